@@ -183,12 +183,12 @@ def describe(path: Path | str) -> dict[str, str]:
     try:
         metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError as error:
-        raise CorpusError(f"{path} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
+        raise CorpusError(f"{path} does not exist; make it with: agggen prepare NAME --out DIR") from error
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the latter two from extension types
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
     version = metadata.get(_FORMAT_KEY)
     if version is None or _FINGERPRINT_KEY not in metadata:
-        raise CorpusError(f"{path} is Parquet, but not a prepared corpus; make one with: agggen corpora prepare")
+        raise CorpusError(f"{path} is Parquet, but not a prepared corpus; make one with: agggen prepare")
     if version.decode() != FORMAT:
         raise CorpusError(f"{path} has format {version.decode()}, not {FORMAT}; prepare the corpus again")
     keys = {"format": _FORMAT_KEY, "corpus": _CORPUS_KEY, "split": _SPLIT_KEY, "fingerprint": _FINGERPRINT_KEY}

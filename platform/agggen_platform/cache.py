@@ -1,4 +1,4 @@
-"""The folder of what can be fetched or made again: bundles of a store, facts, AllenNLP's environment and archives."""
+"""The cache: copies of bundles, facts of texts, and by default AllenNLP's environment."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def cache_folder() -> Path:
 
 
 def cache_limit() -> int:
-    """How many bytes the bundles together may take, and the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20 GB.
+    """The limit in bytes of all bundles together, and of the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20 GB.
 
     Raises:
-        ConfigError: it is no number above 0.
+        ConfigError: it is not a positive number.
     """
     chosen = os.environ.get("AGGGEN_CACHE_GB") or "20"
     try:
@@ -35,8 +35,8 @@ def cache_limit() -> int:
 
 
 @contextmanager
-def only_one(path: Path) -> Iterator[None]:
-    """Only one process at a time is in here with the same `path`, a file or folder that is being made."""
+def exclusive(path: Path) -> Iterator[None]:
+    """Holds the lock of `path`, a file or folder that is being created; other processes wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path.with_name(path.name + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

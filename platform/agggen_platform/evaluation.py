@@ -77,17 +77,17 @@ def task_of(
     reading: Mapping[str, Any] = MappingProxyType({}),
     note: Callable[[str], None] = lambda _: None,
 ) -> Task:
-    """The evaluation of a bundle on a split, as it would be told to `agggen evaluate`.
+    """The evaluation of a bundle on a split, from the arguments of `agggen evaluate`.
 
     Args:
-        bundle: what the user calls it; `path` is where it lies on this machine.
+        bundle: its address; `path` is its folder on this machine.
         corpus, split, reading: see `records_to_evaluate`.
         overrides: inference settings that differ from the bundle's own.
         limit: only the first so many records (0: all).
         protocol: whose scorer (None: as the corpus is scored in print); `metrics`: see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
         device: see `agggen.tensors.device_of`.
-        note: is told of records that cannot be read.
+        note: receives a message about records that cannot be read.
 
     Raises:
         BundleError: there is no bundle, or it was changed.
@@ -121,7 +121,8 @@ def report_folder(address: str) -> Iterator[Path]:
     """The folder of a report; for one in a store a copy, which goes there when the block ends without an error.
 
     Raises:
-        ConfigError, StorageError: of the block, about `address`; the store refused or did not answer.
+        ConfigError: of the block, with `address` in its message.
+        StorageError: the store refused or did not answer.
     """
     if "://" not in address:
         yield Path(address)
@@ -141,7 +142,7 @@ def report_folder(address: str) -> Iterator[Path]:
 
 
 def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> str | None:
-    """Puts scores and files of a report into the run log. Whatever goes wrong with it is said and changes nothing.
+    """Puts scores and files of a report into the run log. A failure is reported and raises nothing.
 
     Returns:
         MLflow's id of the run, if MLflow has answered.
@@ -164,6 +165,6 @@ def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Calla
 
 
 def runs_of(bundle: Path) -> Path:
-    """Where the run log of a bundle's training lives, if it is there; else ``runs``."""
+    """The folder with the run log of a bundle's training, if there is one; else ``runs``."""
     run = bundle.resolve().parent
     return run.parent if (run / "tracking.jsonl").is_file() else Path("runs")

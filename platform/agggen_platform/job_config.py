@@ -1,7 +1,7 @@
-"""All that a training job is told: what decides its result, and around that where it runs, keeps things and reports.
+"""The settings of a training job: those that decide its result, and where it runs, stores and logs.
 
-A preset is read into a `JobConfig`; only the `RunConfig` in it names the run and is stored in the bundle, so that the
-same model may be trained on a laptop and on a cluster:
+A preset is read into a `JobConfig`. Only its `RunConfig` names the run and is stored in the bundle, so the same model
+may be trained on a laptop or a cluster:
 
     config = load_config(JobConfig, "webnlg", ["cluster.workers=2", "storage.url=s3://models/runs"])
     result_of(config)    # the RunConfig
@@ -20,7 +20,7 @@ class ClusterConfig:
     """Which processes train."""
 
     workers: int = 0  # processes that Ray Train starts; 0: this process trains, without Ray
-    min_workers: int = 0  # go on with as few as this while nodes are missing (0: all or none)
+    min_workers: int = 0  # train with as few as this while nodes are missing (0: all or none)
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
     address: str | None = None  # of a Ray cluster: auto, host:port; null: RAY_ADDRESS, else one of one's own
@@ -66,11 +66,11 @@ class StorageConfig:
 
 @dataclass(frozen=True)
 class TrackingConfig:
-    """What MLflow hears of the run; the run log in the folder of runs has all of it."""
+    """What is logged to MLflow; the run log in the folder of runs is complete."""
 
     uri: str | None = None  # of MLflow; null: MLFLOW_TRACKING_URI, else SQLite in the folder of runs
     experiment: str = "agggen"
-    system_seconds: float = 10.0  # between two looks at CPU and memory; 0: none
+    system_seconds: float = 10.0  # between two measurements of CPU and memory; 0: none
     samples: int = 5  # development records that a text is written for after each epoch
     patience_seconds: float = 60.0  # that the end of a run waits for MLflow
 
@@ -95,5 +95,5 @@ class JobConfig(RunConfig):
 
 
 def result_of(config: RunConfig) -> RunConfig:
-    """Only what decides the result of `config`."""
+    """The part of `config` that decides the result."""
     return RunConfig(**{item.name: getattr(config, item.name) for item in fields(RunConfig)})

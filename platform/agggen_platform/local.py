@@ -24,7 +24,7 @@ def records_of(corpus: str, split: str) -> list[Record]:
 
 
 def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
-    """A folder in a store that `agggen corpora prepare` or `agggen segment` wrote; all its splits by default.
+    """A folder in a store that `agggen prepare` or `agggen segment` wrote; all its splits by default.
 
     Raises:
         CorpusError: there is no such split, or it is damaged.

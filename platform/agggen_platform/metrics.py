@@ -1,7 +1,7 @@
 """Metrics that jobs export to Prometheus through `ray.util.metrics`: training, jobs over shards, unsent run logs.
 
-Ray's agent on each node exports them: a gauge as ``ray_NAME``, a counter as ``ray_NAME_total``. Ray drops a gauge some
-twenty seconds after it was last set, so those of a dead process disappear, and a thread sets those of a living job
+Ray's agent on each node exports them: a gauge as ``ray_NAME``, a counter as ``ray_NAME_total``. Ray drops a gauge
+about 20 seconds after it was last set, so those of a dead process disappear; a thread sets those of a running job
 again. A process that is not connected to Ray exports nothing, and an error of Ray never reaches the job.
 """
 
@@ -49,25 +49,25 @@ def _metric(name: str, kind: Literal["gauge", "counter"], labels: str, about: st
 
 METRICS = (
     _metric("training_updates", "counter", "run stage", "Updates made, including those repeated after a restart."),
-    _metric("training_progress_ratio", "gauge", "run stage", "Updates made, of the most that the stage may take."),
+    _metric("training_progress_ratio", "gauge", "run stage", "Updates made, as a share of the stage's maximum."),
     _metric("training_texts_per_second", "gauge", "run stage", "Texts trained on, since the last log line."),
-    _metric("training_loss_nats", "gauge", "run stage split", "Mean loss of a scored position."),
+    _metric("training_loss_nats", "gauge", "run stage split", "Mean loss per scored position."),
     _metric("training_gradient_norm", "gauge", "run stage", "Mean norm of the gradient before clipping."),
     _metric("training_learning_rate", "gauge", "run stage", "Learning rate of the last update."),
     _metric("training_checkpoint_timestamp_seconds", "gauge", "run", "Unix time of the last verified checkpoint."),
     _metric("training_checkpoint_interval_seconds", "gauge", "run", "The setting storage.checkpoint_seconds."),
-    _metric("training_workers", "gauge", "run", "Workers that train; 0 while none does."),
+    _metric("training_workers", "gauge", "run", "Workers that are training; 0 between restarts."),
     _metric("training_workers_wanted", "gauge", "run", "The setting cluster.workers."),
-    _metric("training_restarts", "counter", "run", "How often the workers were started again."),
+    _metric("training_restarts", "counter", "run", "Restarts of the workers."),
     _metric("job_items", "counter", "kind run item", "Rows by their outcome, as the run log names it."),
     _metric("job_shards", "gauge", "kind run", "Shards of the job."),
     _metric("job_shards_left", "gauge", "kind run", "Shards that are not done."),
-    _metric("job_shard_retries", "counter", "kind run", "How often a shard was retried after its worker died."),
+    _metric("job_shard_retries", "counter", "kind run", "Retries of shards after their worker died."),
     _metric("job_work_seconds", "counter", "kind run", "Working time of all workers."),
     _metric("job_shard_timestamp_seconds", "gauge", "kind run", "Unix time when a shard was last done."),
     _metric("job_duplicates", "gauge", "kind run", "Records with the id of an earlier record of the input."),
     _metric("job_reject_limit_ratio", "gauge", "kind run", "The setting max_reject_share."),
-    _metric("tracking_unsent_bytes", "gauge", "run", "Bytes of the run log that MLflow has not taken."),
+    _metric("tracking_unsent_bytes", "gauge", "run", "Bytes of the run log that are not sent to MLflow."),
 )
 """All of them. Timestamps begin with the start of the job."""
 _BY_NAME = {metric.name.removeprefix("agggen_"): metric for metric in METRICS}
@@ -178,7 +178,7 @@ class ShardsMeter(JobMetrics):
         self.set("job_shard_timestamp_seconds", time.time())
 
     def done(self, done: Done[Any], left: int) -> None:
-        """A shard is done, and `left` are not; a shard that an earlier run had done adds to no counter."""
+        """A shard was done, `left` remain; a shard done by an earlier run does not count."""
         self.set("job_shards_left", left)
         if done.reused:
             return

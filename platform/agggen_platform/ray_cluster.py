@@ -1,4 +1,4 @@
-"""How a job reaches Ray: the cluster that it was given, or one of its own that lives as long as the job.
+"""Connects a job to Ray: to a running cluster, or to a local one that ends with the job.
 
 Which one, in this order: the connection that the process has already; the `address` asked for; ``RAY_ADDRESS`` (which a
 submitted job finds set); else a local cluster. A local cluster is protected by a token that only this user can read,
@@ -29,7 +29,7 @@ _REACH_SECONDS = 5.0
 
 
 class ClusterError(AggGenError):
-    """There is no Ray cluster where one should be, or it does not start."""
+    """No Ray cluster answers, or it does not start."""
 
     exit_code = 6
 
@@ -46,11 +46,7 @@ class Cluster:
 
 @contextmanager
 def connected(
-    address: str | None = None,
-    cpus: int | None = None,
-    gpus: int | None = None,
-    dashboard: bool = False,
-    object_store_bytes: int = OBJECT_STORE_BYTES,
+    address: str | None = None, cpus: int | None = None, gpus: int | None = None, dashboard: bool = False
 ) -> Iterator[Cluster]:
     """A connection to Ray for the block; what was connected before it stays so.
 
@@ -82,7 +78,7 @@ def connected(
                 num_cpus=cpus,
                 num_gpus=gpus,
                 include_dashboard=dashboard,
-                object_store_memory=object_store_bytes,
+                object_store_memory=OBJECT_STORE_BYTES,
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
@@ -122,7 +118,7 @@ def nodes() -> list[dict[str, float]]:
 
 
 def room_for(worker: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
-    """How many workers that book so much of each resource fit on nodes that have so much; none spans two nodes."""
+    """How many workers with these resources fit on the nodes; no worker spans two nodes."""
     return sum(min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in worker.items()) for node in nodes)
 
 

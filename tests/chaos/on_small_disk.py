@@ -61,7 +61,7 @@ def test_bulk_generation_keeps_what_was_done_and_resumes(tmp_path: Path) -> None
     source = str(write_jsonl(tmp_path / "in.jsonl", numbered_records(44)))
 
     def full_at(shards: int) -> Callable[[Progress], None]:
-        return lambda now: fill() if now.shards == shards else None
+        return lambda progress: fill() if progress.shards == shards else None
 
     for shards in (3, 6):
         with fails(out, files):

@@ -52,9 +52,9 @@ def seconds_of(process: Running, reached: int, saves: int) -> float:
     return (time.monotonic() - begin) / saves
 
 
-@pytest.mark.parametrize("where", ["local", "s3"])
-def test_killed_at_any_moment(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    if where == "local":
+@pytest.mark.parametrize("place", ["local", "s3"])
+def test_killed_at_any_moment(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if place == "local":
         address = str(tmp_path / "run")
     else:
         address = request.getfixturevalue("s3") + "/run"
@@ -77,10 +77,10 @@ def test_killed_at_any_moment(where: str, request: pytest.FixtureRequest, tmp_pa
         reached = max(reached, last_saved(process))
         assert "Error" not in process.output()
 
-        said: list[str] = []
+        reports: list[str] = []
         target = tmp_path / "restored"
-        saved = CheckpointStore(folder, report=said.append).restore("joint", target)
-        assert said == [], f"kill {kill} damaged a checkpoint"
+        saved = CheckpointStore(folder, report=reports.append).restore("joint", target)
+        assert reports == [], f"kill {kill} damaged a checkpoint"
         step = saved.step if saved else 0
         assert step >= reached, f"kill {kill} lost a checkpoint: {reached} was saved, {step} is the latest"
         if saved:

@@ -55,15 +55,15 @@ def config(local: JobConfig, s3: str) -> JobConfig:
     return replace(local, storage=replace(local.storage, url=f"{s3}/runs"))
 
 
-def cut_short(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **where: object) -> AggGenError:
+def cut_short(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **request: object) -> AggGenError:
     """The error that ends a training whose store has this fault from the fourth update on, a checkpoint being kept."""
-    kept, patience = Folder(f"{config.storage.url}/r/checkpoints"), time.monotonic() + 60
+    checkpoints, patience = Folder(f"{config.storage.url}/r/checkpoints"), time.monotonic() + 60
 
-    def break_it(news: TrainingEvent) -> None:
-        if (news.stage, news.kind, news.step) == ("baseline", "log", 4):
-            while kept.size("baseline/latest.json") is None and time.monotonic() < patience:
+    def break_it(event: TrainingEvent) -> None:
+        if (event.stage, event.kind, event.step) == ("baseline", "log", 4):
+            while checkpoints.size("baseline/latest.json") is None and time.monotonic() < patience:
                 time.sleep(0.05)  # it is written beside training
-            store.inject(*fault, **where)  # type: ignore[arg-type]
+            store.inject(*fault, **request)  # type: ignore[arg-type]
 
     with pytest.raises(AggGenError) as caught:
         train_job(config, "r", runs_dir=runs, show=break_it)
@@ -75,9 +75,9 @@ def went_on(config: JobConfig, runs: Path, trained: str) -> None:
     """The same call, when the store is well, ends in the bundle of an undisturbed run."""
     saved = CheckpointStore(Folder(f"{config.storage.url}/r/checkpoints")).restore("baseline", runs / "restored")
     assert saved is not None
-    news: list[TrainingEvent] = []
-    train_job(config, "r", runs_dir=runs, show=news.append)
-    first = next(event.step for event in news if event.kind == "log")  # an evaluation may be told of again before
+    events: list[TrainingEvent] = []
+    train_job(config, "r", runs_dir=runs, show=events.append)
+    first = next(event.step for event in events if event.kind == "log")  # an evaluation may be told of again before
     assert first == saved.step + 1, "it went on from the last checkpoint"
     assert fingerprint(get_bundle(f"{config.storage.url}/r/bundle")) == trained
 
@@ -125,12 +125,12 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
             source,
             out,
             here(model),
-            progress=lambda now: faulty_s3.inject("403", -1) if now.shards == 3 else None,
+            progress=lambda progress: faulty_s3.inject("403", -1) if progress.shards == 3 else None,
         )
     faulty_s3.heal()
     assert not published(out)
     reused: list[int] = []
-    generate(model, source, out, here(model), progress=lambda now: reused.append(now.reused))
+    generate(model, source, out, here(model), progress=lambda progress: reused.append(progress.reused))
     assert reused[-1] == 3
     assert published(out) == undisturbed
 

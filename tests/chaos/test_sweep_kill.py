@@ -132,13 +132,13 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
     with Running(command, tmp_path) as last:
         assert last.finish() == 0, last.output()
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(runs / JOURNAL)))
-    found = Study(optuna.load_study(study_name="s", storage=storage), SETTINGS, parse_space(SETTINGS.space), EPOCHS)
-    assert outcome(found) == outcome(expected)
+    study = Study(optuna.load_study(study_name="s", storage=storage), SETTINGS, parse_space(SETTINGS.space), EPOCHS)
+    assert outcome(study) == outcome(expected)
     assert sorted(path.name for path in runs.parent.glob("s-t*")) == ["s-t000", "s-t001", "s-t002", "s-t003"]
-    best, as_wanted = found.best(), expected.best()
+    best, expected_best = study.best(), expected.best()
     assert best is not None
-    assert as_wanted is not None
-    assert fingerprint(Path(best.user_attrs["bundle"])) == fingerprint(Path(as_wanted.user_attrs["bundle"]))
+    assert expected_best is not None
+    assert fingerprint(Path(best.user_attrs["bundle"])) == fingerprint(Path(expected_best.user_attrs["bundle"]))
     assert last.output().strip().endswith(best.user_attrs["bundle"])
 
 
@@ -162,5 +162,5 @@ def test_a_trial_whose_process_ends_is_started_again(tmp_path: Path) -> None:
         (trial,) = trials_of(sweep)
         trial.kill()
         assert sweep.finish() == 4
-        assert "trial 0: its process died again and again; was it out of memory? Ray says: " in sweep.output()
+        assert "trial 0: its process died repeatedly; was it out of memory? Ray says: " in sweep.output()
         assert "Traceback" not in sweep.output()

@@ -58,12 +58,12 @@ class Job(Running):
         return [e["step"] for e in events if e["event"] == "metrics" and f"{stage}/train_loss" in e["values"]]
 
     def wait_for_a_checkpoint_in_an_epoch(self) -> None:
-        def there() -> bool:
+        def is_saved() -> bool:
             mark = self.run / "checkpoints" / "baseline" / "latest.json"
             saved = json.loads(mark.read_text())["checkpoints"][0]["step"] if mark.exists() else 0
             return saved % 100 > 0 and max(self.updates(), default=0) >= saved + 2
 
-        self.wait_until(there, "checkpoint in an epoch, and updates after it")
+        self.wait_until(is_saved, "checkpoint in an epoch, and updates after it")
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    with ExitStack() as held:
-        yield held
+    with ExitStack() as stack:
+        yield stack
 
 
 def _undisturbed_worker(rank: int, size: int, folder: Path, job_config: JobConfig, out: Path) -> None:
@@ -104,15 +104,15 @@ def test_a_worker_killed_in_an_epoch_changes_nothing(folder: Path, stack: ExitSt
     nodes = [head.running, head.join(folder, stack, cpus=1)]
     job = stack.enter_context(Job(folder, "worker", workers=2, head=head))
     job.wait_for_a_checkpoint_in_an_epoch()
-    (here,), (there,) = [node.children("RayTrainWorker") for node in nodes]
-    there.send_signal(signal.SIGKILL)
+    (local,), (remote,) = [node.children("RayTrainWorker") for node in nodes]
+    remote.send_signal(signal.SIGKILL)
     job.wait_until(lambda: "(restart 1)" in job.output(), "workers that train again")
     assert job.finish() == 0, job.output()
     assert "2 of 2 workers train again (restart 1)" in job.output()
     assert "Traceback" not in job.output()
     updates = job.updates()
     assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "it continued, and did not begin anew"
-    assert not (here.is_running() or there.is_running()), "both were started anew"
+    assert not (local.is_running() or remote.is_running()), "both were started anew"
 
     job_config = load_config(JobConfig, folder / "toy.yaml")
     processes.spawn(_undisturbed_worker, (2, folder, job_config, folder / "undisturbed"), nprocs=2)

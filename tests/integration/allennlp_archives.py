@@ -43,13 +43,13 @@ def parse(sentence: str) -> tuple[list[str], list[str]]:
     words: list[str] = []
     marks: list[str] = []
     for piece in _PIECE.finditer(sentence):
-        some = (piece["words"] or piece["bare"]).split()
-        words += some
-        own = ["*"] * len(some)
+        piece_words = (piece["words"] or piece["bare"]).split()
+        words += piece_words
+        brackets = ["*"] * len(piece_words)
         if piece["role"]:
-            own[0] = f"({piece['role']}*"
-            own[-1] += ")"
-        marks += own
+            brackets[0] = f"({piece['role']}*"
+            brackets[-1] += ")"
+        marks += brackets
     return words, marks
 
 
@@ -119,8 +119,8 @@ def predict(folder: Path, name: str) -> None:
     predictor = predictors.SemanticRoleLabelerPredictor(archive.model, archive.dataset_reader, "en_verbs")
     with open(f"{name}.jsonl", "w", encoding="utf-8") as stream:
         for sentence in UNSEEN:
-            found = predictor.predict_tokenized(sentence.split())
-            stream.write(json.dumps({"words": sentence.split(), "verbs": found["verbs"]}) + "\n")
+            prediction = predictor.predict_tokenized(sentence.split())
+            stream.write(json.dumps({"words": sentence.split(), "verbs": prediction["verbs"]}) + "\n")
 
 
 def main(folder: Path) -> None:

@@ -46,12 +46,12 @@ def expected(records: Sequence[Record], cut: FactSegmenter | None = None) -> lis
         for reference in record.references:
             (facts,) = cut.segment([reference.text])
             fact_of = align(record, facts).fact_of
-            said = [
+            predicates = [
                 tuple(name for name, fact in zip(record.predicates, fact_of, strict=True) if fact == t)
                 for t in range(len(facts))
             ]
-            facts_said = tuple(Fact(text, names) for text, names in zip(facts, said, strict=True))
-            references.append(Reference(reference.text, facts_said, reference.plan))
+            facts_with_predicates = tuple(Fact(text, names) for text, names in zip(facts, predicates, strict=True))
+            references.append(Reference(reference.text, facts_with_predicates, reference.plan))
         result.append(Record(record.id, record.triples, tuple(references), record.category))
     return result
 

@@ -107,8 +107,8 @@ def test_frames_are_those_of_allennlps_own_predictor(source: AllenNLPFrames, tra
     items = [json.loads(line) for line in (trained / f"{kind(source)}.jsonl").read_text().splitlines()]
     expected = [parse_allennlp(item) for item in items]
     assert sum(len(frames) for _, frames in expected) >= 4
-    with AllenNLPFrames(config) as other:
-        assert other.frames([joined(list(tokens)) for tokens, _ in expected]) == [frames for _, frames in expected]
+    with AllenNLPFrames(config) as with_spacy:
+        assert with_spacy.frames([joined(list(tokens)) for tokens, _ in expected]) == [frames for _, frames in expected]
 
 
 def test_a_sentence_too_long_for_bert_spoils_no_other(source: AllenNLPFrames) -> None:
@@ -174,23 +174,23 @@ def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytes
     more = ["actors=0", "cache=off", "max_reject_share=0.5"]
     config = load_config(SegmentConfig, None, settings + more)
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), config)
-    found = [
+    facts = [
         tuple(fact.text for fact in reference.facts or ())
         for record in read_records(tmp_path / "out" / "dev")
         for reference in record.references
     ]
     with AllenNLPFrames(AllenNLPConfig(str(archive), threads=1)) as source:
-        assert found == FrameSegmenter(source).segment(texts[:2])
+        assert facts == FrameSegmenter(source).segment(texts[:2])
     assert report.splits["dev"].rejects == 1
     (rejects,) = (tmp_path / "out" / "rejects").iterdir()
     assert "84 word pieces, the model takes 48" in rejects.read_text()
 
     run = load_config(RunConfig, None, settings)
     data = prepare(run, records[:2], records[1:2])
-    assert [len(example.facts) for example in data.train] == [len(facts) for facts in found]
+    assert [len(example.facts) for example in data.train] == [len(text_facts) for text_facts in facts]
     assert data.segmenter == json.loads((tmp_path / "out" / "manifest.json").read_text())["segmenter"]
 
     with pytest.raises(SystemExit) as ended:
         main(["facts", "inspect", TEXT, *settings])
     assert ended.value.code == 0
-    assert f"1. {found[0][0].strip()}\n" in capsys.readouterr().out
+    assert f"1. {facts[0][0].strip()}\n" in capsys.readouterr().out

@@ -39,9 +39,9 @@ def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path,
     with serving(model.address, "generator.min_replicas=2", "generator.max_replicas=2") as served:
         shards = 0
 
-        def interrupt(now: Progress) -> None:
+        def interrupt(progress: Progress) -> None:
             nonlocal shards
-            shards = now.shards
+            shards = progress.shards
             if shards == 2:
                 raise KeyboardInterrupt
 
@@ -52,8 +52,8 @@ def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path,
             assert published(out) == {}
             kill({next(iter(replicas("Generator")))})
 
-            def kill_ingress(now: Progress) -> None:
-                if now.shards == 6:
+            def kill_ingress(progress: Progress) -> None:
+                if progress.shards == 6:
                     kill(replicas("Ingress"))
 
             report = generate(model, str(source), out, config, endpoint=served.url, progress=kill_ingress)

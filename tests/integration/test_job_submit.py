@@ -11,6 +11,7 @@ from agggen import load_dataset
 from agggen.bundle import fingerprint
 from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import read_records
+from agggen.datasets import load_dataset
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
 from tests.conftest import new_bucket
@@ -55,21 +56,23 @@ def test_segment(head: Head, tmp_path: Path) -> None:
 
 
 def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -> None:
-    said = head.submit("train", "elements", "cluster.workers=1", "cluster.gpus_per_worker=1", "--runs", runs, expect=6)
-    assert "GPU" in said
-    assert "Traceback" not in said
+    output = head.submit(
+        "train", "elements", "cluster.workers=1", "cluster.gpus_per_worker=1", "--runs", runs, expect=6
+    )
+    assert "GPU" in output
+    assert "Traceback" not in output
 
 
 def test_train_evaluate_and_generate_by_way_of_the_store(head: Head, store: Folder, runs: Path, tmp_path: Path) -> None:
     """Each job works from the address in the last line of the one before; nothing lies on a node."""
     url = f"storage.url={store}/runs"
-    said = head.submit("train", "elements", *TINY, "cluster.workers=1", url, "--runs", runs, "--name", "submitted")
+    output = head.submit("train", "elements", *TINY, "cluster.workers=1", url, "--runs", runs, "--name", "submitted")
     bundle = store.at("runs/submitted/bundle")
-    assert bundle in said
+    assert bundle in output
     print_of = fingerprint(get_bundle(bundle))
     out = store.at("evaluation")
-    said = head.submit("evaluate", bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out)
-    assert out in said
+    output = head.submit("evaluate", bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out)
+    assert out in output
     report = json.loads(store.read("evaluation/report.json") or b"")
     assert report["identity"]["bundle"] == print_of
     assert report["run"]["command"].startswith("python jobs/evaluate.py ")
@@ -87,9 +90,9 @@ def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path)
     space = tmp_path / "tiny.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
     settings = [setting for setting in TINY if "predicate_dim" not in setting]
-    said = head.submit("sweep", "elements", *settings, "--space", space, "--runs", runs)
-    assert "alias candidate" in said
+    output = head.submit("sweep", "elements", *settings, "--space", space, "--runs", runs)
+    assert "alias candidate" in output
     registry = f"sqlite:///{runs / 'mlflow.db'}"
-    said = head.submit("promote", "agggen@candidate", "--registry", registry)
-    assert "models:/agggen@champion is version 1" in said
+    output = head.submit("promote", "agggen@candidate", "--registry", registry)
+    assert "models:/agggen@champion is version 1" in output
     assert "nothing to go back to" in head.submit("promote", "--rollback", "agggen", "--registry", registry, expect=8)

@@ -53,23 +53,23 @@ def scrape() -> Known:
     return read(answer.raise_for_status().text)
 
 
-def seen(expected: Known, seconds: float = 120) -> Known:
-    """Scrapes until all of these and their labels were seen, for gauges of what has ended go away; all that was seen.
+def scraped(expected: Known, seconds: float = 120) -> Known:
+    """Scrapes until all expected metrics and labels were exported once: gauges of finished jobs disappear.
 
-    Names alone would not do: tests before this one may have used the same node of Ray, which still tells of them.
+    Names are not enough: the same node of Ray may still export metrics of earlier tests.
     """
-    found: Known = {}
+    metrics: Known = {}
     end = time.monotonic() + seconds
-    while missing := [name for name, labels in expected.items() if not holds(found.get(name), labels)]:
+    while missing := [name for name, labels in expected.items() if not holds(metrics.get(name), labels)]:
         assert time.monotonic() < end, f"Ray does not export { ({name: expected[name] for name in missing}) }"
         time.sleep(1)
-        found = merged([found, scrape()])
-    return found
+        metrics = merged([metrics, scrape()])
+    return metrics
 
 
-def holds(found: Mapping[str, frozenset[str]] | None, labels: Mapping[str, frozenset[str]]) -> bool:
-    """Whether a metric was found that has these labels with, among others, these values."""
-    return found is not None and all(label in found and values <= found[label] for label, values in labels.items())
+def holds(known: Mapping[str, frozenset[str]] | None, labels: Mapping[str, frozenset[str]]) -> bool:
+    """Whether a metric has all these values of these labels."""
+    return known is not None and all(label in known and values <= known[label] for label, values in labels.items())
 
 
 def asked_for(*prefixes: str) -> Known:
@@ -84,7 +84,7 @@ def asked_for(*prefixes: str) -> Known:
 def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "toy"))
     train_job(replace(config, cluster=ClusterConfig(workers=1)), "toy", runs_dir=tmp_path / "runs")
-    training = seen(asked_for("ray_agggen_training", "ray_agggen_tracking"))
+    training = scraped(asked_for("ray_agggen_training", "ray_agggen_tracking"))
 
     (tmp_path / "texts").mkdir()
     texts = write_texts(tmp_path / "texts")
@@ -97,26 +97,28 @@ def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
         str(tmp_path / "out"),
         bulk_config(model, ["actors=1", "shard_rows=4", "max_reject_share=0.5"]),
     )
-    jobs = seen(asked_for("ray_agggen_job"))
+    jobs = scraped(asked_for("ray_agggen_job"))
 
     with serving(model.address) as endpoint, httpx.Client(base_url=endpoint.url, timeout=120) as client:
         until(lambda: client.post("/v1/generate", json={"records": RECORDS}).status_code == 200, "texts")
         assert client.post("/v1/plan", json={"records": RECORDS}).status_code == 200
-        told = {"records": [{**RECORDS[0], "text": "Neon was found by Ramsay."}]}
-        assert client.post("/v1/align", json=told).status_code == 200
+        request = {"records": [{**RECORDS[0], "text": "Neon was found by Ramsay."}]}
+        assert client.post("/v1/align", json=request).status_code == 200
         assert client.post("/v1/plan", json={}).status_code == 422
         ours = "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_agggen_records", "ray_agggen_problems"
         prefixes = *ours, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
         asked = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
-        served = seen(merged([asked_for(*prefixes), asked]))
+        served = scraped(merged([asked_for(*prefixes), asked]))
 
         time.sleep(_FORGOTTEN)  # what is set once is gone now
-        seen({name: {} for name in STEADY}, seconds=15)
+        scraped({name: {} for name in STEADY}, seconds=15)
 
-    found = merged([training, jobs, served])
-    assert not [name for name, labels in asked_for("ray_").items() if not holds(found.get(name), labels)]
+    metrics = merged([training, jobs, served])
+    assert not [name for name, labels in asked_for("ray_").items() if not holds(metrics.get(name), labels)]
     if RECORDING:
-        RECORDED.write_text(as_json({name: labels for name, labels in found.items() if keeps(name)}), encoding="utf-8")
+        RECORDED.write_text(
+            as_json({name: labels for name, labels in metrics.items() if keeps(name)}), encoding="utf-8"
+        )
 
 
 def keeps(name: str) -> bool:

@@ -92,11 +92,11 @@ def test_every_different_text_of_a_shard_is_segmented_once(tmp_path: Path, monke
 
 
 def test_actors_write_the_same_bytes_in_the_same_order(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
-    here = segment(str(corpus), str(tmp_path / "here"), HERE)
+    local = segment(str(corpus), str(tmp_path / "here"), HERE)
     seen: list[Progress] = []
-    other = segment(str(corpus), str(tmp_path / "there"), by_clauses(actors=3), progress=seen.append)
-    assert other.splits == here.splits  # with the files' fingerprints
-    assert [now.shards for now in seen] == list(range(1, len(seen) + 1))
+    result = segment(str(corpus), str(tmp_path / "there"), by_clauses(actors=3), progress=seen.append)
+    assert result.splits == local.splits  # with the files' fingerprints
+    assert [progress.shards for progress in seen] == list(range(1, len(seen) + 1))
     assert seen[-1].shards == seen[-1].total == 8 + 4
 
 
@@ -121,8 +121,8 @@ def test_actors_find_files_by_the_driver_s_relative_paths(
     Path("frames.jsonl").write_text(line + "\n", encoding="utf-8")
     facts = SegmenterConfig(source="precomputed", precomputed="frames.jsonl")
     segment("in.parquet", "out", SegmentConfig(facts=facts, actors=1, alignment="none", cache="off"))
-    (found,) = read_records(tmp_path / "out" / "dev")
-    assert [fact.text for fact in found.references[0].facts or ()] == ["Bolt runs fast ", "and Ann sings well."]
+    (record,) = read_records(tmp_path / "out" / "dev")
+    assert [fact.text for fact in record.references[0].facts or ()] == ["Bolt runs fast ", "and Ann sings well."]
 
 
 def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
@@ -166,9 +166,9 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     bucket = Folder(f"{s3}/corpora")
     for split in ("train", "dev"):
         bucket.write(f"in/{split}.parquet", (corpus / f"{split}.parquet").read_bytes())
-    here = segment(str(corpus), str(tmp_path / "here"), HERE)
-    other = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", HERE)
-    assert other.splits == here.splits
+    local = segment(str(corpus), str(tmp_path / "here"), HERE)
+    result = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", HERE)
+    assert result.splits == local.splits
     assert load_dataset(f"{s3}/corpora/out").splits == load_dataset(str(tmp_path / "here")).splits
     with pytest.raises(CorpusError, match="has no split 'test'; it has dev, train"):
         load_dataset(f"{s3}/corpora/out", splits=["test"])

@@ -50,9 +50,9 @@ def test_a_claim_that_another_took_in_an_outage_is_lost_for_good(s3: str, faulty
 
 def test_a_request_that_hangs_does_not_stop_the_beat(s3: str, faulty_s3: FaultyS3) -> None:
     with claim(Folder(f"{s3}/run"), beat=0.5):
-        asked = faulty_s3.count("GET")
+        requests = faulty_s3.count("GET")
         faulty_s3.bytes_per_second = 3  # so the claim takes half a minute
-        until(lambda: faulty_s3.count("GET") > asked, "another read")
+        until(lambda: faulty_s3.count("GET") > requests, "another read")
         time.sleep(0.1)  # its answer is on its way
         faulty_s3.heal()
         until(lambda: faulty_s3.count("PUT") > 0, "a heartbeat", 10)
@@ -65,11 +65,11 @@ def test_what_another_wrote_between_look_and_write_is_not_overwritten(s3: str, f
     if first:
         folder.write("x", first)
 
-    def change(now: bytes | None) -> bytes | None:
-        seen.append(now)
+    def change(content: bytes | None) -> bytes | None:
+        seen.append(content)
         if len(seen) == 1:
             folder.write("x", b"2")
-        return None if now == b"2" else b"mine"
+        return None if content == b"2" else b"mine"
 
     assert folder.update("x", change) == b"2"
     assert (seen, folder.read("x")) == ([first, b"2"], b"2")

@@ -32,32 +32,6 @@ def large(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_does_what_a_local_folder_does(folder: Folder, s3: str, tmp_path: Path) -> None:
-    assert (folder.names(), folder.size("x"), folder.read("x")) == ([], None, None)
-    folder.delete("x")
-    for call in (folder.open, folder.sha256, lambda name: folder.download(name, tmp_path / "y")):
-        with pytest.raises(FileNotFoundError, match="some/where/x"):
-            call("x")
-    folder.write("x", b"1234")
-    folder.write("x y/ü+%.z", b"")
-    Folder(f"{s3}/some/where-else").write("x", b"")  # the same start, another folder
-    assert folder.names() == ["x", "x y/ü+%.z"]
-    assert folder.names("x y") == ["x y/ü+%.z"]
-    assert folder.names("x") == []
-    assert (folder.size("x"), folder.size("x y"), folder.read("x")) == (4, None, b"1234")
-    assert folder.read("x y/ü+%.z") == b""
-    with folder.new("new") as path:
-        path.write_bytes(b"56")
-    folder.download("new", tmp_path / "new")
-    assert (tmp_path / "new").read_bytes() == b"56"
-    with pytest.raises(ZeroDivisionError), folder.new("new") as path:
-        path.write_bytes(b"half")
-        raise ZeroDivisionError
-    assert folder.read("new") == b"56"
-    folder.delete("new")
-    assert Folder(s3).names() == ["some/where-else/x", "some/where/x", "some/where/x y/ü+%.z"]
-
-
 def test_parquet_is_read_where_it_is_asked_for(folder: Folder, faulty_s3: FaultyS3) -> None:
     table = pa.table({"a": list(range(100_000)), "b": [str(number) * 9 for number in range(100_000)]})
     with folder.new("x.parquet") as path:

@@ -36,18 +36,20 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
 
 
 def run(config: JobConfig, settings: SweepConfig, runs: Path, **more: Any) -> tuple[SweepReport, list[Progress]]:
-    told: list[Progress] = []
-    return sweep(config, settings, **{"name": "s", "runs_dir": runs, "model": None, "show": told.append} | more), told
+    reports: list[Progress] = []
+    return sweep(
+        config, settings, **{"name": "s", "runs_dir": runs, "model": None, "show": reports.append} | more
+    ), reports
 
 
 def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: Path) -> None:
     from mlflow import MlflowClient
 
     tracked = replace(config, tracking=replace(config.tracking, uri=None))
-    report, told = run(tracked, SETTINGS, tmp_path, model="toy")
+    report, reports = run(tracked, SETTINGS, tmp_path, model="toy")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert (report.ran, [progress.ended for progress in told]) == (3, [1, 2, 3])
-    best = min(told, key=lambda progress: progress.trial.value or 0.0).trial
+    assert (report.ran, [progress.ended for progress in reports]) == (3, [1, 2, 3])
+    best = min(reports, key=lambda progress: progress.trial.value or 0.0).trial
     assert (report.best.number, report.best.value) == (best.number, best.value)
     assert report.rows[0][:2] == [best.number, "finished"]
     assert Path(report.bundle) == tmp_path / f"s-t{best.number:03d}" / "bundle"
@@ -60,12 +62,12 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     parent = runs.pop("s")
     assert {trial.data.tags["mlflow.parentRunId"] for trial in runs.values()} == {parent.info.run_id}
     assert {logged.info.status for logged in (parent, *runs.values())} == {"FINISHED"}
-    rates = {f"s-t{progress.trial.number:03d}": str(progress.trial.params[RATE]) for progress in told}
-    assert {name: one.data.params[RATE] for name, one in runs.items()} == rates
-    assert all(one.data.metrics["dev_loss"] for one in runs.values())
-    commands = {one.data.tags["mlflow.source.name"] for one in (parent, *runs.values())}
+    rates = {f"s-t{progress.trial.number:03d}": str(progress.trial.params[RATE]) for progress in reports}
+    assert {name: item.data.params[RATE] for name, item in runs.items()} == rates
+    assert all(item.data.metrics["dev_loss"] for item in runs.values())
+    commands = {item.data.tags["mlflow.source.name"] for item in (parent, *runs.values())}
     assert len(commands) == 1, "a trial names the sweep's command, not that of a Ray worker"
-    searched = [f"- `{RATE}={rates[name]}`" in one.data.tags["mlflow.note.content"] for name, one in runs.items()]
+    searched = [f"- `{RATE}={rates[name]}`" in item.data.tags["mlflow.note.content"] for name, item in runs.items()]
     assert all(searched)
     assert f"{best.number} | finished | " in parent.data.tags["mlflow.note.content"]
     assert parent.data.metrics["best"] == best.value
@@ -75,19 +77,19 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
         table = list(csv.DictReader(file))
     assert sorted(row["trial"] for row in table) == ["0", "1", "2"]
 
-    again, told = run(tracked, SETTINGS, tmp_path, model="toy")
-    assert (again.ran, told, again.rows, again.version) == (0, [], report.rows, report.version)
-    more, told = run(tracked, replace(SETTINGS, trials=4), tmp_path, model="toy")
-    assert (more.ran, [progress.trial.number for progress in told]) == (1, [3])
+    again, reports = run(tracked, SETTINGS, tmp_path, model="toy")
+    assert (again.ran, reports, again.rows, again.version) == (0, [], report.rows, report.version)
+    more, reports = run(tracked, replace(SETTINGS, trials=4), tmp_path, model="toy")
+    assert (more.ran, [progress.trial.number for progress in reports]) == (1, [3])
     assert len(client.search_runs([experiment.experiment_id])) == 5
 
 
 def test_a_failed_trial_is_recorded_and_the_sweep_goes_on(config: JobConfig, tmp_path: Path) -> None:
     settings = replace(SETTINGS, trials=2, space={RATE: {"choice": [1e-3, 1e30]}})
-    report, told = run(config, settings, tmp_path)
-    states = {progress.trial.params[RATE]: progress.trial.state for progress in told}
+    report, reports = run(config, settings, tmp_path)
+    states = {progress.trial.params[RATE]: progress.trial.state for progress in reports}
     assert states == {1e-3: TrialState.COMPLETE, 1e30: TrialState.FAIL}
-    failed = [progress.trial for progress in told if progress.trial.state == TrialState.FAIL]
+    failed = [progress.trial for progress in reports if progress.trial.state == TrialState.FAIL]
     assert all("must be finite" in trial.user_attrs["reason"] for trial in failed)
     assert report.best.params == {RATE: 1e-3}
     assert [row[-1] for row in report.rows if row[1] == "failed"] == [t.user_attrs["reason"] for t in failed]
@@ -110,8 +112,8 @@ def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held
     on_ray = replace(config, cluster=ClusterConfig(workers=1, cpus_per_worker=8))
     # Of these two the second has the lower rate: after the joint model's first epoch it is behind.
     settings = replace(SETTINGS, seed=2, trials=2, concurrent=0, asha=AshaConfig(grace=3, factor=2))
-    report, told = run(on_ray, settings, tmp_path)
-    assert [progress.trial.state for progress in told] == [TrialState.COMPLETE, TrialState.PRUNED]
+    report, reports = run(on_ray, settings, tmp_path)
+    assert [progress.trial.state for progress in reports] == [TrialState.COMPLETE, TrialState.PRUNED]
     assert [row[:2] for row in report.rows] == [[0, "finished"], [1, "stopped"]]
     until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "free CPUs")
     from ray.util import placement_group_table
@@ -137,8 +139,8 @@ def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on_anot
             run(config, settings, tmp_path / "a")
     with pytest.raises(ClaimedError, match="another job works on it"):
         run(config, settings, tmp_path / "b", show=taken)
-    report, told = run(config, settings, tmp_path / "c")
-    assert (report.ran, [progress.trial.number for progress in told]) == (1, [1])
+    report, reports = run(config, settings, tmp_path / "c")
+    assert (report.ran, [progress.trial.number for progress in reports]) == (1, [1])
     assert {row[1] for row in report.rows} == {"finished"}
     assert not (tmp_path / "c" / "s" / "tune").exists()
     again, _ = run(config, settings, tmp_path / "d")

@@ -34,25 +34,25 @@ def on(config: JobConfig, workers: int, **settings: Any) -> JobConfig:
     return replace(config, cluster=ClusterConfig(workers=workers, **settings))
 
 
-def steps(news: list[TrainingEvent], stage: str) -> list[int]:
-    return [one.step for one in news if (one.stage, one.kind) == (stage, "log")]
+def steps(events: list[TrainingEvent], stage: str) -> list[int]:
+    return [event.step for event in events if (event.stage, event.kind) == (stage, "log")]
 
 
 def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, tmp_path: Path) -> None:
-    news: list[TrainingEvent] = []
-    here = train_job(config, "here", runs_dir=tmp_path, show=news.append)
-    told: list[TrainingEvent] = []
-    said: list[str] = []
-    there = train_job(on(config, 1), "there", runs_dir=tmp_path, show=told.append, say=said.append)
-    assert said[-1] == "1 of 1 workers train"
-    assert fingerprint(there.path) == fingerprint(here.path)
-    assert [(one.stage, one.kind, one.step, one.samples) for one in told] == [
-        (one.stage, one.kind, one.step, one.samples) for one in news
+    events: list[TrainingEvent] = []
+    local = train_job(config, "here", runs_dir=tmp_path, show=events.append)
+    remote_events: list[TrainingEvent] = []
+    messages: list[str] = []
+    remote = train_job(on(config, 1), "there", runs_dir=tmp_path, show=remote_events.append, say=messages.append)
+    assert messages[-1] == "1 of 1 workers train"
+    assert fingerprint(remote.path) == fingerprint(local.path)
+    assert [(event.stage, event.kind, event.step, event.samples) for event in remote_events] == [
+        (event.stage, event.kind, event.step, event.samples) for event in events
     ]
-    events = [json.loads(line) for line in (tmp_path / "there" / "tracking.jsonl").read_text().splitlines()]
-    logged = {name for event in events if event["event"] == "metrics" for name in event["values"]}
+    log = [json.loads(line) for line in (tmp_path / "there" / "tracking.jsonl").read_text().splitlines()]
+    logged = {name for entry in log if entry["event"] == "metrics" for name in entry["values"]}
     assert {"baseline/train_loss", "joint/dev_loss", "train_seconds"} <= logged
-    assert (tmp_path / "there" / "samples" / "joint-002.txt").read_text() == news[-2].samples
+    assert (tmp_path / "there" / "samples" / "joint-002.txt").read_text() == events[-2].samples
     again = train_job(on(config, 1), "there", runs_dir=tmp_path, show=lambda _: pytest.fail("it trains"))
     assert not again.trained
 
@@ -66,9 +66,9 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, 
 
     first: list[TrainingEvent] = []
 
-    def interrupt(news: TrainingEvent) -> None:
-        first.append(news)
-        if (news.stage, news.kind, news.step) == ("baseline", "log", 20):
+    def interrupt(event: TrainingEvent) -> None:
+        first.append(event)
+        if (event.stage, event.kind, event.step) == ("baseline", "log", 20):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError, match=r"was stopped after update .*; the same command continues there") as stopped:
@@ -120,7 +120,7 @@ def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) ->
     stage = replace(config.training.baseline, epochs=10_000, patience=10_000)
     endless = replace(config, training=replace(config.training, baseline=stage))
 
-    def fail(news: TrainingEvent) -> None:
+    def fail(event: TrainingEvent) -> None:
         raise RuntimeError("no room for the log")
 
     before = free_cpus(at_least=1)  # what ended just now may still be counted
@@ -152,9 +152,9 @@ def test_workers_that_never_get_on_end_a_job_without_a_limit(
     """It once started them for ever."""
 
     def hidden(folder: Folder, *about: Any) -> tuple[Prepared, str]:
-        made, place = prepared_in(folder, *about)
+        prepared, place = prepared_in(folder, *about)
         folder.delete(f"{place}/train.parquet")
-        return made, place
+        return prepared, place
 
     monkeypatch.setattr("agggen_platform.training.job.prepared_in", hidden)
     monkeypatch.setattr("agggen_platform.training.on_ray._FRUITLESS_RESTARTS", 1)

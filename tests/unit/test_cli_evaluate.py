@@ -154,7 +154,7 @@ def test_other_settings_are_another_evaluation(run: Run, bundle: Path) -> None:
 
 
 def test_no_aggregation_writes_one_triple_a_fact_and_has_no_most_likely_plans(run: Run, bundle: Path) -> None:
-    out, _ = evaluated(run, bundle, "--ablation", "no-aggregation")
+    out, _ = evaluated(run, bundle, "ablation=no-aggregation")
     assert all(len(fact["predicates"]) == 1 for line in lines(Path("report")) for fact in line["facts"])
     assert "\nplans/" not in out
     assert "text_plans/groups" in out
@@ -188,7 +188,7 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
     ("options", "message"),
     [
         (("--corpus", "elements", "--split", "tset"), "elements has no split 'tset'"),
-        (("--corpus", "elements", "--ablation", "x"), "'ablation' must be 'none'"),
+        (("--corpus", "elements", "ablation=x"), "'ablation' must be 'none'"),
         (("--corpus", "elements", "--metrics", "blue"), "has no metric 'blue'; it has bleu, chrf, ter"),
         (("--corpus", "elements", "-o", "taken"), "cannot write a report to taken: it is a file"),
         (("--corpus", "elements", "--runs", "s3://runs"), "s3://runs: this can only be a folder of this machine"),

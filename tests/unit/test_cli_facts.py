@@ -24,11 +24,11 @@ def test_facts_of_a_text(run: Run) -> None:
 def test_the_shipped_tagger_cuts_by_default_and_a_level_may_be_named(run: Run) -> None:
     text = "The Fig serves fish and was built in 1990 by Ann Roe, who is a chef."
     shown = {}
-    for arguments in ((), ("--facts", "embedded"), ("facts.level=full",), ("--level", "paper")):
+    for arguments in ((), ("--facts", "embedded"), ("facts.level=full",), ("facts.level=paper",)):
         code, shown[arguments], _ = run("facts", "inspect", text, *arguments)
         assert code == 0
     assert "(V serves)" in shown[()] and "3. who is a chef." in shown[()]
-    assert shown[()] == shown["--facts", "embedded"] == shown["facts.level=full",] != shown["--level", "paper"]
+    assert shown[()] == shown["--facts", "embedded"] == shown["facts.level=full",] != shown["facts.level=paper",]
 
 
 def test_facts_by_frames_found_before(tmp_path: Path, run: Run) -> None:
@@ -71,6 +71,7 @@ def test_a_frame_inside_an_argument_stands_where_it_stands_in_the_text() -> None
         (("A text.", "--record", "x"), "--record needs a --corpus"),
         (("--corpus", "elements", "--record", "x"), "elements dev has no record 'x'"),
         (("A text.", "--facts", "nope"), "'facts.source' must be 'embedded', 'allennlp'"),
+        (("A text.", "facts.level=half"), "'facts.level' must be 'paper'"),
         (("A text.", "--facts", "allennlp"), "needs an archive"),
     ],
 )

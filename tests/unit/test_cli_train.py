@@ -30,13 +30,13 @@ inference: {plans: 1, beam: {beam: 1, max_fact_tokens: 8}}
 
 
 def _records() -> list[Record]:
-    made = []
+    records = []
     for number, name in enumerate(("Aromi", "Zizzi", "Blue Door", "Mill", "Żubr")):
         for food in ("Thai", "English", "Polish"):
             triples = [[name, "food", food], [name, "area", "riverside" if number % 2 else "city"]]
             text = f"{name} serves {food} food and is in the {triples[1][2]}."
-            made.append(Record.of({"id": f"{name} {food}", "triples": triples, "references": [text]}))
-    return made
+            records.append(Record.of({"id": f"{name} {food}", "triples": triples, "references": [text]}))
+    return records
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +108,8 @@ def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_
         (("elemnts",), "no preset is called 'elemnts'; did you mean 'elements'?"),
         (("nowhere.yaml",), "cannot read nowhere.yaml: No such file or directory"),
         (("tiny.yaml", "model.wdith=3"), "unknown key 'model.wdith' in override 'model.wdith=3'; did you mean"),
-        (("tiny.yaml", "model.width"), "override 'model.width' is not of the form key=value"),
-        (
-            ("tiny.yaml", "model.width=wide"),
-            "'model.width' must be a valid integer, not 'wide' (override 'model.width=wide')",
-        ),
         (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),
         (("tiny.yaml", "--name", "a/b"), "the run name 'a/b' must be letters, digits"),
-        (("tiny.yaml", "--name", "a b"), "must be letters, digits"),
         (("tiny.yaml", "--name", ".."), "must be letters, digits"),
         (("tiny.yaml", "--runs", "s3://models/runs"), "s3://models/runs: this can only be a folder of this machine"),
     ],
@@ -157,10 +151,10 @@ def test_a_loss_that_is_not_finite_is_exit_code_4(run: Run, trained: Path) -> No
 def test_a_first_evaluation_before_any_log_line_has_no_train_loss(capsys: pytest.CaptureFixture[str]) -> None:
     """Regression: a stage shorter than log_every said `train loss nan`."""
     show = ProgressLines()
-    news = TrainingEvent("evaluation", "joint", 2, 2, 1, 3.0, {"dev_loss": 3.0})
-    show(news)
-    show(replace(news, kind="log", metrics={"train_loss": 2.5, "epoch": 1.5, "texts_per_second": 10.0}))
-    show(replace(news, metrics={"dev_loss": 2.75}))
+    event = TrainingEvent("evaluation", "joint", 2, 2, 1, 3.0, {"dev_loss": 3.0})
+    show(event)
+    show(replace(event, kind="log", metrics={"train_loss": 2.5, "epoch": 1.5, "texts_per_second": 10.0}))
+    show(replace(event, metrics={"dev_loss": 2.75}))
     assert capsys.readouterr().err.splitlines() == [
         "joint model: update 2 of 2  epoch 1  dev loss 3.000",
         "joint model: update 2 of 2  epoch 1  train loss 2.500  dev loss 2.750",

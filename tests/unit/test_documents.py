@@ -98,7 +98,7 @@ def check_settings(name: str, given: dict[str, Any]) -> None:
 
     kinds: dict[str, Any] = dict.fromkeys(("train", "adapt", "sweep", "doctor", "demo", "reproduce"), JobConfig)
     kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig, "studio": ServeConfig}
-    kinds |= {"evaluate": InferenceConfig, "adjust": InferenceConfig}
+    kinds |= dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig)
     settings = [
         re.sub(r"=\.\.\.$", "=PLACE", each)
         for each in given.get("overrides") or given.get("settings") or ()
@@ -272,7 +272,7 @@ def test_results_are_those_of_the_records(capsys: pytest.CaptureFixture[str]) ->
     assert len(rows) > 20
     number = r"\d*\.\d+"
     for name in {name for name, _ in rows}:
-        _, out, _ = command(capsys)("reproduce", name, "--markdown")
+        _, out, _ = command(capsys)("reproduce", name)
         known = [float(found) for found in re.findall(number, out)]
         for cell in (cell for of, cells in rows if of == name for cell in cells):
             for found in re.findall(number, cell):

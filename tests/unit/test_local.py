@@ -37,21 +37,6 @@ def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypat
         records_of("e2e", "dev")
 
 
-@pytest.mark.parametrize(
-    ("name", "split", "message"),
-    [
-        ("toy", "test", "the folder toy has no split 'test'; it has dev, train"),
-        (".", "dev", "the folder . has no prepared corpus"),
-        ("toi", "dev", "no corpus 'toi'"),
-    ],
-)
-def test_missing_records_are_refused(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, name: str, split: str, message: str
-) -> None:
-    monkeypatch.chdir(corpus.parent)
-    with pytest.raises(CorpusError) as refused:
-        records_of(name, split)
-    assert message in str(refused.value)
 
 
 def test_records_of_a_folder_in_a_store(corpus: Path, s3: str) -> None:

@@ -6,15 +6,15 @@
     model = open_model("models:/agggen@champion")
     report = generate(model, "s3://corpora/catalogue.jsonl", "s3://texts/catalogue", bulk_config(model, ["n_best=3"]))
 
-``OUT/manifest.json``, written last, says that the output is whole: it names every part with its rows, bytes and
-SHA-256. Beside it lie
+``OUT/manifest.json``, written last, marks the output complete: it lists every part with its rows, bytes and SHA-256.
+The other files of OUT:
 
     texts/000000-JOB.parquet, ...   one row a text, in the order of the input (``rows.text_schema``); or .jsonl
-    rejects/000000-JOB.jsonl, ...   file, line, id and reason of what got no text, of the parts that have any
+    rejects/000000-JOB.jsonl, ...   file, line, id and reason of each record without a text
     report.json                     what the run log gets too
-    .work/                          notes on shards; while the job goes on, copies of input
+    .work/                          notes on shards; during the job, copies of input
 
 The parts are the result: workers write each once, under its final name, and the driver reads none of them. A job is
-known by its fingerprint JOB (input, bundle, inference, n_best, complete, unique, format). Run again it finds the shards
-that are done and does the rest; killed anywhere, each record is in the output exactly once.
+identified by its fingerprint JOB (input, bundle, inference, n_best, complete, unique, format). The same job resumes
+with the unfinished shards; killed at any time, it writes each record exactly once.
 """

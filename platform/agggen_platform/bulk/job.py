@@ -19,7 +19,6 @@ from agggen_platform.bulk.output import INPUT, TEXTS, Output
 from agggen_platform.bulk.review import riskiest
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
-from agggen_platform.metrics import ShardsMeter
 from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects
 from agggen_platform.sharded.driver import Work
@@ -37,7 +36,6 @@ Progress = driver.Progress[Counts]
 class BulkReport:
     """A finished job."""
 
-    out: str
     job: str
     """Its fingerprint."""
     summary: Counts
@@ -127,7 +125,7 @@ def generate(
             output.tidy()
             if single_file:
                 output.join()
-            return BulkReport(out, output.job, Counts(**manifest["summary"]), True, review=reviewed())
+            return BulkReport(output.job, Counts(**manifest["summary"]), True, review=reviewed())
         output.begin(about, {})
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
@@ -149,19 +147,25 @@ def generate(
             from agggen_platform.bulk.endpoint import EndpointWorker  # needs httpx
 
             here = partial(EndpointWorker, endpoint, settings)
-        gpus, actors = config.gpus_per_actor, 0 if endpoint else config.actors
-        done = driver.results(shards, BulkWorker, settings, here, actors, config.ray_address, gpus)
-        meter = stack.enter_context(ShardsMeter("generate", f"generate-{output.job}", shards, config.max_reject_share))
-        work = Work(stack.enter_context(done), len(shards), Counts, progress, log, _speed, meter)
-        meter.begin()
-        for shard in shards:
-            work.wait(shard)
+        work = driver.process(
+            shards,
+            BulkWorker,
+            settings,
+            here,
+            config,
+            "generate",
+            actors=0 if endpoint else config.actors,
+            gpus=config.gpus_per_actor,
+            progress=progress,
+            log=log,
+            speed=_speed,
+        )
         check_in_place(inputs)
         counts = work.counts
         total, why = counts.records + counts.rejects, target.at("rejects")
         check_rejects(counts.rejects, total, config.max_reject_share, "records", why)
         now, seconds = work.progress(), time.monotonic() - begin
-        report = BulkReport(out, output.job, counts, False, now, work.retries, seconds)
+        report = BulkReport(output.job, counts, False, now, work.retries, seconds)
         decisive = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
         about = {"summary": counts.as_dict(), "config": decisive, **_named(model, inputs)}
         if critic:

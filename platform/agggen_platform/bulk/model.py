@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from agggen.bundle import fingerprint, load_bundle, place_of
 from agggen.config import load_config, overrides_of
@@ -69,22 +68,22 @@ def load_critic(address: str, expected: str) -> Critic:
     return critic
 
 
-def _check_same(what: str, address: str, actual: str, expected: str) -> None:
+def _check_same(kind: str, address: str, actual: str, expected: str) -> None:
     if actual != expected:
         raise JobError(
-            f"the {what} at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
+            f"the {kind} at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
             "see different folders; give an address that is the same everywhere and never changes"
         )
 
 
-def bulk_config(model: Model, overrides: Sequence[str] = (), preset: str | Path | None = None) -> BulkConfig:
+def bulk_config(model: Model, overrides: Sequence[str] = ()) -> BulkConfig:
     """A configuration whose defaults are the bundle's own inference settings.
 
     Raises:
         ConfigError: a key does not exist, a value is wrong, or the level exceeds the model's L.
     """
     defaults = [f"inference.{setting}" for setting in overrides_of(model.inference)]
-    config = load_config(BulkConfig, preset, overrides, defaults=defaults)
+    config = load_config(BulkConfig, None, overrides, defaults=defaults)
     if config.inference.level > model.largest_group:
         raise ConfigError(
             f"inference.level {config.inference.level} exceeds this model's largest group of {model.largest_group} "

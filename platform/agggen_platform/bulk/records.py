@@ -160,7 +160,7 @@ def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def grouped_by_record(items: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
-    """The rejects, then the rows of each record together, in the order of the records' first rows; uses the disk."""
+    """The rejects, then the rows grouped by record, in the order of the records' first rows; sorted on disk."""
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as rows:
         rows.execute("PRAGMA journal_mode=OFF")  # the file is temporary
         rows.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")

@@ -10,7 +10,7 @@ import typer
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs
 from agggen_platform.cli.records import BundleAddress, name_unknown
-from agggen_platform.cli.shards import Actors, Preset, RunLog, reused, shard_progress
+from agggen_platform.cli.shards import Actors, RunLog, reused, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.bulk.job import Progress
@@ -25,7 +25,6 @@ def bulk(
     overrides: Overrides = None,
     actors: Actors = None,
     fresh: Fresh = False,
-    preset: Preset = None,
     print_config: PrintConfig = False,
     single_file: Annotated[
         bool, typer.Option("--single-file", help="Join the parts into DIR/texts.parquet (or .jsonl) too.")
@@ -66,7 +65,7 @@ def bulk(
 
     settings = [*(overrides or ()), *([f"actors={actors}"] if actors is not None else [])]
     model = open_model(bundle)
-    config = bulk_config(model, settings, preset and Path(preset))
+    config = bulk_config(model, settings)
     if print_config:
         console.say(json.dumps(resolved(config), indent=2))
         console.note(config_hash(config))
@@ -95,7 +94,7 @@ def bulk(
     if (done := report.progress) is not None:
         retries = f"; {report.redone:,} were retried" if report.redone else ""
         console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused(done)}{retries})")
-    log.finish(out, counts.rejects, "rejects")
+    log.finish(out, counts.rejects)
 
 
 def _speed(now: Progress) -> str:

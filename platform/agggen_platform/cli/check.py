@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.records import output_lines, read_records, write_line
+from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
     from agggen.checks import CheckedText
@@ -85,7 +85,7 @@ def check(
         from agggen.report.checks import write_checks_page
 
         write_checks_page(report, checked, str(texts or records))
-    riskiest = sorted(checked, key=lambda one: -one.risk)[:worst]
+    riskiest = sorted(checked, key=lambda entry: -entry.risk)[:worst]
     if review is not None:
         write_review(review, riskiest)
     if json != "-":
@@ -98,7 +98,6 @@ def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], 
     Raises:
         CorpusError: an invalid record (a check of a part would mislead), no record, or one without a text.
     """
-    from agggen.corpora.rejects import Reject
     from agggen.errors import CorpusError, RecordError
     from agggen.evaluation.files import json_objects
     from agggen.records import Record
@@ -118,18 +117,13 @@ def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], 
             return records, texts
         if records:
             raise CorpusError(f"{path}, line {line}: has no triples or no text, but the lines before have both")
-    for item in read_records(str(path), columns):
-        if isinstance(item, Reject):
-            raise CorpusError(str(item))
-        if not own:
-            records.append(item)
-            continue
-        if not item.references:
-            raise CorpusError(f"{path}, record {item.id!r}: there is no text to check; name a file of texts")
-        records += [item] * len(item.references)
-        texts += [reference.text for reference in item.references]
-    if not records:
-        raise CorpusError(f"{path} holds no record")
+    if not own:
+        return list(valid_records(path, columns)), []
+    for record in valid_records(path, columns):
+        if not record.references:
+            raise CorpusError(f"{path}, record {record.id!r}: there is no text to check; name a file of texts")
+        records += [record] * len(record.references)
+        texts += [reference.text for reference in record.references]
     return records, texts
 
 

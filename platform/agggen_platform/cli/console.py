@@ -1,7 +1,7 @@
 """Output of commands: results on stdout, messages on stderr.
 
-On a terminal tables have frames and progress is a bar; elsewhere tables are tab-separated and progress is a line every
-few seconds, for pipes and logs. Markup is off, because square brackets are plans.
+Progress is a line every few seconds. On a terminal tables have frames, elsewhere they are tab-separated. Markup is off,
+because square brackets are plans.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,14 +28,6 @@ def console() -> Console:
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-@cache
-def stderr() -> Console:
-    """Standard error."""
-    from rich.console import Console
-
-    return Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
-
-
 def say(text: str) -> None:
     """Prints a line of the result."""
     print(text)  # rich would expand tabs
@@ -46,7 +40,7 @@ def note(text: str) -> None:
 
 def fail(text: str) -> None:
     """Prints an error."""
-    stderr().print(f"error: {text}", style="bold red" if stderr().is_terminal else None)
+    typer.secho(f"error: {text}", fg="red", bold=True, err=True)  # colours on a terminal only
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:

@@ -32,12 +32,11 @@ def demo(
     """
     from agggen.api import Model
     from agggen.config import load_config
-    from agggen.datasets import Dataset
+    from agggen.datasets import Dataset, load_dataset
     from agggen.scoring import evaluate
-    from agggen_platform.cli.progress import training_progress
+    from agggen.training.progress import ProgressLines
     from agggen_platform.extras import installed
     from agggen_platform.job_config import JobConfig
-    from agggen_platform.local import records_of
     from agggen_platform.tracking import Tracker
     from agggen_platform.training.job import data_of, default_name, train_job
 
@@ -47,9 +46,9 @@ def demo(
     config = load_config(JobConfig, "elements", overrides or ())
     data = data_of(config)
     name = default_name("elements", config, data)
-    test = records_of(config.corpus.name, config.corpus.test)
-    with training_progress() as show:
-        finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
+    test = load_dataset(config.corpus.name, splits=(config.corpus.test,)).split(config.corpus.test)
+    show = ProgressLines(console.note)
+    finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
     training = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
     console.note(f"{training}; generating for {len(test)} unseen elements")
     with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:

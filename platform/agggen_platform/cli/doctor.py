@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, Runs
+from agggen_platform.doctor.areas import Area
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+EXIT_CODE = 11
+"""If a finding is an error."""
 
 
 def doctor(
@@ -20,16 +21,13 @@ def doctor(
         str | None, typer.Option(metavar="PRESET", help="The job's preset; its cluster, stores and corpus are checked.")
     ] = None,
     runs: Runs = Path("runs"),
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="AREA", help="Check only this area; can be repeated. [default: all]")
-    ] = None,
+    only: Annotated[list[Area] | None, typer.Option(help="Check only this area; can be repeated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Check this machine, and the cluster, stores and servers that a job would use.
 
-    Areas: python, torch, ray, mlflow, storage, data, disk. Exit code 11 if a finding is an error, else 0. A small
-    object is written to the store and deleted again, and MLflow's experiment gets a tag; nothing else is changed.
-    Every check has a time limit, and no secret is printed.
+    Exit code 11 if a finding is an error, else 0. A small object is written to the store and deleted again, and
+    MLflow's experiment gets a tag; nothing else is changed. Every check has a time limit, and no secret is printed.
 
     \b
         agggen doctor
@@ -38,27 +36,25 @@ def doctor(
         agggen doctor --json | jq '.findings[] | select(.level == "error")'
     """
     import json
+    from collections import Counter
 
-    from agggen_platform.doctor.areas import chosen, examine
-    from agggen_platform.doctor.findings import report
+    from agggen_platform.doctor.areas import examine
+    from agggen_platform.doctor.findings import without_secrets
     from agggen_platform.doctor.settings import settings_of
 
-    areas = chosen(only or ())
-    result = report(examine(settings_of(preset, overrides or (), str(runs)), areas))
-    if as_json:
-        console.say(json.dumps(result, indent=2, ensure_ascii=False))
-    else:
-        _print(result["findings"])
-        counts = {level: result["counts"][level] for level in ("error", "warning", "note")}
-        console.note(", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items()))
-    raise typer.Exit(result["exit_code"])
-
-
-def _print(findings: Sequence[dict[str, Any]]) -> None:
-    """A table; on a terminal each remedy is below its message."""
     columns = ["area", "level", "subject", "message", "remedy"]
-    rows = [[finding[column] or "" for column in columns] for finding in findings]
-    if console.console().is_terminal:
-        columns.remove("remedy")
-        rows = [[*row[:-2], "\n".join(filter(None, row[-2:]))] for row in rows]
-    console.print_table(columns, rows)
+    rows = [
+        [area, finding.level, finding.subject, *map(without_secrets, (finding.message, finding.remedy or ""))]
+        for area, findings in examine(settings_of(preset, overrides or (), str(runs)), only or ()).items()
+        for finding in findings
+    ]
+    counts = Counter(level for _, level, *_ in rows)
+    if as_json:
+        findings = [dict(zip(columns, row, strict=True)) for row in rows]
+        console.say(json.dumps({"findings": findings}, indent=2, ensure_ascii=False))
+    else:
+        if console.console().is_terminal:  # each remedy is below its message
+            columns, rows = columns[:-1], [[*row[:-2], "\n".join(filter(None, row[-2:]))] for row in rows]
+        console.print_table(columns, rows)
+        console.note(", ".join(f"{level}: {counts[level]}" for level in ("error", "warning", "note")))
+    raise typer.Exit(EXIT_CODE if counts["error"] else 0)

@@ -39,13 +39,6 @@ def evaluate(
     metrics: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, say bleu,ter. [default: all]")
     ] = None,
-    planner: Annotated[str | None, typer.Option(metavar="exact|two-stage", help="The plan search.")] = None,
-    ablation: Annotated[
-        str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the samples, intervals and random orders. [default: 0]")
-    ] = None,
     runs: Annotated[
         Path | None,
         typer.Option(
@@ -69,7 +62,7 @@ def evaluate(
     \b
         agggen evaluate BUNDLE --corpus webnlg --split dev
         agggen evaluate BUNDLE --corpus films.csv --subject title --text plot --split test
-        agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
+        agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 ablation=no-aggregation seed=2
         agggen evaluate models:/agggen@candidate --corpus elements -o s3://models/reports/candidate
     """
     from agggen.errors import ConfigError
@@ -81,14 +74,12 @@ def evaluate(
     if out == "-":
         raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
     path = bundle_folder(bundle)
-    choices = {"planner": planner, "ablation": ablation, "seed": seed}
-    settings = [f"{key}={value}" for key, value in choices.items() if value is not None]
     task = evaluation.task_of(
         bundle,
         path,
         corpus,
         split,
-        [*settings, *(overrides or ())],
+        overrides or (),
         limit=limit,
         protocol=protocol,
         metrics=None if metrics is None else _names(metrics),

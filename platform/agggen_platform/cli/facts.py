@@ -35,9 +35,6 @@ def inspect(
         typer.Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, say facts.level=paper"),
     ] = None,
     facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")] = None,
-    level: Annotated[
-        str | None, typer.Option(metavar="full|paper", help="How trees become facts. [default: full]")
-    ] = None,
     corpus: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show texts of this corpus: a name, or a prepared folder.")
     ] = None,
@@ -51,7 +48,7 @@ def inspect(
 
     \b
         agggen facts inspect "Bolt, who was drawn by Gary Cohn, is a comic character."
-        agggen facts inspect --corpus webnlg --split dev --limit 20
+        agggen facts inspect facts.level=paper --corpus webnlg --split dev --limit 20
         agggen facts inspect "Bolt is a hero." --facts allennlp facts.allennlp.archive=srl.tar.gz
     """
     from agggen.config import load_config
@@ -62,7 +59,7 @@ def inspect(
 
     settings = [text for text in texts or () if _SETTING.match(text)]
     texts = [text for text in texts or () if not _SETTING.match(text)]
-    settings += [f"facts.{key}={value}" for key, value in (("source", facts), ("level", level)) if value is not None]
+    settings += [f"facts.source={facts}"] if facts else []
     config = load_config(SegmentConfig, None, settings).facts
     if bool(texts) == bool(corpus):
         raise ConfigError("give either texts in quotes, or --corpus")

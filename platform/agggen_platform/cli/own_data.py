@@ -89,15 +89,20 @@ def _renamed(rename: list[str] | None) -> dict[str, str]:
 @with_columns()
 def prepare(
     source: Annotated[
-        str, typer.Argument(metavar="DATA", help="A file (.csv .tsv .jsonl .json .parquet), or a folder of them.")
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A file (.csv .tsv .jsonl .json .parquet), a folder of them, or a corpus of the catalogue.",
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the corpus, with one file per split.")
     ],
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated.")] = None,
     columns: Chosen = NONE,
     seed: Annotated[int, typer.Option(help="Seed of the 80/10/10 division of data without splits.")] = 1,
 ) -> None:
-    """Read your own data, report what matters for training, and write it as a corpus.
+    """Read data, report what matters for training, and write it as a corpus.
 
     A CSV has one triple per row (columns subject, predicate, object) or one record per row (every other column is a
     predicate). Data without splits are divided 80/10/10 by record. Rows that cannot be read go to DIR/rejects.jsonl
@@ -107,19 +112,23 @@ def prepare(
         agggen prepare films.csv --out films
         agggen prepare films.csv --out films --subject film --text plot --ignore url
         agggen prepare 'my/{train,dev,test}.jsonl' --out films
+        agggen prepare webnlg --split test-seen --out prepared
     """
     from agggen.corpora.examine import examine
     from agggen.datasets import load_dataset
     from agggen.training.choice import minutes_for, preset_for
 
-    data = load_dataset(source, seed=seed, **columns)
-    statistics = examine(data)
+    data = load_dataset(source, splits=split, seed=seed, **columns)
     data.save(out)
     rows = [
         (split, len(records), sum(len(r.references) for r in records), sum(len(r.triples) for r in records))
         for split, records in data.splits.items()
     ]
     console.print_table(("split", "records", "texts", "triples"), rows)
+    if "train" not in data.splits:
+        console.note(f"Written to {out}")
+        return
+    statistics = examine(data)
     usage = [
         (name, use.texts, len(use.values), f"{use.missing / use.checked:.0%}" if use.checked else "-")
         for name, use in list(statistics.predicates.items())[:_SHOWN]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +19,7 @@ from agggen.corpora.tables import Columns
 from agggen.errors import ConfigError, CorpusError, PlanError, RecordError
 from agggen.records import Record
 from agggen_platform.cli import console
+from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
     from agggen.facts import FactSegmenter
@@ -49,7 +48,6 @@ Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The
 _USUAL = Columns()
 _BLOCK = 256  # records per batch
 _NAMED = 20  # unknown predicates that one message names
-_DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def is_elsewhere(address: str) -> bool:
@@ -81,6 +79,21 @@ def read_records(source: str, columns: Columns = _USUAL) -> Iterator[Record | Re
     from agggen.corpora.json_lines import read_jsonl
 
     return read_jsonl(path)
+
+
+def valid_records(path: Path, columns: Columns = _USUAL) -> Iterator[Record]:
+    """The records of a file of which each must be valid, because a score over the others would be misleading.
+
+    Raises:
+        CorpusError: a record is invalid, or there is none; as of `read_records`.
+    """
+    record: Record | Reject | None = None
+    for record in read_records(str(path), columns):
+        if isinstance(record, Reject):
+            raise CorpusError(str(record))
+        yield record
+    if record is None:
+        raise CorpusError(f"{path} holds no record")
 
 
 def _holds_objects(path: Path) -> bool:
@@ -186,7 +199,8 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
     """Standard output, a device or pipe, or a file that gets its name only when it is complete.
 
     Raises:
-        ConfigError: `path` is a folder, lies below a file, or is the input `source`.
+        ConfigError: `path` is a folder, or is the input `source`.
+        StorageError: the file cannot be written.
     """
     if path == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -194,42 +208,17 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
         yield sys.stdout
         return
     target = Path(path)
-    try:
-        if _is_stream(target):
-            with target.open("w", encoding="utf-8") as file:
-                yield file
-            return
-        target = target.resolve()  # write to the target of a link
-        with _whole_file(target, path, source) as file:
+    if _is_stream(target):
+        with target.open("w", encoding="utf-8") as file:
             yield file
-    except OSError as error:
-        if error.errno in _DISK_FULL and error.filename is None:
-            raise OSError(error.errno, error.strerror, path) from error
-        raise
-
-
-@contextmanager
-def _whole_file(target: Path, path: str, source: str) -> Iterator[TextIO]:
-    """A temporary file that is renamed to `target` at the end; `path` is the name for messages."""
+        return
+    target = target.resolve()  # write to the target of a link
     if target.is_dir():
         raise ConfigError(f"cannot write {path}: it is a folder; name a file in it")
     if source != "-" and target == Path(source).resolve():
         raise ConfigError(f"--output {path} is the input itself, which would be lost; name another file")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError(f"cannot write {path}: {error.filename} is a file, no folder") from error
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        try:
-            file = temporary.open("w", encoding="utf-8")
-        except OSError as error:
-            raise OSError(error.errno, f"cannot write: {error.strerror}", path) from error
-        with file:
-            yield file
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with Folder(str(target.parent)).new(target.name) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield file
 
 
 def write_line(file: TextIO, value: Any) -> None:

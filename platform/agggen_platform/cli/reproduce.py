@@ -33,7 +33,6 @@ def reproduce(
     fresh: Annotated[
         bool, typer.Option(help="Evaluate again and replace the records; finished trainings are kept.")
     ] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a README.")] = False,
 ) -> None:
     """Show a table of the paper with our numbers beside the published ones.
 
@@ -45,11 +44,8 @@ def reproduce(
         agggen reproduce
         agggen reproduce webnlg
         agggen reproduce webnlg --runs runs --seeds 1,2,3 training.threads=1
-        agggen reproduce webnlg --markdown
     """
     from agggen.errors import ConfigError
-    from agggen.training.progress import writing_lines
-    from agggen_platform.cli.progress import training_progress
     from agggen_platform.reproduction import comparison, work
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import table_called
@@ -59,20 +55,16 @@ def reproduce(
         return
     chosen = table_called(table)
     if seeds is not None and runs is not None:
-        watch = work.Watch(console.note, training_progress, lambda total: writing_lines(total, console.note))
-        work.reproduce(chosen, runs, _seeds(seeds), overrides or (), fresh, watch)
+        work.reproduce(chosen, runs, _seeds(seeds), overrides or (), fresh, console.note)
     elif seeds is not None:
         raise ConfigError("--seeds needs --runs DIR, the folder for runs and records")
     elif fresh or overrides:
         raise ConfigError("nothing is trained or evaluated without --runs DIR and --seeds SEED,...")
     compared = comparison.compare(chosen, records_of(chosen, runs))
-    if markdown:
-        console.say(comparison.to_markdown(compared, _where(runs)))
-    else:
-        header, *rows = comparison.rows_of(compared)
-        console.print_table(header, rows, chosen.title)
-        for note in comparison.notes_of(compared, _where(runs)):
-            console.say(note)
+    header, *rows = comparison.rows_of(compared)
+    console.print_table(header, rows, chosen.title)
+    for note in comparison.notes_of(compared, _where(runs)):
+        console.say(note)
 
 
 def _list_tables(runs: Path | None) -> None:

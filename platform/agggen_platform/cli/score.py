@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.records import output_lines, read_records, write_line
+from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
     from agggen.evaluation import Score
     from agggen.evaluation.systems import Measured
-    from agggen.records import Record
 
 Entry = dict[str, Any]
 """A score in JSON: "score" (None if undefined), "signature", and its interval or comparison."""
@@ -66,13 +65,16 @@ def score(
         agggen score --records records.jsonl --hypotheses texts.txt --protocol e2e
         agggen score --records records.jsonl --hypotheses texts.txt --against other.txt --metrics bleu,ter
     """
+    from agggen.errors import CorpusError
     from agggen.evaluation.files import read_texts
     from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of
 
     check_json(json, [records, hypotheses, *([against] if against else [])])
     names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
     metrics_of(protocol, names, [])  # fails before the files are read
-    read = _scored_records(records)
+    read = list(valid_records(records))
+    if silent := [record.id for record in read if not record.references]:
+        raise CorpusError(f"{records}, record {silent[0]!r}: there is no reference text to score against")
     chosen = metrics_of(protocol, names, read)
     if names is None and protocol == "e2e" and (foreign := foreign_predicate(read)):
         console.note(f"No slot errors: {foreign} is no slot of E2E")
@@ -198,27 +200,6 @@ def _measured_entries(scores: Mapping[str, Measured]) -> dict[str, Entry]:
                 "signature": pair.signature,
             }
     return entries
-
-
-def _scored_records(path: Path) -> list[Record]:
-    """The records of a file, each with a reference.
-
-    Raises:
-        CorpusError: a record is invalid or has no reference.
-    """
-    from agggen.corpora.rejects import Reject
-    from agggen.errors import CorpusError
-
-    records: list[Record] = []
-    for item in read_records(str(path)):
-        if isinstance(item, Reject):
-            raise CorpusError(str(item))
-        if not item.references:
-            raise CorpusError(f"{path}, record {item.id!r}: there is no reference text to score against")
-        records.append(item)
-    if not records:
-        raise CorpusError(f"{path} has no record")
-    return records
 
 
 def _texts(path: Path, texts: list[str]) -> list[str]:

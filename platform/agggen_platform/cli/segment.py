@@ -9,7 +9,7 @@ import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Fresh, Overrides, Runs
-from agggen_platform.cli.shards import Actors, Preset, RunLog, reused, shard_progress
+from agggen_platform.cli.shards import Actors, RunLog, reused, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.segmentation.job import Progress
@@ -23,7 +23,6 @@ def segment(
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
     actors: Actors = None,
     fresh: Fresh = False,
-    preset: Preset = None,
     runs: Runs = Path("runs"),
 ) -> None:
     """Segment the reference texts of a corpus into facts and align each fact with the triples that it states.
@@ -33,7 +32,7 @@ def segment(
     DIR/rejects.
 
     \b
-        agggen corpora prepare e2e --out prepared/e2e
+        agggen prepare e2e --out prepared/e2e
         agggen segment prepared/e2e --out segmented/e2e
         agggen train e2e corpus.name=segmented/e2e facts.source=corpus
         agggen segment prepared/e2e --out allennlp/e2e --facts allennlp facts.allennlp.archive=srl.tar.gz
@@ -48,7 +47,7 @@ def segment(
     settings = list(overrides or ())
     settings += [f"facts.source={json.dumps(facts)}"] if facts else []
     settings += [f"actors={actors}"] if actors is not None else []
-    config = load_config(SegmentConfig, preset and Path(preset), settings)
+    config = load_config(SegmentConfig, None, settings)
     if config.actors != 0:
         require("ray")
     log = RunLog(runs)
@@ -71,7 +70,7 @@ def segment(
                 f"The cache in {config.cache_folder} failed (the workers' logs have the reason); "
                 "texts were segmented without it"
             )
-    log.finish(out, sum(counts.rejects for counts in report.splits.values()), "rejects")
+    log.finish(out, sum(counts.rejects for counts in report.splits.values()))
 
 
 def _speed(now: Progress) -> str:

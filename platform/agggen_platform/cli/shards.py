@@ -24,7 +24,6 @@ Say = Callable[["Progress[Any]"], str]
 Actors = Annotated[
     int | None, typer.Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")
 ]
-Preset = Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")]
 
 
 class RunLog:
@@ -41,10 +40,10 @@ class RunLog:
         self._tracker = Tracker(run_name=name, runs_dir=self._runs)
         return self._tracker
 
-    def finish(self, out: str, rejects: int, where: str) -> None:
-        """Prints the last messages of a job; `where` is the folder of rejects in `out`."""
+    def finish(self, out: str, rejects: int) -> None:
+        """Prints the last messages of a job."""
         if rejects:
-            console.note(f"Rejected: {rejects:,}, see {out}/{where}")
+            console.note(f"Rejected: {rejects:,}, see {out}/rejects")
         if self._tracker is not None and (command := self._tracker.ui_command()):
             console.note(f"Compare runs: {command}")
         console.say(out)
@@ -52,31 +51,17 @@ class RunLog:
 
 def reused(progress: Progress[Any]) -> str:
     """How many shards an earlier run had finished; empty for none."""
-    return f"; {progress.reused:,} of {progress.total:,} shards were there" if progress.reused else ""
+    return f"; {progress.reused:,} of {progress.total:,} shards were done before" if progress.reused else ""
 
 
 @contextmanager
 def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]], None]]:
-    """Yields a callback that shows the progress of the job. Ray's output is redirected to stderr.
+    """Yields a callback that shows the progress of the job in lines. Ray's output is redirected to stderr.
 
     Args:
         speed: the speed of this run, as text.
-        counts: the results so far, as text; for lines only.
+        counts: the results so far, as text.
     """
-    if not console.stderr().is_terminal:
-        with redirect_stdout(sys.stderr):
-            yield _lines(speed, counts)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Display
-
-    columns = (TextColumn("shards"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
-    with Display(*columns, TimeRemainingColumn(), console=console.stderr()) as display:
-        task = display.add_task("", total=None, speed="starting")
-        yield lambda now: display.update(task, completed=now.shards, total=now.total, speed=speed(now))
-
-
-def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
     last = time.monotonic()
 
     def show(now: Progress[Any]) -> None:
@@ -86,11 +71,12 @@ def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
             share, shards = f"{now.shards / now.total:.0%}", f"{now.shards:,} of {now.total:,} shards"
             console.note("  ".join([share, shards, counts(now), speed(now), *_time_left(now)]))
 
-    return show
+    with redirect_stdout(sys.stderr):
+        yield show
 
 
 def _time_left(now: Progress[Any]) -> list[str]:
-    """By the speed of this run: shards that an earlier run did took no time."""
+    """By the speed of this run, without the shards of earlier runs."""
     fresh = now.shards - now.reused
     if not fresh:
         return []

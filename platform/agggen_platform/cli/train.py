@@ -113,15 +113,15 @@ def adapt(
 
 def _carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:
     """Trains with progress and prints the bundle's address. The default `name` of the run is ``LABEL-HASH``."""
-    from agggen_platform.cli.progress import training_progress
+    from agggen.training.progress import ProgressLines
     from agggen_platform.training.job import default_name, train_job
 
     if not config.storage.url:
         warn_if_temporary(runs, "storage.url or --runs")
     name = name or default_name(label, config, data)
     console.note(f"Run {name}")
-    with training_progress() as show:
-        done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
+    show = ProgressLines(console.note)
+    done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
     if done.trained:
         compare = f"; compare runs: {done.ui_command}" if done.ui_command else ""
         console.note(f"Trained in {done.seconds / 60:.1f} minutes{compare}")

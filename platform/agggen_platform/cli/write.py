@@ -25,49 +25,29 @@ from agggen_platform.cli.records import (
 if TYPE_CHECKING:
     from agggen.records import Record
 
-Level = Annotated[
-    int | None,
-    typer.Option(min=1, help="The largest number of triples in one fact; 1: no aggregation. [default: the model's]"),
+Settings = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say level=1; see agggen inspect.")
 ]
-
-TopP = Annotated[
-    float | None,
-    typer.Option(help="Nucleus sampling: draw among the most probable groups, whose probabilities sum to this."),
-]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of sampling and random-order.")]
+_OF_PLANNING = ("plans", "planner", "ablation", "level", "top_p", "seed")
 
 
 @own_data.with_columns(*own_data.TABLE)
 def generate(
     bundle: BundleAddress = SHIPPED_BUNDLE,
+    settings: Settings = None,
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
     plan: Annotated[
         str | None, typer.Option(help="A plan for every record, followed exactly: '[eatType] [near customerRating]'.")
     ] = None,
     complete: Annotated[bool, typer.Option(help="Let the model add the predicates that --plan omits.")] = False,
-    level: Level = None,
     n_best: Annotated[
         int, typer.Option(min=1, help="The largest number of texts per record, best first; each has its rank.")
     ] = 1,
-    plans: Annotated[
-        int | None, typer.Option(min=1, help="Plans per record that are realised before choosing.")
-    ] = None,
-    planner: Annotated[str | None, typer.Option(metavar="exact|two-stage|sample", help="The plan search.")] = None,
-    ablation: Annotated[
-        str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
-    ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Beam size: hypotheses per plan.")] = None,
-    verify: Annotated[
-        str | None,
-        typer.Option(metavar="strict|off", help="strict: texts state all values in full and no others; off: free."),
-    ] = None,
-    top_p: TopP = None,
-    seed: Seed = None,
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
-    """Write texts for records.
+    """Write texts for records, by the bundle's inference settings or others.
 
     Each output line has text, plan, log-probabilities, the span and predicates of each fact, whether exactly the
     record's values are stated (fulfilled), its faults, and predicates that are not in the training data
@@ -76,7 +56,7 @@ def generate(
     \b
         agggen generate BUNDLE -i records.jsonl -o texts.jsonl
         agggen generate BUNDLE -i records.jsonl --plan '[food near] [area]'
-        agggen generate BUNDLE -i films.csv --subject title --ignore url
+        agggen generate BUNDLE level=1 verify=off -i films.csv --subject title --ignore url
         echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
     """
     from agggen.api import load_model
@@ -86,13 +66,10 @@ def generate(
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
         raise ConfigError("--complete goes with --plan")
-    choices: dict[str, object] = {"plans": plans, "planner": planner, "ablation": ablation, "level": level}
-    choices |= {"top_p": top_p, "seed": seed}
-    if human is not None and (unused := [name for name, value in choices.items() if value is not None]):
-        raise ConfigError(f"--{unused[0]} does not go with --plan, which leaves nothing to choose")
+    if human is not None and (unused := [text for text in settings or () if text.partition("=")[0] in _OF_PLANNING]):
+        raise ConfigError(f"{unused[0]} does not go with --plan, which leaves nothing to choose")
     model = load_model(bundle, device)
-    options = choices | {"beam.beam": beam, "verify": verify}
-    config = model.settings([f"{key}={value}" for key, value in options.items() if value is not None])
+    config = model.settings(settings or ())
     generator = model.generator
     rejected = Rejected(columns)
     with output_lines(output, input) as file:
@@ -107,30 +84,26 @@ def generate(
 @own_data.with_columns(*own_data.TABLE)
 def plan(
     bundle: BundleAddress = SHIPPED_BUNDLE,
+    settings: Settings = None,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     k: Annotated[int, typer.Option("-k", min=1, help="Plans per record, best first.")] = 5,
-    level: Level = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Sample plans by their probabilities instead.")] = False,
-    top_p: TopP = None,
-    seed: Seed = None,
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
-    """Find the most probable plans of records under the bundle's settings, or sample plans.
+    """Find the most probable plans of records, or sample plans by their probabilities (planner=sample).
 
     "search" says how plans were found: "exact" plans are the most probable ones; "beam" plans are the best of a beam
     search, for records with too many plans, and their probabilities are unknown.
 
     \b
         agggen plan BUNDLE -i records.jsonl -k 3
-        agggen plan BUNDLE -i records.jsonl -k 3 --sample --top-p 0.9 --seed 1
+        agggen plan BUNDLE planner=sample top_p=0.9 seed=1 -i records.jsonl -k 3
     """
     from agggen.api import load_model
 
     model = load_model(bundle, device)
-    choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
-    config = model.settings([f"{key}={value}" for key, value in choices.items() if value is not None])
+    config = model.settings(settings or ())
     planner = model.generator.planner
     planner.check_level(config.level)
     rejected = Rejected(columns)
@@ -216,10 +189,7 @@ def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
 def adjust(
     bundle: BundleAddress,
     output: Annotated[Path, typer.Option("--output", "-o", help="The new bundle's folder, which must not exist yet.")],
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE...]", help="Inference settings, say level=2 planner=exact."),
-    ] = None,
+    settings: Settings = None,
     wordings: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help='More wordings of values, JSON: {"United_States": ["the States"]}.'),

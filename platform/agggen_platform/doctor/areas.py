@@ -7,7 +7,6 @@ line of its standard output is a JSON list of findings.
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import signal
@@ -16,46 +15,44 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from enum import StrEnum
 from pkgutil import resolve_name
 
-from agggen.errors import ConfigError
-from agggen_platform.doctor.findings import Finding, Level, error
+from agggen_platform.doctor.findings import Finding, error
 from agggen_platform.doctor.settings import Settings
 
+
+class Area(StrEnum):
+    PYTHON = "python"
+    TORCH = "torch"
+    RAY = "ray"
+    MLFLOW = "mlflow"
+    STORAGE = "storage"
+    DATA = "data"
+    DISK = "disk"
+
+
 AREAS = {  # the function of each area
-    "python": "machine.packages",
-    "torch": "machine.accelerator",
-    "ray": "cluster.check",
-    "mlflow": "tracking.check",
-    "storage": "store.check",
-    "data": "machine.data",
-    "disk": "machine.disk",
+    Area.PYTHON: "machine.packages",
+    Area.TORCH: "machine.accelerator",
+    Area.RAY: "cluster.check",
+    Area.MLFLOW: "tracking.check",
+    Area.STORAGE: "store.check",
+    Area.DATA: "machine.data",
+    Area.DISK: "machine.disk",
 }
 SECONDS = 120.0
 """Time limit of an area."""
 
 
-def chosen(only: Sequence[str]) -> list[str]:
-    """The areas in `only`, or all of them.
-
-    Raises:
-        ConfigError: an area does not exist.
-    """
-    for area in only:
-        if area not in AREAS:
-            near = difflib.get_close_matches(area, AREAS, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ConfigError(f"unknown area {area!r}; {hint}The areas are {', '.join(AREAS)}")
-    return [area for area in AREAS if not only or area in only]
-
-
-def examine(settings: Settings, areas: Sequence[str]) -> dict[str, list[Finding]]:
-    """The findings of each area; the areas are checked in parallel."""
+def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[Finding]]:
+    """The findings of the areas, by default of all; they are checked in parallel."""
+    chosen = [area for area in AREAS if not areas or area in areas]
     with ThreadPoolExecutor(max_workers=len(AREAS)) as pool:
-        return dict(zip(areas, pool.map(lambda area: _in_child(area, settings), areas), strict=True))
+        return dict(zip(chosen, pool.map(lambda area: _in_child(area, settings), chosen), strict=True))
 
 
-def _in_child(area: str, settings: Settings) -> list[Finding]:
+def _in_child(area: Area, settings: Settings) -> list[Finding]:
     command = [sys.executable, "-P", "-m", "agggen_platform.doctor.areas", area]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     stdin = json.dumps(asdict(settings))
@@ -67,8 +64,7 @@ def _in_child(area: str, settings: Settings) -> list[Finding]:
         message = f"no answer within {SECONDS:g} s: a server or disk hangs, or this machine is overloaded"
         return [error(area, message, f"agggen doctor --only {area}")]
     if child.returncode == 0:
-        findings = json.loads(child.stdout.splitlines()[-1])
-        return [Finding(Level(finding.pop("level")), **finding) for finding in findings]
+        return [Finding(**finding) for finding in json.loads(child.stdout.splitlines()[-1])]
     if child.returncode < 0:
         reason = f"the process was killed by {signal.Signals(-child.returncode).name}"
     else:
@@ -77,6 +73,6 @@ def _in_child(area: str, settings: Settings) -> list[Finding]:
 
 
 if __name__ == "__main__":
-    module, _, function = AREAS[sys.argv[1]].partition(".")
+    module, _, function = AREAS[Area(sys.argv[1])].partition(".")
     check = resolve_name(f"agggen_platform.doctor.{module}:{function}")
     print(json.dumps([asdict(finding) for finding in check(Settings(**json.load(sys.stdin)))]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -13,28 +12,25 @@ from urllib.request import ProxyHandler, build_opener
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
 from agggen_platform.doctor.settings import Settings
 from agggen_platform.extras import installed
+from agggen_platform.ray_cluster import check_reachable
 
-_SECONDS = 5.0  # to accept a connection, and to answer an HTTP request
+_SECONDS = 5.0  # to answer an HTTP request
 _USE_TOKEN = "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$HOME/.ray/auth_token"
 _MAKE_TOKEN = "ray get-auth-token --generate >/dev/null && chmod 600 $HOME/.ray/auth_token"
 
 
 def check(settings: Settings) -> Iterator[Finding]:
     yield from token(settings)
-    address = settings.cluster
-    if address is None:
-        yield _no_address()
-    elif not installed("ray"):
-        yield error("cluster", f"{address} needs Ray, which is not installed", "pip install 'agggen[ray]'")
-    else:
+    address, install = settings.cluster, "pip install 'agggen[ray]'"
+    if address is not None and installed("ray"):
         yield from cluster(address, settings)
-
-
-def _no_address() -> Finding:
-    if installed("ray"):
-        return note("cluster", "no address is given: jobs start a local cluster")
-    message = "Ray is not installed: `agggen sweep`, `bulk` and `serve` need it, and training with cluster.workers"
-    return note("cluster", message, "pip install 'agggen[ray]'")
+    elif address is not None:
+        yield error("cluster", f"{address} needs Ray, which is not installed", install)
+    elif installed("ray"):
+        yield note("cluster", "no address is given: jobs start a local cluster")
+    else:
+        message = "Ray is not installed: `agggen sweep`, `bulk` and `serve` need it, and training with cluster.workers"
+        yield note("cluster", message, install)
 
 
 # --- the token ---------------------------------------------------------------------------------------------------
@@ -88,7 +84,7 @@ def cluster(address: str, settings: Settings) -> Iterator[Finding]:
     import ray
 
     try:
-        _check_listens(address)
+        check_reachable(address)
         context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as failure:  # Ray raises many types, among them a bare Exception
         message = _reason(failure)
@@ -102,13 +98,6 @@ def cluster(address: str, settings: Settings) -> Iterator[Finding]:
         yield from room(cpus, gpus, settings)
         if context.dashboard_url:
             yield dashboard(f"http://{context.dashboard_url}")
-
-
-def _check_listens(address: str) -> None:
-    """Raises OSError if nothing listens at ``HOST:PORT``, for which Ray would wait for minutes."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), _SECONDS).close()
 
 
 def _reason(failure: Exception) -> str:
@@ -132,12 +121,12 @@ def remedy(message: str, address: str) -> str:
 
 def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
     """Whether the workers of a training job fit into the whole cluster."""
-    requests = (
-        ("CPUs", settings.workers * settings.cpus_per_worker, cpus, "cluster.cpus_per_worker"),
-        ("GPUs", settings.workers * settings.gpus_per_worker, gpus, "cluster.gpus_per_worker"),
-    )
-    for unit, requested, available, key in requests:
-        message = f"the job's {settings.workers} workers need {requested:g} {unit}, and the cluster has {available:g}"
+    for unit, by_worker, available in (
+        ("CPU", settings.cpus_per_worker, cpus),
+        ("GPU", settings.gpus_per_worker, gpus),
+    ):
+        requested, key = settings.workers * by_worker, f"cluster.{unit.lower()}s_per_worker"
+        message = f"the job's {settings.workers} workers need {requested:g} {unit}s, and the cluster has {available:g}"
         if requested > available and settings.autoscaling:
             yield note("room", f"{message} until it grows")
         elif requested > available:

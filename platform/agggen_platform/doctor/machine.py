@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from agggen.errors import CorpusError
-from agggen_platform.doctor.findings import Finding, Level, error, installed_version, note, ok, warning
+from agggen_platform.doctor.findings import Finding, error, installed_version, note, ok, warning
 from agggen_platform.doctor.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def accelerator(settings: Settings) -> Iterator[Finding]:
         names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
         yield ok("GPU", f"{len(names)}: {', '.join(names)}")
     elif requested:
-        remedy = (
-            "agggen train PRESET training.device=cpu cluster.gpus_per_worker=0  # or the build for nvidia-smi's CUDA"
-        )
+        remedy = "training.device=cpu cluster.gpus_per_worker=0  # or the build for nvidia-smi's CUDA"
         yield error("GPU", f"the job requests a GPU, and torch ({build}) can use none here", remedy)
     elif shutil.which("nvidia-smi"):
         yield warning("GPU", f"this machine has an NVIDIA driver, but torch ({build}) can use no GPU", _REINSTALL)
@@ -105,7 +103,7 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
     fetch = f"agggen corpora fetch {corpus.name}"
     if not folder.is_dir():
         get = f"copy {corpus.copied_from} to {folder}" if corpus.copied_from else fetch
-        return Finding(Level.ERROR if needed else Level.NOTE, corpus.name, f"not in {data_home()}", get)
+        return (error if needed else note)(corpus.name, f"not in {data_home()}", get)
     files = read_manifest(corpus.name)
     wrong = [
         file.path
@@ -114,7 +112,7 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
     ]
     if wrong:
         message = f"{folder}: {len(wrong)} of {len(files)} files are missing or changed, the first is {wrong[0]}"
-        return Finding(Level.ERROR if needed else Level.WARNING, corpus.name, message, fetch)
+        return (error if needed else warning)(corpus.name, message, fetch)
     return ok(corpus.name, f"complete in {folder}")
 
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_OF_THE_CLUSTER = ("address", "workers", "cpus_per_worker", "gpus_per_worker", "autoscaling")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -49,17 +51,7 @@ def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Sett
     from agggen_platform.job_config import JobConfig
 
     config = load_config(JobConfig, preset, overrides)
-    cluster = config.cluster
-    return Settings(
-        runs=runs,
-        address=cluster.address,
-        storage=config.storage.url,
-        tracking=config.tracking.uri,
-        experiment=config.tracking.experiment,
-        corpus=config.corpus.name,
-        device=config.training.device,
-        workers=cluster.workers,
-        cpus_per_worker=cluster.cpus_per_worker,
-        gpus_per_worker=cluster.gpus_per_worker,
-        autoscaling=cluster.autoscaling,
-    )
+    cluster = {name: getattr(config.cluster, name) for name in _OF_THE_CLUSTER}
+    tracking = {"tracking": config.tracking.uri, "experiment": config.tracking.experiment}
+    job = {"storage": config.storage.url, "corpus": config.corpus.name, "device": config.training.device}
+    return Settings(runs, **cluster, **tracking, **job)

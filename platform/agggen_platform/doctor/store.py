@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 from agggen.errors import ConfigError
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
-from agggen_platform.doctor.machine import unwritable
 from agggen_platform.doctor.settings import Settings
 from agggen_platform.extras import installed
 from agggen_platform.storage.errors import StorageError
@@ -26,26 +24,13 @@ def check(settings: Settings) -> Iterator[Finding]:
         yield note("storage", f"no storage.url: checkpoints and bundles are written to {settings.runs}")
     else:
         try:
-            folder = Folder(settings.storage, _POLICY)
-            yield from _local(folder.local, settings) if folder.local else _object_store(folder)
+            yield from _store(Folder(settings.storage, _POLICY))
         except ConfigError as failure:
-            if not installed("boto3"):
-                yield error("client", f"{settings.storage} needs boto3", "pip install 'agggen[ray]'")
-                return
             remedy = "storage.url=s3://BUCKET/PREFIX  # and AWS_ENDPOINT_URL=http://HOST:PORT for other stores than AWS"
-            yield error("address", str(failure), remedy)
+            yield error("address", str(failure), remedy if installed("boto3") else "pip install 'agggen[ray]'")
 
 
-def _local(folder: Path, settings: Settings) -> Iterator[Finding]:
-    if problem := unwritable(folder):
-        yield error("folder", f"{folder} cannot be written to: {problem}", "storage.url=FOLDER")
-    else:
-        yield ok("folder", f"{folder} can be written to")
-    if settings.distributed:
-        yield note("shared", f"{folder} must be the same folder on all nodes, which cannot be checked from here")
-
-
-def _object_store(folder: Folder) -> Iterator[Finding]:
+def _store(folder: Folder) -> Iterator[Finding]:
     name, content = f".agggen-doctor-{uuid.uuid4().hex[:12]}", uuid.uuid4().bytes
     steps = {
         "put": lambda: folder.write(name, content),
@@ -63,11 +48,14 @@ def _object_store(folder: Folder) -> Iterator[Finding]:
         if step == "get" and result != content:
             message = f"{folder}: the object that was read back differs from the one that was written"
             yield error("get", message, f"aws s3 ls {folder}/  # is a cache or another store in between?")
-    yield ok("objects", f"{folder}: objects can be put, read, listed and deleted")
+    shared = "" if folder.local is None else "; other nodes must see the same folder, which cannot be checked from here"
+    yield ok("objects", f"{folder}: objects can be put, read, listed and deleted{shared}")
 
 
 def _remedy(message: str, address: str) -> str:
     """What to do about a request that failed with `message`."""
+    if not address.startswith("s3://"):
+        return "storage.url=FOLDER"
     if "there is no bucket" in message:
         return f"aws s3 mb s3://{address.removeprefix('s3://').partition('/')[0]}"
     if "credentials" in message:

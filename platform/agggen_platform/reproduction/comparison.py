@@ -162,18 +162,6 @@ def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
     yield from comparison.missing
 
 
-def to_markdown(comparison: Comparison, where: str) -> str:
-    """The table and its notes for a README."""
-    rows = rows_of(comparison)
-    header, *lines = [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
-    notes = [f"- {_escaped(note)}" for note in notes_of(comparison, where)]
-    return "\n".join([header, "|---" * len(rows[0]) + "|", *lines, "", *notes])
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{sign}" if sign in r"\|*_`<>[]" else sign for sign in text)
-
-
 def _sources(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(row.source for row in comparison.rows if row.source))
 

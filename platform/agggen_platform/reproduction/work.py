@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from agggen.corpora.catalogue import list_corpora, load
 from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
 from agggen.report import check_target, write_report
-from agggen.training.events import TrainingEvent
+from agggen.training.progress import ProgressLines, writing_lines
 from agggen_platform import evaluation
 from agggen_platform.job_config import JobConfig
 from agggen_platform.reproduction.records import FOLDER, RunRecord, Score, records_of, write_record
@@ -33,19 +31,8 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import Finished, train_job
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Callbacks that show progress."""
-
-    say: Callable[[str], None]
-    training: Callable[[], AbstractContextManager[Callable[[TrainingEvent], None]]]
-    """Shows one training."""
-    writing: Callable[[int], Callable[[int], None]]
-    """Shows one evaluation, given its number of records."""
-
-
 def reproduce(
-    table: Table, runs: Path, seeds: Sequence[int], overrides: Sequence[str], fresh: bool, watch: Watch
+    table: Table, runs: Path, seeds: Sequence[int], overrides: Sequence[str], fresh: bool, say: Callable[[str], None]
 ) -> None:
     """Trains and evaluates the systems that have no record for these seeds, and writes their records.
 
@@ -53,6 +40,7 @@ def reproduce(
         runs: the folder of runs.
         overrides: settings for all trainings, as for `agggen train`.
         fresh: evaluate again and replace the records of these seeds. Finished trainings stay.
+        say: receives lines about the progress.
 
     Raises:
         ConfigError: an unknown setting, a setting that the table fixes, or an existing record of another bundle,
@@ -66,7 +54,7 @@ def reproduce(
     if table.corpus in {corpus.name for corpus in list_corpora()}:
         load(table.corpus, table.split)  # raises if the corpus is missing; reads nothing
     for seed in seeds:
-        _Seed(table, runs, seed, tuple(overrides), watch).complete(fresh)
+        _Seed(table, runs, seed, tuple(overrides), say).complete(fresh)
 
 
 def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) -> InferenceConfig:
@@ -78,9 +66,11 @@ def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) 
 class _Seed:
     """One seed of a table."""
 
-    def __init__(self, table: Table, runs: Path, seed: int, overrides: tuple[str, ...], watch: Watch) -> None:
+    def __init__(
+        self, table: Table, runs: Path, seed: int, overrides: tuple[str, ...], say: Callable[[str], None]
+    ) -> None:
         self.table, self.recipe, self.runs = table, table.recipe, runs
-        self.seed, self.overrides, self.watch = seed, overrides, watch
+        self.seed, self.overrides, self.say = seed, overrides, say
         self.trained: dict[Model, Finished] = {}
 
     def complete(self, fresh: bool) -> None:
@@ -88,7 +78,7 @@ class _Seed:
         self.check(existing)
         missing = [system for system in self.table.systems if system.key not in {record.system for record in existing}]
         if not missing:
-            self.watch.say(f"{self.table.name}, seed {self.seed}: all {len(existing)} records exist")
+            self.say(f"{self.table.name}, seed {self.seed}: all {len(existing)} records exist")
             return
         for model in dict.fromkeys(system.model for system in missing):
             self.train(model)
@@ -129,11 +119,10 @@ class _Seed:
         config = load_config(
             JobConfig, self.recipe.preset, self.recipe.settings(model, self.seed, self.overrides, start)
         )
-        self.watch.say(f"Run {name}")
-        with self.watch.training() as show:
-            done = train_job(config, name, runs_dir=self.runs, show=show, say=self.watch.say)
+        self.say(f"Run {name}")
+        done = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), say=self.say)
         minutes = f"Trained in {done.seconds / 60:.1f} minutes"
-        self.watch.say(minutes if done.trained else "This run is finished")
+        self.say(minutes if done.trained else "This run is finished")
         self.trained[model] = done
         return done
 
@@ -147,19 +136,19 @@ class _Seed:
                 f"{table.corpus} {table.split} has {len(task.records):,} records here, the published numbers of table "
                 f"{table.name} are of {table.inputs:,}: this is another test set"
             )
-        self.watch.say(f"{system.name}, seed {self.seed}: {len(task.records):,} records of {task.corpus} {task.split}")
+        self.say(f"{system.name}, seed {self.seed}: {len(task.records):,} records of {task.corpus} {task.split}")
         path = folder / "evaluation" / task.name
         with claim(Folder(str(folder))):
             report = None if fresh else _read_report(path, task.identity)
             if report is None:
                 check_target(path, task.identity)
-                evaluated = evaluation.evaluate(task, self.watch.writing(len(task.records)), self.watch.say)
+                evaluated = evaluation.evaluate(task, writing_lines(len(task.records), self.say), self.say)
                 write_report(path, evaluated)
-                evaluation.log_report(task, evaluated, path, self.runs, self.watch.say)
+                evaluation.log_report(task, evaluated, path, self.runs, self.say)
                 report = _read_report(path, task.identity)
                 assert report is not None
             record = self.record_of(system, flatten(task.config), report)
-            self.watch.say(f"Record: {write_record(self.runs, table, record)}")
+            self.say(f"Record: {write_record(self.runs, table, record)}")
 
     def record_of(self, system: System, settings: Mapping[str, Any], report: Mapping[str, Any]) -> RunRecord:
         identity = report["identity"]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 FORMAT = 4  # of the output and its rules
 
-AlignmentRule = Literal["normal", "surface", "none"]
-
 
 @dataclass(frozen=True)
 class SegmentConfig(ShardedConfig):
@@ -27,7 +25,7 @@ class SegmentConfig(ShardedConfig):
 
     facts: SegmenterConfig = field(default_factory=SegmenterConfig)
     """The segmenter."""
-    alignment: AlignmentRule = "normal"
+    alignment: Literal["normal", "surface", "none"] = "normal"
     """The rule that aligns triples to facts (``agggen.alignment.align``); none: facts are not aligned."""
     batch_size: int = 4096
     """Texts a call of the segmenter, which batches their different sentences; larger is faster."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import CorpusError
 from agggen.facts.config import segmenter
-from agggen_platform.metrics import ShardsMeter
 from agggen_platform.segmentation.config import SegmentConfig, fingerprint
 from agggen_platform.segmentation.rows import Counts
 from agggen_platform.segmentation.shards import Source, open_source, plan_shards
 from agggen_platform.segmentation.worker import ShardWorker, WorkerSettings
 from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects, check_unchanged
-from agggen_platform.sharded.driver import Work
 from agggen_platform.sharded.output import MANIFEST, JobFolder
 from agggen_platform.sharded.shards import Shard, file_at
 from agggen_platform.sharded.worker import WORK, Done, PartFile
@@ -29,7 +27,6 @@ from agggen_platform.storage.folder import Folder
 if TYPE_CHECKING:
     from agggen_platform.tracking import Tracker
 
-_ROWS_AT_ONCE = 512  # of a batch
 Progress = driver.Progress[Counts]
 
 
@@ -52,9 +49,6 @@ class SplitReport:
 class SegmentReport:
     """A finished job."""
 
-    out: str
-    job: str
-    """Its fingerprint."""
     splits: dict[str, SplitReport]
     finished_before: bool
     """Whether an earlier run had finished the job."""
@@ -93,7 +87,7 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     folder = Folder(address)
     names = [name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name]
     if not names:
-        raise CorpusError(f"{address} holds no SPLIT.parquet; make them with: agggen corpora prepare NAME --out DIR")
+        raise CorpusError(f"{address} holds no SPLIT.parquet; make them with: agggen prepare NAME --out DIR")
     if missing := [split for split in splits if split not in names]:
         raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(names)}")
     sources = [open_source(folder, f"{name}.parquet") for name in names if not splits or name in splits]
@@ -145,7 +139,7 @@ def segment(
                 name: SplitReport(**split | {"parts": tuple(PartFile(**part) for part in split["parts"])})
                 for name, split in manifest["splits"].items()
             }
-            return SegmentReport(out, output.job, reports, True)
+            return SegmentReport(reports, True)
         inputs = {f"input/{source.split}": source.fingerprint for source in sources}
         decisive = {"facts": cut.fingerprint, "alignment": config.alignment} | inputs
         output.begin(decisive, {"splits": [source.split for source in sources]})
@@ -158,24 +152,22 @@ def segment(
         for source in sources:
             rows_a_shard = config.rows_a_shard(source.rows)
             shards += by_split.setdefault(source.split, plan_shards(source, rows_a_shard, output.job, len(shards)))
-        settings = WorkerSettings(
-            target.address,
-            output.job,
-            config.facts.absolute,
-            cut.fingerprint,
-            config.alignment,
-            config.batch_size,
-            min(config.shard_rows or _ROWS_AT_ONCE, _ROWS_AT_ONCE),
-            config.cache_folder,
-            {source.split: source.corpus for source in sources},
-        )
+        absolute = replace(config, facts=config.facts.absolute)
+        corpora = {source.split: source.corpus for source in sources}
+        settings = WorkerSettings(target.address, output.job, absolute, cut.fingerprint, corpora)
         here = partial(ShardWorker, settings, cut)
-        done = driver.results(shards, ShardWorker, settings, here, config.actors, config.ray_address)
-        meter = stack.enter_context(ShardsMeter("segment", f"segment-{output.job}", shards, config.max_reject_share))
-        work = Work(stack.enter_context(done), len(shards), Counts, progress, log, _speed, meter)
-        meter.begin()
-        for shard in shards:
-            work.wait(shard)
+        work = driver.process(
+            shards,
+            ShardWorker,
+            settings,
+            here,
+            config,
+            "segment",
+            actors=config.actors,
+            progress=progress,
+            log=log,
+            speed=_speed,
+        )
         for source in sources:
             now = open_source(Folder(source.folder), source.name).fingerprint
             check_unchanged(source.address, source.fingerprint, now)
@@ -196,7 +188,7 @@ def segment(
         output.publish(manifest, ("rejects", *reports))
         if log:
             log.log_metrics(work.metrics() | _shape(reports), step=len(shards))
-    return SegmentReport(out, output.job, reports, False, work.progress(), time.monotonic() - begin)
+    return SegmentReport(reports, False, work.progress(), time.monotonic() - begin)
 
 
 def _report(source: Source, done: Sequence[Done[Counts]]) -> SplitReport:

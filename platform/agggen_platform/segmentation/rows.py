@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,9 @@ from agggen.facts import FactSegmenter, segment_each
 from agggen.facts.sentences import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
-from agggen_platform.segmentation.config import AlignmentRule
+from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.sharded.config import ALL_FAILED, JobError
-from agggen_platform.sharded.shards import bare_record
+from agggen_platform.sharded.shards import Shard, bare_record
 from agggen_platform.sharded.worker import Tally
 
 
@@ -43,21 +43,10 @@ class RowSegmenter:
     """Segments the references of rows, each different text once."""
 
     def __init__(
-        self,
-        segmenter: FactSegmenter,
-        cache: FactCache | None = None,
-        alignment: AlignmentRule = "normal",
-        batch_size: int = 4096,
-        duplicates: Mapping[int, int | str] | None = None,
-        file: str = "",
+        self, segmenter: FactSegmenter, config: SegmentConfig, shard: Shard, cache: FactCache | None = None
     ) -> None:
-        """
-        Args:
-            duplicates: rows whose id occurs earlier, with the first row of that id.
-            file: the address of the rows, for rejects.
-        """
-        self.segmenter, self.cache, self.alignment, self.batch_size = segmenter, cache, alignment, batch_size
-        self.duplicates, self.file = duplicates or {}, file
+        self.segmenter, self.config, self.file, self.cache = segmenter, config, shard.address, cache
+        self.duplicates = dict(shard.duplicates)
         self.counts = Counts()
         """Of all rows so far."""
         self.rejects: list[Reject] = []
@@ -114,8 +103,8 @@ class RowSegmenter:
         unknown = sorted((text for text in texts if text not in known), key=len)
         new: dict[str, tuple[str, ...]] = {}
         errors: dict[str, str] = {}
-        for start in range(0, len(unknown), self.batch_size):
-            facts, failed = segment_each(self.segmenter, unknown[start : start + self.batch_size])
+        for start in range(0, len(unknown), self.config.batch_size):
+            facts, failed = segment_each(self.segmenter, unknown[start : start + self.config.batch_size])
             new |= facts
             errors |= failed
         if len(errors) == len(unknown) >= ALL_FAILED:
@@ -133,10 +122,10 @@ class RowSegmenter:
         return known | new, errors
 
     def _aligned(self, record: Record, facts: tuple[str, ...]) -> tuple[Fact, ...]:
-        if self.alignment == "none":
+        if self.config.alignment == "none":
             return tuple(map(Fact, facts))
         names: list[list[str]] = [[] for _ in facts]
-        for name, fact in zip(record.predicates, align(record, facts, self.alignment).fact_of, strict=True):
+        for name, fact in zip(record.predicates, align(record, facts, self.config.alignment).fact_of, strict=True):
             if fact is not None:  # None only where align is told not to complete
                 names[fact].append(name)
         return tuple(Fact(text, tuple(said)) for text, said in zip(facts, names, strict=True))

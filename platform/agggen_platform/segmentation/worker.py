@@ -10,13 +10,15 @@ from pathlib import Path
 from agggen.corpora.prepared import schema, write_records
 from agggen.corpora.rejects import Reject
 from agggen.facts import FactSegmenter
-from agggen.facts.config import SegmenterConfig, segmenter
+from agggen.facts.config import segmenter
 from agggen_platform.segmentation.cache import FactCache
-from agggen_platform.segmentation.config import AlignmentRule
+from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.rows import Counts, RowSegmenter
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
+
+_ROWS_AT_ONCE = 512  # of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,8 @@ class WorkerSettings:
 
     out: str
     job: str  # the fingerprint
-    facts: SegmenterConfig
+    config: SegmentConfig  # with absolute paths
     segmenter: str  # its fingerprint
-    alignment: AlignmentRule
-    batch_size: int
-    rows_at_once: int
-    cache: str | None
     corpora: Mapping[str, str]  # the name of the corpus by split
 
 
@@ -50,29 +48,27 @@ class ShardWorker(Worker[Counts]):
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         super().__init__(settings.out, settings.job)
         self.settings = settings
-        self.segmenter = cut or segmenter(settings.facts)
+        self.segmenter = cut or segmenter(settings.config.facts)
         if self.segmenter.fingerprint != settings.segmenter:
             raise JobError(
-                f"the segmenter {settings.facts.source!r} of this worker is {self.segmenter.fingerprint}, the job's is "
+                f"the segmenter {self.segmenter.name!r} of this worker is {self.segmenter.fingerprint}, the job's is "
                 f"{settings.segmenter}; run the same version of agggen on every node"
             )
-        self.cache = FactCache(Path(settings.cache), settings.segmenter) if settings.cache else None
+        folder = settings.config.cache_folder
+        self.cache = FactCache(Path(folder), settings.segmenter) if folder else None
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
-        settings, duplicates = self.settings, dict(shard.duplicates)
-        segmenter = RowSegmenter(
-            self.segmenter, self.cache, settings.alignment, settings.batch_size, duplicates, shard.address
-        )
-        read = read_rows(shard, settings.rows_at_once, schema().names)
+        segmenter = RowSegmenter(self.segmenter, self.settings.config, shard, self.cache)
+        read = read_rows(shard, _ROWS_AT_ONCE, schema().names)
         records = (record for first, rows in read for record in segmenter.records(rows, first))
         split = shard.part.rpartition("/")[0]
-        written = write_records(path, records, settings.corpora[split], split)
+        written = write_records(path, records, self.settings.corpora[split], split)
         return segmenter.counts, written, segmenter.rejects
 
     def broken(self, shard: Shard) -> JobError:
         return JobError(
             f"{ATTEMPTS} workers died over {shard}: out of memory, or a text that breaks the segmenter "
-            f"{self.settings.facts.source!r}; finished shards are kept"
+            f"{self.segmenter.name!r}; finished shards are kept"
         )
 
     def close(self) -> None:

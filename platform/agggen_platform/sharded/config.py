@@ -9,7 +9,7 @@ from agggen.errors import AggGenError, ConfigError
 SMALLEST_SHARD = 64
 """Rows: the smallest default of `shard_rows`."""
 ALL_FAILED = 20
-"""From so many inputs on of which every one failed, the model or device is taken to be broken, not the inputs."""
+"""If at least so many inputs all fail, the fault lies in the model or the device, not in the inputs."""
 
 
 class JobError(AggGenError):
@@ -48,19 +48,19 @@ class ShardedConfig:
 def check_unchanged(address: str, before: str, now: str) -> None:
     """Raises JobError if the fingerprint of the input at `address` is not what it was."""
     if now != before:
-        raise JobError(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
+        raise JobError(f"{address} changed while it was read; once it no longer changes, read it again with --fresh")
 
 
-def check_rejects(rejects: int, total: int, limit: float, what: str, where: str) -> None:
+def check_rejects(rejects: int, total: int, limit: float, kind: str, where: str) -> None:
     """Raises JobError if `rejects` are more than the share `limit` of `total`.
 
     Args:
-        what: was rejected, a plural.
-        where: the reasons are.
+        kind: the name of the items, such as "records".
+        where: the place of the reasons.
     """
     if rejects > limit * total:
         raise JobError(
-            f"{rejects:,} of {total:,} {what} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
+            f"{rejects:,} of {total:,} {kind} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
             f"allowed: max_reject_share); {where} has the reasons. Nothing was published; the same command "
             "retries failures of workers, and with a larger max_reject_share publishes the result"
         )

@@ -9,12 +9,12 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from agggen.errors import AggGenError
 from agggen_platform.metrics import ShardsMeter
-from agggen_platform.sharded.config import JobError
+from agggen_platform.sharded.config import JobError, ShardedConfig
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import C, Done, Worker, with_attempts
 from agggen_platform.storage.folder import Folder
@@ -40,101 +40,103 @@ class Progress(Generic[C]):
     """Since the first shard started."""
 
 
+@dataclass
 class Work(Generic[C]):
-    """The results of shards, in the order of their completion."""
+    """The results of a job's shards."""
 
-    def __init__(
-        self,
-        results: Iterator[Done[C]],
-        total: int,
-        counts: type[C],
-        progress: Callable[[Progress[C]], None],
-        log: Tracker | None = None,
-        metrics: Callable[[Progress[C]], dict[str, float]] = lambda _: {},
-        meter: ShardsMeter | None = None,
-    ) -> None:
-        """
-        Args:
-            counts: the class of the tally.
-            progress: is called after every shard.
-            metrics: the speed of this run, for the run log.
-            meter: exports metrics of every shard.
-        """
-        self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
-        self._meter = meter
-        self.done: dict[int, Done[C]] = {}
-        """The results by the index of their shards."""
-        self._reused = 0
-        self._began = self._logged = time.monotonic()
-        self._fresh = counts()
-        self.counts = counts()
-        """Of all finished shards, those of earlier runs included."""
-        self.retries = 0
-        """Retries of shards whose worker died."""
-        self.seconds = 0.0
-        """The total working time of this run's workers."""
+    total: int
+    """The number of shards."""
+    counts: C
+    """Of all finished shards, those of earlier runs included."""
+    _fresh: C
+    _speed: Callable[[Progress[C]], dict[str, float]]
+    done: dict[int, Done[C]] = field(default_factory=dict)
+    """The results by the index of their shards."""
+    retries: int = 0
+    """Retries of shards whose worker died."""
+    _reused: int = 0
+    _began: float = field(default_factory=time.monotonic)
 
-    def wait(self, shard: Shard) -> None:
-        """Returns when the shard is finished.
-
-        Raises:
-            AggGenError: it failed.
-        """
-        while shard.index not in self.done:
-            done = next(self._results, None)
-            if done is None:
-                raise JobError(f"no worker finished {shard}; run the same command again")
-            self.done[done.shard] = done
-            self._reused += done.reused
-            self.counts.add(done.counts)
-            self.retries += done.retries
-            if not done.reused:
-                self._fresh.add(done.counts)
-                self.seconds += done.seconds
-                if len(self.done) - self._reused == 1:
-                    self._began = time.monotonic() - done.seconds
-            self._tell(self.progress())
-            if self._meter:
-                self._meter.done(done, self._total - len(self.done))
-            if self._log and time.monotonic() - self._logged >= _SECONDS_BETWEEN_METRICS:
-                self._logged = time.monotonic()
-                self._log.log_metrics(self.metrics(), step=len(self.done))
+    def add(self, done: Done[C]) -> None:
+        self.done[done.shard] = done
+        self.counts.add(done.counts)
+        self.retries += done.retries
+        self._reused += done.reused
+        if not done.reused:
+            self._fresh.add(done.counts)
+            if len(self.done) - self._reused == 1:
+                self._began = time.monotonic() - done.seconds
 
     def progress(self) -> Progress[C]:
-        return Progress(
-            len(self.done), self._total, self._reused, self._fresh, max(1e-9, time.monotonic() - self._began)
-        )
+        seconds = max(1e-9, time.monotonic() - self._began)
+        return Progress(len(self.done), self.total, self._reused, self._fresh, seconds)
 
     def metrics(self) -> dict[str, float]:
         """For the run log: counts of the whole job, and the speed of this run."""
         now = self.progress()
         counts = {name: float(count) for name, count in self.counts.numbers().items()}
-        return counts | {"shards": now.shards} | self._more(now)
+        return counts | {"shards": now.shards} | self._speed(now)
+
+
+def process(
+    shards: Sequence[Shard],
+    worker: type[Worker[C]],
+    settings: Any,
+    here: Callable[[], Worker[C]],
+    config: ShardedConfig,
+    kind: str,
+    *,
+    actors: int | None,
+    gpus: float = 0.0,
+    progress: Callable[[Progress[C]], None],
+    log: Tracker | None,
+    speed: Callable[[Progress[C]], dict[str, float]],
+) -> Work[C]:
+    """Processes all shards, in actors of a Ray cluster or in this process.
+
+    Args:
+        worker: the class of the actors, created from `settings`, which have the folder `out` and the fingerprint `job`.
+        here: creates the worker of this process.
+        kind: of the job, for Prometheus.
+        actors: the largest number, with a CPU each; None: as many as the cluster has or gets; 0: this process.
+        gpus: the GPUs of each actor.
+        progress: is called after every shard.
+        speed: of this run, for the run log.
+
+    Raises:
+        AggGenError: a shard failed.
+        JobError: the cluster is this machine alone, which has no GPU for an actor.
+    """
+    work = Work(len(shards), worker.counts(), worker.counts(), speed)
+    logged = time.monotonic()
+    left = with_attempts(shards, Folder(settings.out))
+    with (
+        ShardsMeter(kind, f"{kind}-{settings.job}", shards, config.max_reject_share) as meter,
+        _results(left, worker, settings, here, actors, config.ray_address, gpus) as results,
+    ):
+        meter.begin()
+        for done in results:
+            work.add(done)
+            progress(work.progress())
+            meter.done(done, work.total - len(work.done))
+            if log and time.monotonic() - logged >= _SECONDS_BETWEEN_METRICS:
+                logged = time.monotonic()
+                log.log_metrics(work.metrics(), step=len(work.done))
+    if missing := [shard for shard in shards if shard.index not in work.done]:
+        raise JobError(f"no worker finished {missing[0]}; run the same command again")
+    return work
 
 
 @contextmanager
-def results(
+def _results(
     shards: Sequence[Shard],
     worker: type[Worker[C]],
     settings: Any,
     here: Callable[[], Worker[C]],
     actors: int | None,
     address: str | None,
-    gpus: float = 0.0,
+    gpus: float,
 ) -> Iterator[Iterator[Done[C]]]:
-    """Runs the shards, in actors of a Ray cluster or in this process, as the results are consumed.
-
-    Args:
-        worker: the class of the actors, created from `settings`, which have the folder `out`.
-        here: creates the worker of this process.
-        actors: the largest number, with a CPU each; None: as many as the cluster has or gets; 0: this process.
-        address: the Ray cluster (see ``ray_cluster``).
-        gpus: the GPUs of each actor.
-
-    Raises:
-        JobError: the cluster is this machine alone, which has no GPU for an actor.
-    """
-    shards = with_attempts(shards, Folder(settings.out))
     if actors == 0 or not shards:
         with closing(here()) as local_worker:
             yield local_worker.runs(shards)
@@ -147,11 +149,9 @@ def results(
             if cluster.local:
                 raise JobError(f"an actor needs {gpus:g} GPUs (gpus_per_actor), and this machine has {cluster.gpus:g}")
             _log.warning("the cluster has no room for an actor with %g GPUs now; waiting for its autoscaler", gpus)
-        done = by_actors(shards, worker, settings, min(actors or len(shards), len(shards)), room, gpus)
-        try:
-            yield done
-        finally:
-            done.close()
+        most = min(actors or len(shards), len(shards))
+        with closing(by_actors(shards, worker, settings, most, room, gpus)) as results:
+            yield results
 
 
 def by_actors(

@@ -20,9 +20,9 @@ class JobFolder(ABC):
     """A folder that belongs to one job. Its writer holds its claim."""
 
     kind: ClassVar[str]
-    """The kind of job, a noun."""
+    """The kind of job, such as "segmentation"."""
     product: ClassVar[str]
-    """The output of such a job, a plural."""
+    """The name of its output in messages, such as "texts"."""
 
     def __init__(self, folder: Folder, job: str) -> None:
         """`job`: its fingerprint."""

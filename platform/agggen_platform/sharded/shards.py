@@ -26,7 +26,7 @@ from agggen_platform.storage.folder import Folder
 
 _OURS = "agggen."
 _PARTS_OF_A_GROUP = 256
-"""At most: each part of a row group decodes the group up to its own end, at about a microsecond a row."""
+"""The maximum: each part of a row group decodes the group up to its own end, at about a microsecond a row."""
 _IDS_AT_ONCE = 1 << 16
 HASHES_AT_ONCE = 1 << 22
 """Hashes per block; twice as many are compared at once."""
@@ -43,7 +43,7 @@ class TextRange:
     line: int
     """The number of the first line, from 1."""
     version: str
-    """Of the file, as `Folder.version` has it."""
+    """The file's `Folder.version`."""
     delimiter: str = ""
     """Of a CSV."""
     columns: tuple[str, ...] = ()
@@ -72,9 +72,9 @@ class Shard:
     text: TextRange | None = None
     """Their lines in a text file, which has no row groups."""
     prefix: str | None = None
-    """Before the line or row number in the id of a record without one; None where rows are prepared records."""
+    """The prefix of the id of a record without one, before its line or row number; None for prepared records."""
     begun: int = 0
-    """How often earlier runs started it."""
+    """The number of earlier attempts."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -127,7 +127,7 @@ def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], No
             groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
             pairs = {key.decode(): value for key, value in (footer.metadata or {}).items()}
     except FileNotFoundError as error:
-        raise CorpusError(f"{where} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
+        raise CorpusError(f"{where} does not exist; make it with: agggen prepare NAME --out DIR") from error
     except CorpusError:
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two: types that Ray Data registers
@@ -196,25 +196,25 @@ def cut(
             Shard(index, folder.address, name, output, groups, skip, first, rows, original, inside, rows_before)
         )
 
-    first, waiting, held = 0, [], 0  # the next row; small groups of the next shard and their rows
+    first, waiting, waiting_rows = 0, [], 0  # the next row; small groups of the next shard and their rows
     for group, size in enumerate(sizes):
-        if held + size <= rows_a_shard:
+        if waiting_rows + size <= rows_a_shard:
             waiting.append(group)
-            held += size
+            waiting_rows += size
             continue
-        if held:
-            add(tuple(waiting), 0, first, held)
-            first, waiting, held = first + held, [], 0
+        if waiting_rows:
+            add(tuple(waiting), 0, first, waiting_rows)
+            first, waiting, waiting_rows = first + waiting_rows, [], 0
         if size <= rows_a_shard:
-            waiting, held = [group], size
+            waiting, waiting_rows = [group], size
             continue
         parts = min(_PARTS_OF_A_GROUP, -(-size // rows_a_shard))
         bounds = [size * number // parts for number in range(parts + 1)]
         for begin, end in pairwise(bounds):
             add((group,), begin, first + begin, end - begin)
         first += size
-    if held:
-        add(tuple(waiting), 0, first, held)
+    if waiting_rows:
+        add(tuple(waiting), 0, first, waiting_rows)
     return shards
 
 
@@ -311,7 +311,7 @@ def rows_at(
 
 
 def _batches(folder: Folder, name: str, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """All rows, some at a time, each time with the number of the first; `columns` as in `read_rows`."""
+    """All rows in batches, each with the number of its first row; `columns` as in `read_rows`."""
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
         existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
@@ -337,7 +337,7 @@ def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
 def read_rows(
     shard: Shard, rows_at_once: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first.
+    """The rows of a shard in batches, each with the number of its first row.
 
     Args:
         columns: those that the file has are read; None reads all.

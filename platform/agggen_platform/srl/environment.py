@@ -12,7 +12,6 @@ import tempfile
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
 
 from agggen_platform.cache import cache_folder
 from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess
@@ -22,6 +21,8 @@ WORKER = Path(__file__).with_name("worker.py")
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 """All packages of the environment, in the versions that were tested with Python 3.10."""
 NEEDED = ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "numpy")
+
+_SECONDS = 600.0  # that imports may take
 
 # An archive's code gets no credentials.
 _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -88,8 +89,8 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
     return env
 
 
-def worker_versions(environment: Environment, timeout: float = 600.0) -> dict[str, Any]:
-    """The versions that a worker started in the environment has imported.
+def worker_versions(environment: Environment) -> dict[str, str]:
+    """The versions of Python and of the packages that a worker in the environment imports.
 
     Raises:
         AllenNLPError: it cannot import them.
@@ -97,9 +98,9 @@ def worker_versions(environment: Environment, timeout: float = 600.0) -> dict[st
     scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
     process = JsonLinesProcess(environment.command, worker_environment(scratch, online=False), scratch)
     try:
-        answer = process.ask({"op": "start", "protocol": PROTOCOL, "archive": None, "threads": 1}, timeout)
+        answer = process.ask({"op": "start", "protocol": PROTOCOL, "archive": None, "threads": 1}, _SECONDS)
     finally:
         process.close()
     if "ready" not in answer:
         raise AllenNLPError(f"AllenNLP in {environment.folder} does not work: {answer.get('failed')}")
-    return answer["ready"]
+    return {name: version for name, version in answer["ready"].items() if isinstance(version, str)}

@@ -49,7 +49,7 @@ class JsonLinesProcess:
         """
         pipe = subprocess.PIPE
         try:
-            # A session of its own: the terminal's Ctrl-C is for us, and we end the child.
+            # A session of its own: Ctrl-C in the terminal ends this process, which then ends the child.
             self._child = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True
             )

@@ -1,17 +1,17 @@
 """The worker process: loads an AllenNLP archive and tags sentences. Run by the Python of AllenNLP's environment.
 
-A single file for Python 3.9 and 3.10 that imports nothing of agggen. It reads one JSON object a line from standard
-input and answers each with one line; whatever anything else prints goes to standard error. The first question is
+A single file for Python 3.9 and 3.10 that imports nothing of agggen. It reads JSON lines from standard input and
+answers each by a JSON line on its standard output; the output of libraries goes to standard error. The first request is
 
     {"op": "start", "protocol": 1, "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null,
      "bert": null, "spacy": null}
 
 answered by {"ready": {versions, ...}}; then {"op": "tag", "id": 1, "sentences": [{"words": [...], "predicates": [3]}]}
-by {"id": 1, "results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}. What goes
-wrong as a whole is {"failed": "why"}. With "archive": null it only imports everything and says its versions. It ends at
-the end of its input, or when the process that started it, its argument, is gone.
+by {"id": 1, "results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}. If a
+whole request fails, the answer is {"failed": "why"}. With "archive": null the worker only imports the libraries and
+answers their versions. It ends with its input, or when its parent (the argument is the parent's process id) has ended.
 
-An archive holds pickles: loading one runs whatever its author put there.
+An archive contains pickles: loading one runs its author's code.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from typing import Any
 PROTOCOL = 1
 MODEL_TYPES = ("srl", "srl_bert")
 PIECES_AT_ONCE = 8192
-"""Word pieces, padding included, that go through the model together ..."""
+"""The largest batch of the model in word pieces, padding included ..."""
 INSTANCES_AT_ONCE = 64
-"""... and pairs of a sentence and a predicate."""
+"""... and in pairs of a sentence and a predicate."""
 
 
 class Refused(Exception):
-    """Something that the user can mend; its text says how."""
+    """An error that the user can correct; its text says how."""
 
 
 def main() -> None:
@@ -72,7 +72,7 @@ def _end_with(parent: int) -> None:
 
 
 def start(options: Any) -> Any:
-    """The labeller, None without an archive, and the answer to the first question."""
+    """The labeller (None without an archive) and the answer to the first request."""
     if options["protocol"] != PROTOCOL:
         raise Refused(f"the worker speaks version {PROTOCOL} of the protocol, not {options['protocol']}")
     path = options["archive"]
@@ -91,7 +91,7 @@ def start(options: Any) -> Any:
 
 
 def load_libraries(threads: Any) -> Any:
-    """Imports what the model needs and says the versions."""
+    """Imports the libraries of the model; returns their versions."""
     torch = import_module("torch")
     torch.ones(1).numpy()  # torch 1.12 imports beside numpy 2, but cannot work with it
     if threads:
@@ -168,7 +168,7 @@ class Labeller:
         self.model, self.reader = archive.model, archive.validation_dataset_reader
         self.model.eval()
         if overrides:
-            self.reader.lowercase_input = "uncased" in name  # AllenNLP decides it by the name that we replaced
+            self.reader.lowercase_input = "uncased" in name  # AllenNLP derives it from the replaced name
         self.limit = None
         if self.type == "srl_bert":
             self.limit = self.model.bert_model.config.max_position_embeddings
@@ -196,7 +196,7 @@ class Labeller:
         return results
 
     def run(self, tasks: Any, results: Any) -> None:
-        """Tags tasks together; where that fails one by one, to know which of them it was."""
+        """Tags a batch of tasks; if that fails, one by one, to learn which of them fails."""
         try:
             outputs = self.model.forward_on_instances([task[3] for task in tasks])
         except Exception as error:
@@ -221,7 +221,7 @@ class Labeller:
         return instance
 
     def predicates(self, sentence: Any) -> Any:
-        """The positions of the predicates: given, or what spaCy calls a verb or auxiliary, as AllenNLP itself does."""
+        """The positions of the predicates: of the request, or spaCy's verbs and auxiliaries, as in AllenNLP."""
         words = sentence["words"]
         if blank := [word for word in words if not word.strip()]:
             raise Refused(f"the word {blank[0]!r} is blank")
@@ -231,7 +231,7 @@ class Labeller:
                 raise Refused(f"there is no word {beyond[0]} in a sentence of {len(words)}")
             return sentence["predicates"]
         if self.nlp is None:
-            raise Refused("there are neither predicates nor a spaCy model to find them")
+            raise Refused("the request has no predicates, and there is no spaCy model to find them")
         document = import_module("spacy.tokens").Doc(self.nlp.vocab, words=words)
         for _, pipe in self.nlp.pipeline:
             document = pipe(document)
@@ -239,7 +239,7 @@ class Labeller:
 
 
 def _overrides(config: Any, folder: str) -> Any:
-    """What replaces the name of a BERT model in an archive by a folder: only its configuration, not its weights."""
+    """The overrides that replace a BERT model's name in an archive by a folder: its configuration, not its weights."""
     try:
         with open(os.path.join(folder, "config.json"), "rb") as stream:
             bert = json.loads(stream.read().decode("utf-8"))
@@ -254,7 +254,7 @@ def _overrides(config: Any, folder: str) -> Any:
 
 
 def _batches(tasks: Any) -> Any:
-    """Tasks, sorted by size, in groups that go through the model together."""
+    """Splits tasks, sorted by size, into batches of the model."""
     batch: Any = []
     for task in tasks:
         if batch and (len(batch) == INSTANCES_AT_ONCE or task[0] * (len(batch) + 1) > PIECES_AT_ONCE):

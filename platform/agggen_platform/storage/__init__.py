@@ -1,5 +1,5 @@
-"""Where data lies: folders on this machine and in an object store behind the same calls.
+"""Local folders and object stores behind one interface.
 
-`folder` reads and writes whole files or none, `claim` lets one job at a time have a folder, `checkpoints` keeps the
-verified checkpoints of a run, `bundles` carries models to and from a store.
+`folder` reads files and writes them atomically, `claim` gives one job at a time the exclusive use of a folder,
+`checkpoints` stores the verified checkpoints of a run, `bundles` copies models to and from a store.
 """

@@ -1,8 +1,8 @@
 """Copies bundles to and from a store.
 
 A bundle is copied file by file, its manifest last: a folder without manifest is not a bundle. Bundles of an object
-store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``); those
-least recently used go when all take more than ``AGGGEN_CACHE_GB``.
+store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``). When
+they exceed ``AGGGEN_CACHE_GB``, those least recently used are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agggen.bundle import check_bundle, files_of, fingerprint, place_of
 from agggen.errors import BundleError
-from agggen_platform.cache import cache_folder, cache_limit, only_one
+from agggen_platform.cache import cache_folder, cache_limit, exclusive
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import explained
 from agggen_platform.storage.folder import Folder
@@ -82,18 +82,18 @@ def get_bundle(address: str) -> Path:
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with explained("keep a copy (AGGGEN_CACHE says where) at", copy), only_one(copy):
+    with explained("keep a copy (set its place by AGGGEN_CACHE) at", copy), exclusive(copy):
         if not _is_whole(copy):
             _fetch(folder, manifest, copy)
             _evict(copy)
-        os.utime(copy)  # it was used now
+        os.utime(copy)  # the time of its last use
     return copy
 
 
 def _evict(newest: Path) -> None:
     """Removes the bundles least recently used until the rest, `newest` always among it, is within the limit."""
     total = sum(file.stat().st_size for file in newest.iterdir())
-    with suppress(FileNotFoundError):  # another process removes them
+    with suppress(FileNotFoundError):  # another process removed it
         others = [path for path in newest.parent.iterdir() if _NAME.fullmatch(path.name) and path != newest]
         for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True):
             total += sum(file.stat().st_size for file in path.iterdir())
@@ -102,7 +102,7 @@ def _evict(newest: Path) -> None:
 
 
 def _is_whole(copy: Path) -> bool:
-    """Whether the copy is complete and has the fingerprint that its name says."""
+    """Whether the copy is complete and has the fingerprint in its name."""
     try:
         check_bundle(copy)
     except BundleError:
@@ -120,7 +120,7 @@ def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
     beside = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
         described = None
-        with suppress(ValueError, RecursionError):  # `check_bundle` says what is wrong, and which files are missing
+        with suppress(ValueError, RecursionError):  # `check_bundle` reports invalid manifests and missing files
             described = json.loads(manifest)
         for name in files_of(described):
             with suppress(FileNotFoundError):

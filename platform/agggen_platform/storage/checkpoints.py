@@ -1,10 +1,10 @@
-"""The checkpoints of a run: saved whole, read back, and only then the ones that a restart begins from.
+"""The checkpoints of a run. A restart uses a checkpoint only if it was read back and verified after it was written.
 
     STAGE/step-00001200-5f3a9c01.safetensors    a checkpoint, named by its step and the start of its SHA-256
-    STAGE/latest.json                           the mark: the verified checkpoints that are kept, the newest first
+    STAGE/latest.json                           the index: the verified checkpoints that are kept, the newest first
 
-The mark moves in one step, after the checkpoint that it names was read back. So a process killed at any moment leaves a
-mark that names whole checkpoints, and at most a file that no mark names; the next save removes it.
+The index is replaced atomically after the new checkpoint was verified. A process killed at any time therefore leaves an
+index of complete checkpoints, and at most one file that is not in the index; the next save removes it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agggen.errors import ConfigError
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import DamagedError, StorageError, explained
 from agggen_platform.storage.folder import Folder
 
-_MARK = "latest.json"
+_INDEX = "latest.json"
 _OURS = re.compile(r"step-\d{8,}-[0-9a-f]{8}\.safetensors")
 _log = logging.getLogger(__name__)
 
@@ -53,14 +52,9 @@ class CheckpointStore:
         """
         Args:
             keep: how many verified checkpoints of a stage stay.
-            report: is told, in a sentence, of what the store had to make do with; by default the log is.
-            claimed: raises if the folder's claim is lost; called before a save, and again before its mark.
-
-        Raises:
-            ConfigError: `keep` is below 1.
+            report: receives a sentence about each problem that the store could work around; by default the log.
+            claimed: raises if the folder's claim is lost; called before a save, and again before the index is written.
         """
-        if keep < 1:
-            raise ConfigError(f"at least one checkpoint must be kept, not {keep}")
         self.folder, self.keep, self._report, self._claimed = folder, keep, report, claimed
         self._damaged: set[str] = set()
         self._swept: set[str] = set()
@@ -69,31 +63,31 @@ class CheckpointStore:
         """Stores the file at `path` as the newest checkpoint of `stage`; when this returns, `latest` is this one.
 
         Raises:
-            DamagedError: it did not arrive as it was sent; the mark stays where it was.
-            StorageError: the folder refused, is full, or did not answer; the mark stays where it was.
+            DamagedError: the stored file differs from the sent one; the index is unchanged.
+            StorageError: the folder refused, is full, or did not answer; the index is unchanged.
             ClaimedError: another job took the folder over.
         """
         self._claimed()
-        marked = self._marked(stage)
-        self._tidy(stage, marked)
+        indexed = self._indexed(stage)
+        self._tidy(stage, indexed)
         size, sha256 = verified.measure(path)
         saved = Saved(stage, step, f"{stage}/step-{step:08d}-{sha256[:8]}.safetensors", size, sha256)
-        if saved not in marked or not verified.holds(self.folder, saved.name, size, sha256):
+        if saved not in indexed or not verified.holds(self.folder, saved.name, size, sha256):
             verified.put(self.folder, saved.name, path)
         self._damaged.discard(saved.name)
-        now = [saved, *(older for older in marked if older.name != saved.name)][: self.keep]
+        now = [saved, *(older for older in indexed if older.name != saved.name)][: self.keep]
         self._claimed()
-        self._mark(stage, now)
+        self._write_index(stage, now)
         self._tidy(stage, now)
         return saved
 
     def latest(self, stage: str) -> Saved | None:
-        """The newest checkpoint that is there in its full size and was not found damaged; None where there is none.
+        """The newest checkpoint that has its full size and was not found damaged; None if there is none.
 
         Raises:
-            StorageError: the mark cannot be read.
+            StorageError: the index cannot be read.
         """
-        for saved in self._marked(stage):
+        for saved in self._indexed(stage):
             if saved.name in self._damaged:
                 continue
             size = self.folder.size(saved.name)
@@ -124,10 +118,10 @@ class CheckpointStore:
             beside.unlink(missing_ok=True)
 
     def restore(self, stage: str, path: Path) -> Saved | None:
-        """Fetches the newest checkpoint that is whole, and says which it is; None where none was ever saved.
+        """Fetches and returns the newest complete checkpoint; None if none was ever saved.
 
         Raises:
-            DamagedError: there are checkpoints, and none of them is whole.
+            DamagedError: there are checkpoints, but none is complete.
             StorageError: the folder refused or did not answer, or there is no room at `path`.
         """
         while saved := self.latest(stage):
@@ -137,18 +131,13 @@ class CheckpointStore:
                 self._report(f"{error}; an older one is looked for")
             else:
                 return saved
-        if marked := self._marked(stage):
-            names = ", ".join(self.folder.at(checkpoint.name) for checkpoint in marked)
+        if indexed := self._indexed(stage):
+            names = ", ".join(self.folder.at(checkpoint.name) for checkpoint in indexed)
             raise DamagedError(f"no checkpoint of {stage} is whole, neither is {names}; --fresh starts over")
         return None
 
-    def clear(self, stage: str) -> None:
-        """Forgets and removes all checkpoints of a stage."""
-        self.folder.delete(f"{stage}/{_MARK}")
-        self._tidy(stage, [])
-
-    def _marked(self, stage: str) -> list[Saved]:
-        name = f"{stage}/{_MARK}"
+    def _indexed(self, stage: str) -> list[Saved]:
+        name = f"{stage}/{_INDEX}"
         content = self.folder.read(name)
         if content is None:
             return []
@@ -159,24 +148,21 @@ class CheckpointStore:
                 f"{self.folder.at(name)} is damaged ({error!r}); remove it to begin the stage anew"
             ) from error
 
-    def _mark(self, stage: str, marked: list[Saved]) -> None:
+    def _write_index(self, stage: str, indexed: list[Saved]) -> None:
         checkpoints = [
-            {key: value for key, value in asdict(checkpoint).items() if key != "stage"} for checkpoint in marked
+            {key: value for key, value in asdict(checkpoint).items() if key != "stage"} for checkpoint in indexed
         ]
-        self.folder.write(f"{stage}/{_MARK}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
+        self.folder.write(f"{stage}/{_INDEX}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
 
-    def _tidy(self, stage: str, marked: list[Saved]) -> None:
-        """Removes the checkpoints of the stage that are not kept, and what a killed save left; nothing else.
-
-        What cannot be removed costs room and no more, so it is reported and is no error.
-        """
-        marked_names = {checkpoint.name for checkpoint in marked}
+    def _tidy(self, stage: str, indexed: list[Saved]) -> None:
+        """Removes old checkpoints and files of killed saves. A failure only costs space and is reported."""
+        indexed_names = {checkpoint.name for checkpoint in indexed}
         try:
-            if stage not in self._swept:  # once: what others leave later is of a new owner
+            if stage not in self._swept:  # once: later partial files belong to a new owner
                 self.folder.sweep(stage)
                 self._swept.add(stage)
             for name in self.folder.names(stage):
-                if name not in marked_names and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
+                if name not in indexed_names and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)
         except StorageError as error:
             self._report(f"old checkpoints stay for now: {error}")

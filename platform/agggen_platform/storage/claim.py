@@ -1,13 +1,13 @@
 """One job at a time on an output folder: a second job is refused while the first lives, and takes over after its death.
 
-On this machine the kernel holds the claim (``flock``) and releases it with the process. In an object store or a
-database the holder increments a counter in ``.claim`` every few seconds (a heartbeat); a claim whose counter stands
-still is abandoned. No clocks are compared. A holder whose store does not answer keeps trying; it loses the claim only
-to another holder. Where the store has conditional writes, taking over and heartbeats are such, so that of two at the
-same moment one succeeds.
+In a local folder the claim is a file lock (``flock``), which the kernel releases with the process. In an object store
+or a database the holder increments a counter in ``.claim`` every few seconds (a heartbeat); a claim whose counter does
+not change is abandoned. No clocks are compared. A holder whose store does not answer keeps trying; it loses the claim
+only to another holder. If the store has conditional writes, claims and heartbeats use them, so that of two
+simultaneous writes one succeeds.
 
-``.claim`` also names the holder's token, everywhere. A holder that slept while another took over, or a worker that
-outlives its driver, finds another token there: who calls the `Claim` before a write does not write.
+``.claim`` also contains a token of its holder (fencing). A holder that was suspended while another took over, or a
+worker that outlives its driver, finds another token: calling the `Claim` before a write raises an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME = ".claim"
 BEAT = 3.0
 """Seconds between two heartbeats; a claim without one for four times as long is abandoned."""
 _ATTEMPTS = 5
-"""At writing a new claim. Each attempt first looks for another holder: a late write would end a newer job."""
+"""To write a new claim. Each attempt first checks for another holder: a late write would end a newer job."""
 
 
 class ClaimedError(AggGenError):
@@ -42,26 +42,26 @@ class ClaimedError(AggGenError):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim that this process, or the driver of this worker, holds or held. Calling it checks; it can be pickled."""
+    """The claim of this process, or of the driver of this worker. Calling it checks it; it can be pickled."""
 
     place: Folder
     token: str
     lost: list[ClaimedError] = field(default_factory=list)
-    """Why it is lost, as soon as the heartbeat knows."""
+    """Its error, once the heartbeat finds it lost."""
 
     def __call__(self) -> None:
-        """Passes if the claim is held, by a look at its place.
+        """Reads ``.claim``; returns if the claim is still held.
 
         Raises:
             ClaimedError: another job took it over.
-            StorageError: the place did not answer; the claim may still be valid.
+            StorageError: the store did not answer; the claim may still be held.
         """
         self.raise_if_lost()
         if not _is_of(self.place.read(_NAME), self.token):
             raise _refusal(self.place.address, "it took over from this one")
 
     def raise_if_lost(self) -> None:
-        """Passes unless the heartbeat knows that the claim is lost; costs no request.
+        """Returns unless the heartbeat has found the claim lost; makes no request.
 
         Raises:
             ClaimedError: it is.
@@ -72,7 +72,7 @@ class Claim:
 
 @contextmanager
 def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
-    """Claims the folder; yields what is to be called before a write that a second holder must not see.
+    """Claims the folder; yields the claim, to be checked before each write that two holders must not both make.
 
     Args:
         beat: seconds between two heartbeats, `BEAT` by default.
@@ -87,7 +87,7 @@ def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
             yield Claim(folder, token)
     else:
         beat = BEAT if beat is None else beat
-        # A hanging request is given up long before four beats are over, and repeated at the next beat.
+        # A hanging request ends long before four beats are over, and is repeated at the next beat.
         quick = replace(
             folder.policy, seconds=beat / 2, longest_pause=beat / 4, connect_timeout=beat, read_timeout=beat
         )
@@ -117,16 +117,16 @@ def _flock(path: Path, token: str) -> Iterator[None]:
 
 @contextmanager
 def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -> Iterator[Claim]:
-    """`claim` by heartbeat, for a place without file locks.
+    """`claim` by heartbeat, for stores without file locks.
 
     Args:
-        quick: the same place with short timeouts, for calls that must end within a beat or two.
+        quick: the same folder with short timeouts, for requests that must end within a beat or two.
     """
     quick = quick or folder
     held = Claim(folder, uuid.uuid4().hex)
 
     def write(count: int, seen: bytes | None = b"") -> str | None:
-        """Writes if what is there is this holder's, or `seen` (b"" never is); else returns who the holder is."""
+        """Writes if the content is this holder's or `seen` (by default never); else returns the other holder."""
 
         def change(now: bytes | None) -> bytes | None:
             return _content(held.token, count) if now == seen or _is_of(now, held.token) else None
@@ -152,7 +152,7 @@ def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -
             count += 1
             try:
                 holder = write(count)
-            except StorageError:  # repeated at the next beat; a check reports it to whoever needs to know now
+            except StorageError:  # repeated at the next beat; a caller's check would raise it
                 continue
             if holder is not None:
                 held.lost.append(_refusal(folder.address, "it took over from this one"))
@@ -167,19 +167,19 @@ def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -
     finally:
         ended.set()
         thread.join(10 * beat)
-        with suppress(StorageError):  # a claim that cannot be released counts as abandoned
+        with suppress(StorageError):  # a claim that cannot be released becomes abandoned
             if _is_of(quick.read(_NAME), held.token):
                 quick.delete(_NAME)
 
 
 def _wait_until_given_up(folder: Folder, quick: Folder, beat: float, token: str) -> bytes | None:
-    """Returns when no other job holds the claim: there is none, it has this `token`, or it was still for four beats.
+    """Returns once no other job holds the claim: it is absent, has this `token`, or did not change for four beats.
 
     Returns:
-        What is there then.
+        The content of ``.claim`` then.
 
     Raises:
-        ClaimedError: another job's heartbeat was seen.
+        ClaimedError: another job's counter changed.
         StorageError: the folder did not answer.
     """
     before = folder.read(_NAME)

@@ -26,7 +26,7 @@ class LocalStore:
 
     def size(self, name: str) -> int | None:
         path = self.root / name
-        with explained("look at", path):
+        with explained("inspect", path):
             return path.stat().st_size if path.is_file() else None
 
     def sizes(self, under: str) -> dict[str, int]:
@@ -48,7 +48,7 @@ class LocalStore:
 
     def version(self, name: str) -> str:
         path = self.root / name
-        with explained("look at", path):
+        with explained("inspect", path):
             return _version(path.stat())
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
@@ -72,7 +72,7 @@ class LocalStore:
         try:
             try:
                 yield temporary
-            except OSError as error:  # the caller's own, but for want of room on this disk
+            except OSError as error:  # the caller's own, unless this disk is full
                 if is_full(error):
                     raise refused("write", target, error) from error
                 raise
@@ -123,7 +123,7 @@ class LocalStore:
 
 
 def _copy(source: Path, target: Path, named: Path) -> None:
-    """Copies a file and sees that it is on the disk; errors speak of `named`."""
+    """Copies a file and flushes it to the disk; errors name `named`."""
     with explained("write", named, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
         shutil.copyfileobj(read, write, _CHUNK)
         write.flush()
@@ -135,7 +135,7 @@ def _version(about: os.stat_result) -> str:
 
 
 def _sync(folder: Path) -> None:
-    """Has the folder's new entry survive a power cut."""
+    """Makes a new entry of the folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

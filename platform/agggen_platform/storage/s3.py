@@ -1,8 +1,8 @@
-"""Objects of an S3 store, by boto3, with one policy of our own for what fails.
+"""Objects of an S3 store, by boto3, with a retry policy of our own.
 
-boto3's own retries are off: they neither bound the time nor cover a body that breaks off. Whole objects appear when
-their upload ends, or not at all; a large one is sent in parts and taken back if a part fails. Every upload carries its
-MD5 sums (``Content-MD5``), which all kinds of S3 check.
+boto3's retries are off: they do not bound the time, and do not resume a download that breaks off. An object appears
+when its upload ends, or not at all; a large one is sent in parts, and the upload is aborted if a part fails. Every
+upload carries MD5 sums (``Content-MD5``), which all kinds of S3 check.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from agggen_platform.storage.s3_client import Policy, Tries, code_of, connect, i
 
 __all__ = ["Policy", "S3Store"]
 
-_CHUNK = 1 << 18  # bytes between two looks at how a download goes
+_CHUNK = 1 << 18  # bytes of a download between two checks
 _PARTS = 10_000  # S3's limit
-_AT_ONCE = 4  # parts on their way
+_AT_ONCE = 4  # parts that are sent concurrently
 _TOKEN = "agggen-upload"
 T = TypeVar("T")
 
@@ -66,10 +66,10 @@ class S3Store:
         return _RangeFile(self, name, self._head(name))
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
-        """The bytes `first` to `end` of an object; a body that breaks off goes on where it broke.
+        """The bytes `first` to `end` of an object; a download that breaks off is resumed.
 
         Args:
-            version: of the object that is meant, if it was looked at before.
+            version: the expected ETag, if known.
         """
         tries = self._tries("read", name)
         while True:
@@ -147,7 +147,7 @@ class S3Store:
             self._complete(name, about, self._send(name, path, size, about), token)
         except BaseException as error:
             try:
-                self._call("take back", name, self._client.abort_multipart_upload, **about)
+                self._call("abort the upload of", name, self._client.abort_multipart_upload, **about)
             except StorageError as left:
                 error.add_note(f"parts of it may be left in the store: {left}")
             raise
@@ -165,7 +165,7 @@ class S3Store:
         self._call("delete", name, self._client.delete_object, Key=self._key(name))
 
     def sweep(self, under: str) -> None:
-        """Takes back uploads in parts that nobody ended."""
+        """Aborts unfinished uploads in parts."""
         prefix = self._key(under) + "/" if under or self.prefix else ""
         try:
             page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix)
@@ -175,7 +175,7 @@ class S3Store:
             raise
         for upload in page.get("Uploads", ()):
             about = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
-            self._call("take back", under, self._client.abort_multipart_upload, **about)
+            self._call("abort the upload of", under, self._client.abort_multipart_upload, **about)
 
     def _send(self, name: str, path: Path, size: int, about: dict[str, str]) -> list[dict[str, Any]]:
         part = max(self.policy.part, -(-size // _PARTS))
@@ -213,7 +213,7 @@ class S3Store:
 
     def _head(self, name: str) -> dict[str, Any]:
         try:
-            return self._call("look at", name, self._client.head_object, Key=self._key(name))
+            return self._call("inspect", name, self._client.head_object, Key=self._key(name))
         except FileNotFoundError:
             self._check_bucket(name)  # the answer to HEAD does not say whether it is the bucket that is missing
             raise
@@ -221,9 +221,9 @@ class S3Store:
     def _check_bucket(self, name: str) -> None:
         if not self._bucket_exists:
             try:
-                self._call("look at", name, self._client.head_bucket)
+                self._call("inspect", name, self._client.head_bucket)
             except FileNotFoundError:
-                raise self._tries("look at", name).no_bucket() from None
+                raise self._tries("inspect", name).no_bucket() from None
             self._bucket_exists = True
 
     def _key(self, name: str) -> str:
@@ -236,7 +236,7 @@ class S3Store:
         return Tries(self.policy, verb, self._at(name), self.bucket, self._client.meta.endpoint_url)
 
     def _call(self, verb: str, name: str, do: Callable[..., T], **arguments: Any) -> T:
-        """Does a request to this bucket, again where that may help.
+        """Makes a request to this bucket, with retries.
 
         Raises:
             FileNotFoundError: there is no such object.
@@ -256,7 +256,7 @@ class S3Store:
 
 
 class _RangeFile(io.RawIOBase):
-    """An object that is read where it is asked for, each time by a request of that range."""
+    """An object as a seekable file; each read is a request for that range."""
 
     def __init__(self, store: S3Store, name: str, head: dict[str, Any]) -> None:
         self._store, self._name = store, name

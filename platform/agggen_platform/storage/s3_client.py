@@ -108,7 +108,7 @@ class Tries:
         if self._count >= self._policy.attempts or spent >= self._policy.seconds:
             raise StorageError(
                 f"{self._what}: {self._endpoint} failed {self._count} times in {spent:.0f} s, lastly with "
-                f"{_said(error)}; try again when it is well"
+                f"{_reason(error)}; try again when it is well"
             ) from error
         pause = min(self._policy.longest_pause, self._policy.pause * 2 ** (self._count - 1))
         time.sleep(pause * random.uniform(0.5, 1))
@@ -129,16 +129,16 @@ class Tries:
             return self.no_bucket()
         if status == 403 or code in _OLD:
             return StorageError(
-                f"{self._what}: {self._endpoint} refuses these credentials ({_said(error)}); AWS_ACCESS_KEY_ID and "
+                f"{self._what}: {self._endpoint} refuses these credentials ({_reason(error)}); AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must be of a user who may list, read, write and "
                 "delete there"
             )
         if code == "NoSuchUpload":
-            return StorageError(f"{self._what}: another process took the upload back; only one may write there")
-        if code == "InvalidRange":  # a shorter one took its place
+            return StorageError(f"{self._what}: another process aborted the upload; only one may write there")
+        if code == "InvalidRange":  # a shorter object replaced it
             return self.replaced()
         if isinstance(error, boto.FlexibleChecksumError):
-            return DamagedError(f"{self._what}: it is not what the store's checksum says")
+            return DamagedError(f"{self._what}: it differs from the store's checksum")
         if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
             return StorageError(
                 f"{self._what}: there are no credentials ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
@@ -146,18 +146,18 @@ class Tries:
             )
         if isinstance(error, boto.ConnectionError):
             return StorageError(
-                f"{self._what}: nothing answers at {self._endpoint} ({_said(error)}); AWS_ENDPOINT_URL says where the "
-                "store is"
+                f"{self._what}: nothing answers at {self._endpoint} ({_reason(error)}); set the store's address "
+                "by AWS_ENDPOINT_URL"
             )
         if isinstance(error, boto.ParamValidationError):
             return ConfigError(f"{self._what}: {' '.join(str(error).split())}")
         if isinstance(error, boto.ClientError | boto.BotoCoreError):
-            return StorageError(f"{self._what}: {self._endpoint} says {_said(error)}")
+            return StorageError(f"{self._what}: {self._endpoint} says {_reason(error)}")
         return error
 
 
 def _response(error: Exception) -> dict[str, Any]:
-    return getattr(error, "response", None) or {}  # None where the connection failed
+    return getattr(error, "response", None) or {}  # None if the connection failed
 
 
 def _status(error: Exception) -> int:
@@ -177,7 +177,7 @@ def _is_transient(error: Exception, answered: bool) -> bool:
     return isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | ResponseParserError)
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if code := code_of(error):
         return f"{code}: {_response(error)['Error'].get('Message', '')}".removesuffix(": ")
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -8,8 +8,7 @@ are pickles.
 
     config      the settings of a sweep: the budget, the metric, early stopping, the space
     space       the distributions of the space, checked against the configuration of a run
-    study       the Optuna study in a journal: suggest, evaluate, complete, resume
-    halving     when a trial is stopped early (asynchronous successive halving, a pure function)
+    study       the Optuna study in a journal: suggest, evaluate, stop early, complete, resume
     trials      the study as Tune's search and scheduler, a trial as its actor, and how many run at once
     report      the table of trials
     job         all of it: `sweep`

@@ -12,7 +12,7 @@ SPACES = "agggen_platform.sweeps"
 
 STAGES = ("baseline", "joint")
 MEASURES = ("dev_loss", "dev_seconds")
-"""What training reports of each evaluation (`agggen.training.loop.Stage.evaluate`); less is better."""
+"""The measures of an evaluation that training reports (`agggen.training.loop.Stage.evaluate`); less is better."""
 
 
 class SweepError(AggGenError):
@@ -32,7 +32,7 @@ class AshaConfig:
         if self.grace < 1 or self.factor < 2:
             raise ConfigError(
                 f"grace must be at least 1 and factor at least 2, not {self.grace} and {self.factor}; "
-                "asha: null does without early stopping"
+                "asha: null switches early stopping off"
             )
 
 
@@ -42,10 +42,10 @@ class SweepConfig:
 
     # KEY of the run's configuration -> {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
     space: dict[str, dict[str, list[Any]]]
-    trials: int = 20  # in all, whatever becomes of them; a larger number continues a finished sweep
+    trials: int = 20  # in all, failed ones included; a larger number continues a finished sweep
     metric: str = "joint/dev_loss"  # stage/name of an evaluation, less is better; a trial counts with its best one
     seed: int = 1
-    concurrent: int = 0  # trials at once (0: as many as there is room for; 1: the result does not depend on timing)
+    concurrent: int = 0  # concurrent trials (0: as many as have room; 1: the result does not depend on timing)
     asha: AshaConfig | None = field(default_factory=AshaConfig)
 
     def __post_init__(self) -> None:

@@ -95,7 +95,7 @@ def sweep(
     Args:
         config: the configuration of all trials, without the values of the space.
         settings: the budget and the space.
-        name: of the sweep and its run; by default a hash of the settings, configuration, data and segmenter.
+        name: the name of the sweep and its run; by default a hash of the settings, configuration, data and segmenter.
         runs_dir: the folder for the sweep's folder and those of its trials.
         overrides: the user's, already applied to `config`; none may set a key of the space.
         model: the name to register the best bundle as; None: it is not registered.
@@ -168,7 +168,7 @@ def sweep(
             try:
                 version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
-            except AggGenError as error:  # the results of the trials are reported all the same
+            except AggGenError as error:  # the results of the trials are reported nevertheless
                 refused = error
     seconds = time.monotonic() - started
     ui_command = tracker.ui_command()
@@ -199,7 +199,7 @@ def _run(
         tracker.log_metrics(values, step=progress.ended)
         show(progress)
 
-    # A local cluster without its dashboard never frees what the workers of a trial held whose own process died.
+    # Without its dashboard, a local cluster never frees the resources of a dead trial's workers.
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
         from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
 
@@ -239,7 +239,7 @@ def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]
         try:
             trial = trial_config(config, dict(zip(searched, values, strict=True)))
             data = data_of(trial)
-        except ConfigError:  # an invalid combination: its trial fails, with a reason
+        except ConfigError:  # an invalid combination; its trial fails with the reason
             continue
         fingerprints |= data.fingerprints
         if data.start:
@@ -255,7 +255,7 @@ def _described(settings: SweepConfig) -> dict[str, Any]:
 
 
 def _hashes(identity: dict[str, Any]) -> dict[str, str]:
-    """Tags of the sweep's run: what is a parameter to MLflow's pages is compared and plotted."""
+    """Tags of the sweep's run, and not parameters, which MLflow's pages compare and plot."""
     hashes = {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
     return hashes | {f"data/{split}": digest for split, digest in identity["data"].items()}
 

@@ -7,7 +7,6 @@ that the configuration allows them.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,30 +38,22 @@ def parse_space(described: Mapping[str, Mapping[str, Sequence[Any]]]) -> Space:
             raise ConfigError(f"space, {key!r} must be one of {kinds}, not {dict(dimension)}")
         ((kind, values),) = dimension.items()
         try:
-            space[key] = _choice(list(values)) if kind == "choice" else _range(kind, list(values))
-        except ConfigError as error:
-            raise ConfigError(f"space, {key!r}: {error}") from error
+            space[key] = _distribution(kind, values)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"space, {key!r}, {kind} {values}: {error}") from error
     return space
 
 
-def _choice(values: list[Any]) -> BaseDistribution:
-    if not values or any(isinstance(value, list | dict) for value in values):
-        raise ConfigError("choice takes a list of numbers, words, true, false or null")
-    if len({json.dumps(value) for value in values}) < len(values):
-        raise ConfigError(f"choice has a value twice: {values}")
-    return CategoricalDistribution(values)
-
-
-def _range(kind: str, values: list[Any]) -> BaseDistribution:
-    number = int if kind == "int" else int | float
-    if len(values) != 2 or any(isinstance(value, bool) or not isinstance(value, number) for value in values):
-        raise ConfigError(f"{kind} takes {'two whole numbers' if kind == 'int' else 'two numbers'}, not {values}")
+def _distribution(kind: str, values: Sequence[Any]) -> BaseDistribution:
+    """Raises ValueError or TypeError: Optuna refuses the values."""
+    if kind == "choice":
+        return CategoricalDistribution(values)
     low, high = values
-    log = kind == "log_uniform"
-    if not (-math.inf < low < high < math.inf) or (log and low <= 0):
-        least = "0 < low < high" if log else "low < high"
-        raise ConfigError(f"{kind} takes [low, high] with {least}, not [{low:g}, {high:g}]")
-    return IntDistribution(low, high) if kind == "int" else FloatDistribution(low, high, log=log)
+    if kind == "int":
+        if not (isinstance(low, int) and isinstance(high, int)):
+            raise ValueError("takes two whole numbers")
+        return IntDistribution(low, high)
+    return FloatDistribution(low, high, log=kind == "log_uniform")
 
 
 def suggest(trial: Trial, space: Space) -> dict[str, Scalar]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from agggen.config import Scalar
 from agggen.errors import AggGenError, ConfigError
-from agggen_platform.sweep.config import SweepConfig
-from agggen_platform.sweep.halving import falls_behind, is_rung
+from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import Space, suggest
 
 JOURNAL = "study.journal"
@@ -154,6 +153,27 @@ class Study:
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
         seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
         return optuna.samplers.TPESampler(seed=int(seed))
+
+
+def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
+    """Whether trials are judged after `position` epochs; never after the `last`, when nothing is left to save.
+
+    Optuna's pruner would compare a trial that skips a rung (its baseline may end early) with trials of the other stage.
+    """
+    rung = asha.grace
+    while rung < position:
+        rung *= asha.factor
+    return rung == position < last
+
+
+def falls_behind(value: float, others: Sequence[float], factor: int) -> bool:
+    """Whether a trial with `value` at a rung is not in the best 1 / `factor` of those that reached it.
+
+    Asynchronous successive halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm
+    2). Of fewer than `factor` trials the best continues, so the first always does. Ties continue together.
+    """
+    better = sum(other < value for other in others)
+    return better >= max(1, (len(others) + 1) // factor)
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,8 +1,8 @@
 """Runs the trials of a study by Ray Tune.
 
-Tune starts the trials as actors, limits how many run at once, books their resources, and starts a trial again whose
-process died, which then continues from its checkpoint. The study decides what to try (`_StudySearch`) and which trial
-to stop early (`_StudyScheduler`). Only the driver reads and writes the study.
+Tune runs the trials as actors within a limit of concurrent trials, reserves their resources, and restarts a trial
+whose process died; it continues from its checkpoint. The study proposes the parameters of trials (`_StudySearch`) and
+decides on early stopping (`_StudyScheduler`). Only the driver reads and writes the study.
 
 This module imports Ray Tune: import it where trials are run.
 """
@@ -52,15 +52,15 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class TrialJob:
-    """What all trials of a sweep have in common."""
+    """The parameters that all trials of a sweep share."""
 
     config: JobConfig
     sweep: str
     runs_dir: Path
     folder: Path
-    """Where the driver works: relative paths of the configuration start there."""
+    """The working directory of the driver; relative paths of the configuration start here."""
     command: str = ""
-    """That started the sweep."""
+    """The command line of the sweep."""
 
     def run(
         self,
@@ -69,7 +69,7 @@ class TrialJob:
         on_evaluation: Callable[[TrainingEvent], bool],
         stop: StopRequest | None = None,
     ) -> dict[str, Any]:
-        """Trains, or continues a trial that was cut off; returns what `Study.complete` takes.
+        """Trains, or continues an interrupted trial; returns the arguments of `Study.complete`.
 
         Raises:
             StoppedError: `on_evaluation` or `stop` stopped it.
@@ -101,8 +101,7 @@ class TrialJob:
 class _Trial(tune.Trainable):
     """A trial's actor. A thread trains; after each evaluation it waits for the next step, or for the end.
 
-    At a SIGTERM, as on a node that goes away, training saves a checkpoint, the step fails, and Tune starts the trial
-    again.
+    At SIGTERM, as on a node that is drained, training saves a checkpoint, the step fails, and Tune restarts the trial.
     """
 
     def setup(self, config: dict[str, Any], job: TrialJob) -> None:
@@ -119,7 +118,7 @@ class _Trial(tune.Trainable):
     def _train(self, job: TrialJob, number: int, params: Mapping[str, Scalar]) -> None:
         def evaluated(event: TrainingEvent) -> bool:
             self._results.put({"stage": event.stage, "epoch": event.epoch, **event.metrics})
-            # The study may not know the evaluation: it must come before the last checkpoint.
+            # No checkpoint is saved before the study knows the evaluation.
             if (answer := self._answers.get()) is not None:
                 raise answer
             return False
@@ -128,11 +127,11 @@ class _Trial(tune.Trainable):
             self._results.put(job.run(number, params, evaluated, self._stop))
         except StoppedError as error:
             self._results.put(error)
-        except Exception as error:  # any fault of a trial is its result; the sweep goes on
+        except Exception as error:  # any error of a trial is its result; the sweep continues
             self._results.put({"reason": reason_of(error)})
 
     def step(self) -> dict[str, Any]:
-        """An evaluation, or how the trial ended: what `TrialJob.run` returns, or the `reason` why it failed."""
+        """An evaluation, or the end of the trial: the result of `TrialJob.run`, or the `reason` of its failure."""
         if self._unanswered:
             self._answers.put(None)
         self._unanswered = False
@@ -146,9 +145,9 @@ class _Trial(tune.Trainable):
         return result
 
     def cleanup(self) -> None:
-        """Ends training in order: it saves a checkpoint, and workers of its own give back what they hold."""
+        """Ends training in order: it saves a checkpoint, and its own workers release their resources."""
         self._stop.ask()
-        # Tune tells no reason. It goes on with a trial at once or stops it, unless the sweep itself is interrupted.
+        # Tune passes no reason: a trial that waits for a step was stopped early, unless the sweep was interrupted.
         fell_behind = StoppedEarlyError("it fell behind other trials")
         ended = self._unanswered and self._stop.signal is None
         self._answers.put(fell_behind if ended else StoppedError("the trial was stopped at an evaluation"))
@@ -156,7 +155,7 @@ class _Trial(tune.Trainable):
 
 
 class _StudySearch(Searcher):
-    """Hands out the trials of a study. The study is durable itself, so Tune need not save it."""
+    """Proposes the trials of a study. The study is stored elsewhere, so Tune need not save it."""
 
     def __init__(self, study: Study) -> None:
         super().__init__()
@@ -167,14 +166,14 @@ class _StudySearch(Searcher):
         return {"number": suggestion.number, "params": suggestion.params} if suggestion else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """The study knows already. An error of the study raised here would count as the trial's."""
+        """Nothing: the scheduler told the study, and an error of the study raised here would count as the trial's."""
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).touch()
 
 
 class _StudyScheduler(FIFOScheduler):
-    """Tells the study what trials report, and stops those that fall behind or are done."""
+    """Reports evaluations to the study, and stops the trials that fall behind or have ended."""
 
     def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
         super().__init__()
@@ -198,7 +197,7 @@ class _StudyScheduler(FIFOScheduler):
 
 
 class _StudyCallback(tune.Callback):
-    """Tells the study of trials whose process died more often than ``cluster.max_failures``."""
+    """Reports to the study the trials whose process died more often than ``cluster.max_failures``."""
 
     def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
         self._study, self._ended = study, ended
@@ -206,21 +205,21 @@ class _StudyCallback(tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number, errors = trial.config["number"], Path(trial.error_file).read_text(encoding="utf-8")
         last = errors.strip().splitlines()[-1].strip()[:300]
-        self._study.fail(number, f"its process died again and again; was it out of memory? Ray says: {last}")
+        self._study.fail(number, f"its process died repeatedly; was it out of memory? Ray says: {last}")
         self._ended(number)
 
 
 def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> None:
-    """Runs all trials that are left, on the Ray cluster that this process is connected to.
+    """Runs the remaining trials on the Ray cluster that this process is connected to.
 
-    `ended` gets the number of each trial that has ended, once the study knows.
+    `ended` is called with the number of each ended trial, after the study was updated.
 
     Raises:
         ClusterError: there is no room for a trial, or the cluster was lost.
-        ConfigError: the trials may run on several nodes, and there is no store that all of these see.
+        ConfigError: the cluster has several nodes, and no store that all of them see is set.
         ClaimedError: another process took the sweep over.
-        SweepError: the study can no longer be read or written.
-        KeyboardInterrupt: the first Ctrl-C, after the trials have saved checkpoints; a second one at once.
+        SweepError: the study cannot be read or written any more.
+        KeyboardInterrupt: at the first Ctrl-C, after the trials have saved checkpoints; at a second one immediately.
     """
     cluster = job.config.cluster
     available = nodes()
@@ -230,11 +229,11 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
             "storage.url to s3://bucket/prefix, or to a folder that all nodes see"
         )
     concurrent = trials_at_once(cluster, available, study.config.concurrent)
-    # A trial with workers books next to nothing: if trials held all CPUs, their workers would wait for ever.
-    books = {"memory": 1.0} if cluster.workers else cluster.resources_per_worker
+    # A trial with workers reserves almost nothing: if trials held all CPUs, their workers would wait for ever.
+    reserved = {"memory": 1.0} if cluster.workers else cluster.resources_per_worker
     folder = job.runs_dir / job.sweep
     os.environ.update(_ENVIRONMENT)
-    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # it tells how to resume by Tune's own means
+    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # it recommends Tune's own way of resuming
     keep_credentials_from_trials()
     try:
         tune.run(
@@ -246,7 +245,7 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
             scheduler=_StudyScheduler(study, ended),
             callbacks=[_StudyCallback(study, ended)],
             max_concurrent_trials=concurrent,
-            resources_per_trial=tune.PlacementGroupFactory([books]),
+            resources_per_trial=tune.PlacementGroupFactory([reserved]),
             max_failures=cluster.max_failures,
             raise_on_failed_trial=False,
             verbose=0,
@@ -262,19 +261,19 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
         raise cause from None
     finally:
         shutil.rmtree(folder / "tune", ignore_errors=True)
-    if study.left:  # Tune returns where Ctrl-C stopped it
+    if study.left:  # Tune returns normally after Ctrl-C
         raise KeyboardInterrupt
 
 
 def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: int = 0) -> int:
-    """How many trials to run at once on nodes with these resources (``{"CPU": 8.0, "GPU": 1.0}``).
+    """The number of concurrent trials on nodes with these resources (``{"CPU": 8.0, "GPU": 1.0}``).
 
-    `limit`: no more than this; 0: as many as have room. A cluster that grows when asked gets the `limit`.
+    `limit` is the maximum; 0: as many as have room. A cluster with autoscaling gets the `limit`.
 
     Raises:
-        ClusterError: not even one trial has room.
+        ClusterError: there is no room for a single trial.
     """
-    workers = max(1, config.workers)  # a trial that trains in its own process is its only worker
+    workers = max(1, config.workers)  # a trial without workers trains in its own process
     room = room_for(config.resources_per_worker, nodes) // workers
     if config.autoscaling:
         return limit or max(1, room)
@@ -284,6 +283,6 @@ def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: 
         raise ClusterError(
             f"a trial needs {workers} workers of {config.cpus_per_worker:g} CPUs{gpus}, and the cluster has no room "
             f"for one: its nodes have {have or 'nothing'}; lower cluster.workers or cluster.cpus_per_worker, or set "
-            "cluster.autoscaling=true where nodes come when asked"
+            "cluster.autoscaling=true on a cluster with autoscaling"
         )
     return min(limit or room, room)

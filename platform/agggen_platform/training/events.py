@@ -1,4 +1,4 @@
-"""What training reports while it runs, and who acts on it.
+"""Events of a running training, and their receivers.
 
 Worker 0 (or this process, where it trains alone) turns the loop's callbacks into `TrainingEvent`s. On a cluster they
 travel through `RunCoordinator`, an actor beside the job, together with messages about the workers themselves, which
@@ -19,9 +19,9 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.tracking import Tracker
 
 _WAITING_SECONDS = 60.0
-"""Without workers after which the user is told."""
+"""Without workers, after which the user is informed."""
 SILENCE_SECONDS = 20.0
-"""Without a heartbeat after which worker 0 is taken for dead."""
+"""Without a heartbeat, after which worker 0 counts as dead."""
 
 
 # --- between the workers and the job --------------------------------------------------------------------------------
@@ -29,16 +29,16 @@ SILENCE_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class WorkerMessage:
-    """What a worker tells the job."""
+    """A message of a worker to the job."""
 
     kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
     content: Any = None
-    """The `TrainingEvent`; how many workers train; why an attempt failed; when a checkpoint was verified; a sentence
-    for the user; system metrics of the worker's machine. An attempt, which worker 0 reports as it starts, has none."""
+    """By kind: the `TrainingEvent`; None (an attempt starts); the number of workers; why an attempt failed; when a
+    checkpoint was verified; a sentence for the user; system metrics of the worker's machine."""
 
 
 class RunCoordinator:
-    """The actor through which workers and job talk: messages one way, the wish to stop the other."""
+    """The actor between workers and job: it passes messages to the job, and the request to stop to the workers."""
 
     def __init__(self) -> None:
         self._messages: list[WorkerMessage] = []
@@ -48,28 +48,28 @@ class RunCoordinator:
         self._heartbeat = time.monotonic()
 
     def tell(self, message: WorkerMessage) -> None:
-        """A worker: adds a message."""
+        """Called by a worker: adds a message."""
         self._messages.append(message)
         self._attempts += message.kind == "attempt"
         if message.kind == "workers":
             self._heartbeat = time.monotonic()
 
     def heartbeat(self) -> bool:
-        """Worker 0, all the time: it lives. Returns whether it should stop."""
+        """Called by worker 0 at intervals. Returns whether it should stop."""
         self._heartbeat = time.monotonic()
         return self._stop
 
     def end(self, kind: Literal["stopped", "failed"], message: str) -> None:
-        """Worker 0: all workers found that training cannot go on, so another attempt would end the same way."""
+        """Called by worker 0: training cannot continue, and another attempt would end the same way."""
         self._result = (kind, message)
 
     def take(self) -> tuple[list[WorkerMessage], float]:
-        """The job: the messages since it last asked, and the seconds since the last heartbeat."""
+        """Called by the job: the new messages, and the seconds since the last heartbeat."""
         messages, self._messages = self._messages, []
         return messages, time.monotonic() - self._heartbeat
 
     def stop(self) -> None:
-        """The job: workers should stop after the update that they are at."""
+        """Called by the job: workers should stop after their current update."""
         self._stop = True
 
     def state(self) -> tuple[bool, int]:
@@ -82,7 +82,7 @@ class RunCoordinator:
 
 
 class WorkerMonitor:
-    """Follows the workers of a cluster for the job: tells the user, and counts restarts that bring nothing."""
+    """Follows the workers for the job: informs the user, and counts restarts without progress."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class WorkerMonitor:
     ) -> None:
         """
         Args:
-            workers: how many were asked for.
-            newest_checkpoint: what identifies the newest one; raises StorageError where the store does not say.
+            workers: the requested number.
+            newest_checkpoint: identifies the newest checkpoint; raises StorageError if the store does not answer.
             send: where training events go.
             log_system: where system metrics go.
         """
@@ -106,11 +106,11 @@ class WorkerMonitor:
         self._place: object = None
         self._waiting = self._failed = False
         self.alive = False
-        """Whether worker 0 was heard of lately."""
+        """Whether worker 0 has sent a heartbeat recently."""
         self.fruitless = 0
         """Attempts in a row that began at the same checkpoint as the one before."""
         self.failure = ""
-        """Why the last attempt that failed did."""
+        """Why the last failed attempt failed."""
 
     def handle(self, messages: Sequence[WorkerMessage], silence: float) -> None:
         """Acts on what `RunCoordinator.take` returned."""
@@ -158,7 +158,7 @@ class WorkerMonitor:
 
 
 class EventSink:
-    """Where training events end: run log, metrics, progress display, and whoever may stop training early."""
+    """The receiver of training events: run log, metrics, progress display, and early stopping."""
 
     def __init__(
         self,

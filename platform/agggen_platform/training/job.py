@@ -1,4 +1,4 @@
-"""A training job, from a configuration to a bundle; run again under its name it continues, and finds a finished run.
+"""A training job, from a configuration to a bundle. The same name resumes a run, or finds it finished.
 
     RUNS/NAME/tracking.jsonl, samples/, figures/    the run log, on the machine where the job runs
     STORE/NAME/run.json                             the configuration and the fingerprints of the data
@@ -8,9 +8,9 @@
 
     RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read, texts left out
 
-Where STORE is another place, it has a copy of what lies in RUNS/NAME (`tracking.stored`). STORE is ``storage.url``, or
-RUNS where that is null. It is not part of a run's name: one RUNS/NAME may have been the store of an earlier job whose
-finished bundle lies there, so a job with another STORE leaves what is a store's alone.
+STORE is ``storage.url``, or RUNS if that is null; a separate STORE has a copy of RUNS/NAME (`tracking.stored`). STORE
+is not part of a run's name: RUNS/NAME may be the store of an earlier job with a finished bundle, so a job with another
+STORE does not touch the store's files in RUNS/NAME.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _STAGES = ("baseline", "joint")
 
 @dataclass(frozen=True)
 class Finished:
-    """A trained bundle, where it lies, and whether this call trained it or found it."""
+    """A trained bundle, its place, and whether this call trained it."""
 
     bundle: Bundle
     path: Path  # on this machine
@@ -101,15 +101,15 @@ def train_job(
 
     Args:
         config: the whole configuration.
-        name: the run's. The same name continues; another configuration or other data under it are refused.
-        runs_dir: where the run log lies, and everything else unless ``storage.url`` is set.
+        name: the run's. The same name resumes; another configuration or other data are refused.
+        runs_dir: the folder of the run log, and of everything else unless ``storage.url`` is set.
         fresh: start over, whatever lies under the name.
         parent: the name of the run that this one is part of.
-        on_evaluation: gets the event of each evaluation; True, or a StoppedError that it raises, stops the job. After
-            a StoppedEarlyError the run is finished to MLflow.
+        on_evaluation: receives the event of each evaluation; True, or a StoppedError that it raises, stops the job.
+            After a StoppedEarlyError the run is finished to MLflow.
         stop: stops the job when asked; a signal asks it where this is the main thread.
-        show: gets all events.
-        say: gets a sentence about each start of workers, and each problem that the job could work around.
+        show: receives all events.
+        say: receives a sentence about each start of workers, and each problem that the job could work around.
         data: the corpus's records, where they are read already.
         tags: of the run in MLflow.
 
@@ -182,7 +182,7 @@ def train_job(
                 raise
             except StoppedError as error:
                 raise stop.stopped(error) from error
-            meter.close()  # what follows keeps no checkpoints
+            meter.close()  # no checkpoints are written from here on
             held()
             bundle = bundle_of(config, prepared, model, metrics, data.sources, resolved(result_of(config)))
             path, address = run.publish(bundle, held)
@@ -246,7 +246,7 @@ class _Run:
         content = self.folder.read(_RUN)
         if content is None:
             return
-        check_same(json.loads(content), self._asked(data), f"the run {self.name}", "another --name, or --fresh")
+        check_same(json.loads(content), self._identity(data), f"the run {self.name}", "another --name, or --fresh")
 
     def begin(self, data: Data, prepared: Prepared, say: Callable[[str], None]) -> None:
         """Writes the configuration and fingerprints, and the records and texts that are left out."""
@@ -257,9 +257,9 @@ class _Run:
         if all_rejects := list(chain(*data.rejects.values(), *prepared.rejects.values())):
             self.runs_folder.mkdir(parents=True, exist_ok=True)
             write_rejects(self.runs_folder / _REJECTS, all_rejects)
-        self.folder.write(_RUN, (json.dumps(self._asked(data), indent=1, ensure_ascii=False) + "\n").encode())
+        self.folder.write(_RUN, (json.dumps(self._identity(data), indent=1, ensure_ascii=False) + "\n").encode())
 
-    def _asked(self, data: Data) -> dict[str, Any]:
+    def _identity(self, data: Data) -> dict[str, Any]:
         return flatten(result_of(self.config)) | data.decisive
 
     def describe(self, data: Data) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints in a run's store: written in the background during training, and restored alike by all workers."""
+"""Writes checkpoints to a run's store in the background, and restores the same one in all workers."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from agggen.training.loop import Progress, Trainer
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
 from agggen_platform.storage.errors import StorageError, explained
 
-_SCRATCH = "agggen-checkpoints-"
+_PREFIX = "agggen-checkpoints-"
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     """A temporary folder. Also removes those of killed processes."""
     top = Path(tempfile.gettempdir())
-    for stale in top.glob(f"{_SCRATCH}*"):
-        with suppress(OSError), _held(stale):  # in use, or of another user, or being removed
+    for stale in top.glob(f"{_PREFIX}*"):
+        with suppress(OSError), _locked(stale):  # in use, or of another user, or being removed
             shutil.rmtree(stale)
-    folder = Path(tempfile.mkdtemp(prefix=f".{_SCRATCH}", dir=top))
-    with _held(folder):
-        path = folder.rename(top / folder.name.removeprefix("."))  # under its name it is held already
+    folder = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=top))
+    with _locked(folder):
+        path = folder.rename(top / folder.name.removeprefix("."))  # visible only once it is locked
         try:
             yield path
         finally:
@@ -44,35 +44,35 @@ def _scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Locks the folder until the block or the process ends; raises BlockingIOError if another process has it."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+def _locked(folder: Path) -> Iterator[None]:
+    """Locks the folder until the block or the process ends; raises BlockingIOError if another process has the lock."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 class StoreKeeper:
     """A `Keeper` over a `CheckpointStore`; a context manager that ends when the last checkpoint is stored.
 
-    `save` copies the trainer's state and returns. A thread writes and verifies it; a checkpoint that still waits when
-    the next one comes is skipped. An error of the thread is raised by the next `save`, or at the end of the block.
+    `save` copies the trainer's state and returns. A thread writes and verifies it; a newer checkpoint replaces a
+    pending one. An error of the thread is raised by the next `save`, or at the end of the block.
     """
 
-    def __init__(self, store: CheckpointStore, group: Group, kept: Callable[[], None] = lambda: None) -> None:
-        """`kept` is called in the thread when a checkpoint was verified."""
-        self.store, self.group, self._kept = store, group, kept
-        self._waiting: dict[str, Snapshot] = {}  # by stage
+    def __init__(self, store: CheckpointStore, group: Group, on_saved: Callable[[], None] = lambda: None) -> None:
+        """`on_saved` is called in the thread when a checkpoint was verified."""
+        self.store, self.group, self._on_saved = store, group, on_saved
+        self._pending: dict[str, Snapshot] = {}  # by stage
         self._changed = threading.Condition()
         self._ending = False
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._store_all, name="checkpoints", daemon=True)
+        self._thread = threading.Thread(target=self._store_pending, name="checkpoints", daemon=True)
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
-        self._scratch = self._stack.enter_context(_scratch())
+        self._folder = self._stack.enter_context(_temporary_folder())
         self._thread.start()
         return self
 
@@ -87,7 +87,7 @@ class StoreKeeper:
             self._changed.notify()
         self._thread.join()
         self._stack.close()
-        self._raise()
+        self._raise_error()
 
     def restore(self, trainer: Trainer) -> bool:
         """Worker 0 chooses the newest complete checkpoint; all workers load it.
@@ -96,7 +96,7 @@ class StoreKeeper:
             TrainingError: it belongs to another run (`load_checkpoint`).
             StorageError: the store cannot be read.
         """
-        path = self._scratch / "restored.safetensors"
+        path = self._folder / "restored.safetensors"
         saved = self.store.restore(trainer.stage, path) if self.group.rank == 0 else None
         chosen = json.loads(self.group.from_first(json.dumps(asdict(saved) if saved else None)))
         if chosen is None:
@@ -109,42 +109,42 @@ class StoreKeeper:
 
     def save(self, trainer: Trainer) -> None:
         """Raises StorageError: an earlier checkpoint could not be stored."""
-        self._raise()
+        self._raise_error()
         snapshot = Snapshot.of(trainer)
         with self._changed:
-            self._waiting[snapshot.stage] = snapshot
+            self._pending[snapshot.stage] = snapshot
             self._changed.notify()
 
-    def _raise(self) -> None:
+    def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
 
-    def _store_all(self) -> None:
-        path = self._scratch / "saved.safetensors"
+    def _store_pending(self) -> None:
+        path = self._folder / "saved.safetensors"
         try:
-            while snapshot := self._next():
+            while snapshot := self._next_snapshot():
                 with explained("write", path):
                     snapshot.write(path)
                 self.store.save(snapshot.stage, snapshot.step, path)
-                self._kept()
+                self._on_saved()
         except Exception as error:  # raised by the next `save`
             self._error = error
 
-    def _next(self) -> Snapshot | None:
+    def _next_snapshot(self) -> Snapshot | None:
         """A snapshot to store; None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._ending)
-            return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
+            self._changed.wait_for(lambda: self._pending or self._ending)
+            return self._pending.pop(next(iter(self._pending))) if self._pending else None
 
 
 def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[dict[str, Tensor], Progress]:
-    """The best weights of a stage that others trained to its end, from its newest checkpoint, and where it ended.
+    """The best weights of a stage that the workers have finished, from its newest checkpoint, and its progress.
 
     Raises:
-        StorageError: the newest checkpoint that is whole is not of the stage's end.
+        StorageError: the newest complete checkpoint is not that of the stage's end.
     """
-    with _scratch() as scratch:
-        path = scratch / "trained.safetensors"
+    with _temporary_folder() as folder:
+        path = folder / "trained.safetensors"
         progress = Progress()
         weights: dict[str, Tensor] = {}
         if saved := store.restore(stage, path):

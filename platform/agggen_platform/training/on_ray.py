@@ -1,9 +1,9 @@
 """The library's training loop on the workers of Ray Train.
 
-A Ray task beside the job, `_fit_on_workers`, runs ``TorchTrainer.fit()``, so that the job can end it, and with it the
-workers that it started. Workers and job talk through an actor (`events.RunCoordinator`). Ray Train's own ``report`` is
-paced at seconds a call and is not used, nor are its checkpoints: workers keep theirs in the run's store. When workers
-die, Ray Train starts all of them again, fewer if it must (``cluster.min_workers``), and they continue from there.
+A Ray task, `_fit_on_workers`, runs ``TorchTrainer.fit()``, so that the job can end it together with its workers.
+Workers and job communicate through an actor (`events.RunCoordinator`). Ray Train's own ``report``, which takes seconds
+a call, and its checkpoints are not used: workers write checkpoints to the run's store. When workers die, Ray Train
+restarts all of them, fewer if necessary (``cluster.min_workers``), and they continue from the newest checkpoint.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ENVIRONMENT = {
 
 @contextmanager
 def workers_of(config: JobConfig) -> Iterator[Workers]:
-    """The cluster that `config` names, able to hold its workers.
+    """The cluster of `config`, with room for its workers.
 
     Raises:
         ConfigError: the device is a GPU, and workers book none.
@@ -77,7 +77,7 @@ def _check_room(config: JobConfig, cluster: Cluster) -> None:
 
 @dataclass(frozen=True)
 class _Task:
-    """What a worker needs."""
+    """The argument of a worker."""
 
     config: JobConfig
     folder: Folder
@@ -106,11 +106,11 @@ class Workers:
 
         Args:
             folder: the run's, which all workers see.
-            prepared: where in it the examples are.
+            prepared: the place of the examples in it.
             samples: records to write about after each epoch.
             claim: on the folder; workers save no checkpoint without it.
-            monitor: handles what workers tell.
-            stop: called a few times a second; what it raises ends the workers.
+            monitor: handles messages of the workers.
+            stop: called a few times a second; an exception of it ends the workers.
 
         Raises:
             StoppedError: `stop` returned True; the same call continues.
@@ -174,7 +174,7 @@ class Workers:
 
 
 def _end(running: Any, coordinator: Any) -> None:
-    """Has Ray Train end by itself, so that it gives back all its resources; ends its processes where it does not."""
+    """Lets Ray Train end by itself, so that it releases all resources; else ends its processes."""
     import ray
     from ray.exceptions import RayError
 
@@ -193,10 +193,10 @@ def _last_line(error: BaseException) -> str:
 
 
 def _fit_on_workers(task: _Task) -> AggGenError | None:
-    """Runs Ray Train until training ends, or it is to stop; returns what went wrong.
+    """Runs Ray Train until training ends or should stop; returns the error.
 
-    Where there is no room for the workers, Ray Train waits and cannot be stopped. So it gives up after
-    `_ROOM_SECONDS` here, which also withdraws what it asked for, and is started again unless the job is to stop.
+    While there is no room for the workers, Ray Train waits and cannot be stopped. So it gives up after `_ROOM_SECONDS`,
+    which also withdraws its requests, and is started again unless the job should stop.
     """
     import ray
     from ray.train import ControllerError, WorkerGroupError
@@ -308,8 +308,8 @@ def _fit(task: _Task, group: Connected) -> None:
             seconds = task.config.storage.checkpoint_seconds
             fit(config, prepared, keeper, lambda stage: [reporter] if is_worker_0 else [], group, stop, seconds)
     except TrainingError as error:
-        # All workers find this alike and at the same update: a wish to stop, a loss that is not finite, a checkpoint of
-        # another run. Whatever else is wrong, such as a disk that one of them cannot read, is raised, and tried again.
+        # All workers raise this at the same update: a request to stop, a loss that is not finite, a checkpoint of
+        # another run. Any other error, such as a disk that one of them cannot read, leads to another attempt.
         if is_worker_0:
             ray.get(task.coordinator.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
     ray.get(task.coordinator.heartbeat.remote())  # all messages before it have arrived
@@ -317,7 +317,7 @@ def _fit(task: _Task, group: Connected) -> None:
 
 @contextmanager
 def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
-    """Has memory and use of the GPUs of this worker's machine logged as ``system/worker-RANK/gpu_...``."""
+    """Logs memory and use of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
 
     def tell(metrics: Mapping[str, float]) -> None:
         gpus = {name: value for name, value in metrics.items() if name.startswith("system/gpu_")}

@@ -1,9 +1,9 @@
-"""Training examples in a run's folder: prepared once, by the job, and read by every worker.
+"""Training examples in a run's folder: prepared once by the job, and read by every worker.
 
     prepared/KEY/{train,dev}.parquet    one example a row
-    prepared/KEY/start.safetensors      the weights that training begins with, where ``training.start`` is set
+    prepared/KEY/start.safetensors      the weights that training begins with, if ``training.start`` is set
     prepared/KEY/encoder.json           vocabulary, predicate table, lexicon, rejected references, and the hashes
-                                        of the two; it comes last
+                                        of the other files; it is written last
 
 KEY is a hash of the records and of the configuration that decides their examples, so a continued run finds them.
 """
@@ -41,7 +41,7 @@ _SPLITS = ("train", "dev")
 
 
 def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
-    """The examples of `data`, and where in `folder` they are; prepares them if they are not there yet.
+    """The examples of `data`, and their place in `folder`; prepares them if they do not exist yet.
 
     Raises:
         CorpusError, TrainingError, RecordError: see `agggen.run.prepare`.
@@ -59,14 +59,14 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
     """Reads what `prepared_in` wrote to `place`.
 
     Raises:
-        StorageError: this machine does not see the folder, or a file is damaged.
-        CorpusError: a file holds values that could run code.
+        StorageError: this machine cannot read the folder, or a file is damaged.
+        CorpusError: a file contains types that could run code.
     """
     content = folder.read(f"{place}/{_ENCODER}")
     if content is None:
         raise DamagedError(
-            f"{folder.at(place)} is not there: every worker must see the run's folder, so set storage.url to one that "
-            "all nodes share, or to s3://bucket/prefix"
+            f"{folder.at(place)} does not exist: every worker must see the run's folder, so set storage.url to a "
+            "folder that all nodes share, or to s3://bucket/prefix"
         )
     described = json.loads(content)
     encoder = Encoder(
@@ -152,7 +152,7 @@ def _read_examples(path: Path, where: str) -> StoredExamples:
 
 
 class StoredExamples(Sequence[Example]):
-    """Examples as flat arrays, in a quarter of the memory that tuples take. Each access makes a new `Example`."""
+    """Examples as flat arrays, a quarter of the size of tuples. Each access makes a new `Example`."""
 
     def __init__(self, table: Any) -> None:
         """`table`: of pyarrow, with a column for each field."""
@@ -170,7 +170,7 @@ class StoredExamples(Sequence[Example]):
 
 
 def _stored(array: Any) -> Any:
-    """A column as a numpy array; one of lists as the offsets of the lists and, likewise, their values."""
+    """A column as a numpy array; for lists, their offsets and, converted likewise, their values."""
     import pyarrow as pa
 
     if pa.types.is_list(array.type):

@@ -100,8 +100,8 @@ def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_p
     records, source, out = list(numbered_records(20)), tmp_path / "in.parquet", tmp_path / "out"
     write_records(source, records, "x", "y")
 
-    def change(now: Progress) -> None:
-        if now.shards == 1:
+    def change(progress: Progress) -> None:
+        if progress.shards == 1:
             write_records(source, records[::-1], "x", "y")
 
     with pytest.raises(JobError, match=r"in\.parquet changed while it was read"):

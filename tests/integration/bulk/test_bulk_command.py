@@ -20,29 +20,29 @@ from tests.command import command
 def test_the_command(model: Model, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = command(capsys)
     arguments = ["bulk", model.address, source, "--out", tmp_path / "out", "--runs", tmp_path / "runs", "--actors", "0"]
-    code, said, _ = run(*arguments, "--print-config", "inference.plans=3")
-    assert (code, json.loads(said)["inference"]["plans"]) == (0, 3)
+    code, stdout, _ = run(*arguments, "--print-config", "inference.plans=3")
+    assert (code, json.loads(stdout)["inference"]["plans"]) == (0, 3)
     assert not (tmp_path / "out").exists()
-    code, said, noted = run(*arguments)
+    code, stdout, stderr = run(*arguments)
     assert code == 0
-    assert said.splitlines()[1].startswith(f"{RECORDS}\t{RECORDS}\t")
-    assert said.splitlines()[-1] == str(tmp_path / "out")
-    assert "records/s at work" in noted
+    assert stdout.splitlines()[1].startswith(f"{RECORDS}\t{RECORDS}\t")
+    assert stdout.splitlines()[-1] == str(tmp_path / "out")
+    assert "records/s at work" in stderr
     assert "already has the texts of this job" in run(*arguments)[2]
-    code, _, noted = run(*arguments, "format=jsonl")
-    assert (code, "format: parquet there, jsonl now" in noted) == (2, True)
+    code, _, stderr = run(*arguments, "format=jsonl")
+    assert (code, "format: parquet there, jsonl now" in stderr) == (2, True)
 
 
 def test_predicates_that_training_never_saw_are_counted_by_record(
     model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     strange = (Triple("Neon", "used in", "signs"), Triple("Neon", "used for", "light"))
-    records = [Record(each.id, (*each.triples, *strange[: n % 3])) for n, each in enumerate(numbered_records(18))]
+    records = [Record(record.id, (*record.triples, *strange[: n % 3])) for n, record in enumerate(numbered_records(18))]
     out = tmp_path / "out"
     arguments = ["bulk", model.address, write_jsonl(tmp_path / "in.jsonl", records), "--out", out, "--actors", 0]
-    code, _, noted = command(capsys)(*arguments, "shard_rows=4", "--runs", tmp_path / "runs")
+    code, _, stderr = command(capsys)(*arguments, "shard_rows=4", "--runs", tmp_path / "runs")
     assert code == 0
-    assert "not in the training data, with their number of records: used in (12), used for (6)\n" in noted
+    assert "not in the training data, with their number of records: used in (12), used for (6)\n" in stderr
     manifest, report = (json.loads((out / name).read_text()) for name in ("manifest.json", "report.json"))
     assert manifest["summary"]["unknown_predicates"] == {"used for": 6, "used in": 12}
     assert report["unknown_predicates"] == {"used for": 6, "used in": 12}

@@ -39,9 +39,9 @@ def test_a_job_that_was_cut_off_goes_on(
     assert not published(tmp_path)
     parts = sorted((tmp_path / "texts").iterdir())
     parts[2].write_bytes(b"PAR1 and no more")
-    begun = tmp_path / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
-    begun.parent.mkdir()
-    begun.touch()  # a worker was at it
+    note = tmp_path / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
+    note.parent.mkdir()
+    note.touch()  # a worker was at it
     report = generate(model, str(source), str(tmp_path), here(model))
     assert report.progress is not None
     assert (report.progress.reused, report.progress.total, report.redone) == (3, 6, 2)
@@ -75,8 +75,8 @@ def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Mod
 
     records, source, out = list(numbered_records(16)), tmp_path / "in", tmp_path / "out"
     source.mkdir()
-    for name, some in (("a", records[:8]), ("b", records[8:12]), ("c", records[12:])):
-        write_records(tmp_path / "whole.parquet", some, "x", "dev")
+    for name, part in (("a", records[:8]), ("b", records[8:12]), ("c", records[12:])):
+        write_records(tmp_path / "whole.parquet", part, "x", "dev")
         pq.write_table(pq.read_table(tmp_path / "whole.parquet"), source / f"{name}.parquet", row_group_size=4)
     with pytest.raises(CutError):
         generate(model, str(source), str(out), here(model, "shard_rows=4"), progress=stop)

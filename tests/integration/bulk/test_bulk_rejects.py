@@ -10,7 +10,7 @@ from agggen.errors import CorpusError
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model
 from agggen_platform.sharded.config import JobError
-from tests.bulk_jobs import here, numbered_records, published, rejects, texts, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, rejects, write_jsonl
 
 
 def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path: Path) -> None:
@@ -24,16 +24,6 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path
     report = generate(model, str(path), str(out), here(model, "max_reject_share=0.1"))
     assert report.progress is not None
     assert report.progress.reused == report.progress.total == 2  # nothing is written anew
-
-
-def test_a_byte_that_is_not_utf8_is_a_reject_and_the_job_goes_on(model: Model, tmp_path: Path) -> None:
-    path, out = write_jsonl(tmp_path / "in.jsonl", numbered_records(20)), tmp_path / "out"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:11], lines[11].replace(b"triples", b"tripl\xe9s"), *lines[12:]]))
-    generate(model, str(path), str(out), here(model, "max_reject_share=0.05"))
-    (reject,) = rejects(out)
-    assert (reject["line"], str(reject["reason"])[:20]) == (12, "not UTF-8 (byte 0xe9")
-    assert [row["row"] for row in texts(out)] == [*range(11), *range(12, 20)]
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.csv"])

@@ -36,12 +36,14 @@ def test_texts_have_the_scores_that_the_library_gives_them(model: Model, source:
     report = generate(model, str(source), str(tmp_path), here(model, *SETTINGS), single_file=True, review=5)
     rows, scores = texts(tmp_path), expected(model)
     assert len(rows) == len(scores) == 2 * RECORDS
-    for row, own in zip(rows, scores, strict=True):
-        assert {name: row[name] for name in SCORES} == pytest.approx(own, abs=2e-4)
+    for row, expected_scores in zip(rows, scores, strict=True):
+        assert {name: row[name] for name in SCORES} == pytest.approx(expected_scores, abs=2e-4)
     assert report.summary.risky == sum(float(str(row["risk"])) > RISKY for row in rows if row["rank"] == 1)
     assert pq.read_table(tmp_path / "texts.parquet").to_pylist() == rows
     riskiest = sorted(rows, key=lambda row: (-float(str(row["risk"])), row["row"], row["rank"]))[:5]
-    assert [(one.record.id, one.text) for one in report.review] == [(row["id"], row["text"]) for row in riskiest]
+    assert [(checked.record.id, checked.text) for checked in report.review] == [
+        (row["id"], row["text"]) for row in riskiest
+    ]
     assert report.review[0].risk == pytest.approx(riskiest[0]["risk"], abs=2e-4)
 
 
@@ -49,8 +51,8 @@ def test_a_job_that_was_cut_off_ends_with_the_same_bytes(model: Model, source: P
     config = here(model, *SETTINGS)
     generate(model, str(source), str(tmp_path / "whole"), config)
 
-    def interrupt(now: Progress) -> None:
-        if now.shards == 3:
+    def interrupt(progress: Progress) -> None:
+        if progress.shards == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -54,7 +54,7 @@ def test_actors_write_the_same_bytes(
     config = bulk_config(model, ["actors=3", "shard_rows=8"])
     generate(model, str(source), str(tmp_path), config, progress=seen.append)
     assert published(tmp_path) == undisturbed
-    assert [now.shards for now in seen] == list(range(1, 7))
+    assert [progress.shards for progress in seen] == list(range(1, 7))
     assert seen[-1].counts.records == RECORDS
 
 

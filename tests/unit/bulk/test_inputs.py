@@ -39,13 +39,13 @@ def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
 
 def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
     """Line and id, or line and what is wrong."""
-    said = []
+    results = []
     for row in rows:
         try:
-            said.append((row.get("line"), read_record(row)[0].id))
+            results.append((row.get("line"), read_record(row)[0].id))
         except AggGenError as error:
-            said.append((row.get("line"), str(error)))
-    return said
+            results.append((row.get("line"), str(error)))
+    return results
 
 
 def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
     assert read[2] == (4, "4")  # its line is its id
     reasons = ["not JSON at column 2", "no triples", "written as a string, not as int", "unknown key 'note'"]
     reasons += ["half of a surrogate pair", "must be an object"]
-    for (_, said), reason in zip([read[1], *read[3:]], reasons, strict=True):
-        assert reason in said
+    for (_, result), reason in zip([read[1], *read[3:]], reasons, strict=True):
+        assert reason in result
 
 
 def test_csv_rows_of_a_record_are_brought_together_as_in_memory(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_csv_rows_of_a_record_are_brought_together_as_in_memory(tmp_path: Path) 
     (expected,) = read_file(path).records.values()
     assert [(record.id, record.triples) for record in good] == [(record.id, record.triples) for record in expected]
     assert [(row["line"], row["plan"]) for row in rows if not row.get("error")] == [(2, "[area food]"), (4, None)]
-    assert sorted(said for said in ids_or_errors(rows) if said[1] not in "13") == [
+    assert sorted(result for result in ids_or_errors(rows) if result[1] not in "13") == [
         (3, "the triple's object is empty"),
         (8, "the id is empty"),
         (9, "3 fields where the header has 6"),
@@ -111,17 +111,17 @@ def test_a_row_may_have_a_column_for_each_predicate(tmp_path: Path, name: str, s
     else:
         content = "\n".join(json.dumps({key: value for key, value in row.items() if value}) for row in rows)
     (tmp_path / name).write_bytes(content.encode() + (b"\n\xff,Caf\xe9,1999,," if sign == "," else b""))
-    made = rows_of(shards_of(tmp_path / name, tmp_path / "work"))
+    rows_read = rows_of(shards_of(tmp_path / name, tmp_path / "work"))
     first = 2 if sign else 1
-    assert ids_or_errors(made)[:3] == [
+    assert ids_or_errors(rows_read)[:3] == [
         (first, "a"),
         (first + 1, "b"),
         (first + 2, "the row has no value besides 'title'"),
     ]
-    assert made[0]["triples"] == [{"subject": "Alien", "predicate": "Made_In", "object": "1979"}]
-    assert [row["plan"] for row in made[:2]] == ["[Made_In]", None]
+    assert rows_read[0]["triples"] == [{"subject": "Alien", "predicate": "Made_In", "object": "1979"}]
+    assert [row["plan"] for row in rows_read[:2]] == ["[Made_In]", None]
     if sign == ",":
-        assert made[3]["line"] == 5 and made[3]["error"].startswith("not UTF-8: byte 0xff")
+        assert rows_read[3]["line"] == 5 and rows_read[3]["error"].startswith("not UTF-8: byte 0xff")
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
@@ -131,7 +131,7 @@ def test_rows_of_one_id_are_duplicates(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("\n".join(lines if name == "in.csv" else map(json.dumps, [*rows, {"ID": {}, "a": 1}])))
     (shard,) = shards_of(tmp_path / name, tmp_path / "work")
     assert [row for row, _ in shard.duplicates] == [2]
-    assert [said for _, said in ids_or_errors(rows_of([shard]))][:3] == ["7", "8", "7"]
+    assert [result for _, result in ids_or_errors(rows_of([shard]))][:3] == ["7", "8", "7"]
 
 
 def test_parquet_is_read_where_it_lies_by_up_to_256_workers_a_row_group(tmp_path: Path) -> None:

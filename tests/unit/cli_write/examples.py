@@ -17,9 +17,9 @@ COMMAND = [sys.executable, "-m", "agggen_platform.cli.main"]
 
 
 def restaurant(number: int, name: str, **values: str) -> dict[str, Any]:
-    said = " and ".join(f"{key} {value}" for key, value in values.items())
+    statements = " and ".join(f"{key} {value}" for key, value in values.items())
     triples = [[name, key, value] for key, value in values.items()]
-    return {"id": str(number), "triples": triples, "references": [f"{name} has {said}."]}
+    return {"id": str(number), "triples": triples, "references": [f"{name} has {statements}."]}
 
 
 RESTAURANTS = [

@@ -30,18 +30,17 @@ def test_output_is_not_written_over_the_input(run: Run, bundle: Path, records: P
 
 
 @pytest.mark.parametrize(
-    ("output", "message"),
+    ("output", "code", "message"),
     [
-        (".", "error: cannot write .: it is a folder; name a file in it\n"),
-        ("records.jsonl/out.jsonl", "records.jsonl is a file, no folder"),
-        ("records.jsonl/deeper/out.jsonl", "is a file, no folder"),
+        (".", 2, "error: cannot write .: it is a folder; name a file in it\n"),
+        ("records.jsonl/deeper/out.jsonl", 5, "records.jsonl/deeper/out.jsonl: Not a directory"),
     ],
 )
 def test_an_output_that_cannot_be_a_file_is_refused(
-    run: Run, bundle: Path, records: Path, output: str, message: str
+    run: Run, bundle: Path, records: Path, output: str, code: int, message: str
 ) -> None:
-    code, out, err = run("plan", bundle, "-i", records, "-o", output)
-    assert (code, out) == (2, "")
+    actual, out, err = run("plan", bundle, "-i", records, "-o", output)
+    assert (actual, out) == (code, "")
     assert message in err
 
 
@@ -55,7 +54,8 @@ def test_a_full_disk_is_exit_code_5_and_leaves_nothing(bundle: Path, records: Pa
         text=True,
         timeout=120,
     )
-    assert (done.returncode, done.stderr) == (5, f"error: File too large: {folder / 'out.jsonl'}\n")
+    assert done.returncode == 5
+    assert f"cannot write {folder / 'out.jsonl'}: it is larger than a file may be here" in done.stderr
     assert list(folder.iterdir()) == []
 
 

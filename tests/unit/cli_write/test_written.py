@@ -42,7 +42,7 @@ def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path,
 
 
 def test_options_change_plans_and_the_number_of_texts(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
-    lines = parsed(run("generate", bundle, "-i", records, "--n-best", "3", "--level", "1")[1])
+    lines = parsed(run("generate", bundle, "-i", records, "--n-best", "3", "level=1")[1])
     assert all(len(state) == 1 for line in lines for state in Plan.parse(line["plan"]).states)
     for record in RESTAURANTS:
         ranked = [line for line in lines if line["id"] == record["id"]]
@@ -60,10 +60,10 @@ def test_options_change_plans_and_the_number_of_texts(run: Run, bundle: Path, re
 
 
 def test_verify_decides_whether_texts_must_be_true(run: Run, bundle: Path, records: Path) -> None:
-    strict = run("generate", bundle, "-i", records, "--verify", "strict")
+    strict = run("generate", bundle, "-i", records, "verify=strict")
     assert all(line["fulfilled"] for line in parsed(strict[1]))
     assert strict == run("generate", bundle, "-i", records), "the default"
-    off = run("generate", bundle, "-i", records, "--verify", "off")
+    off = run("generate", bundle, "-i", records, "verify=off")
     assert (off[0], off[2]) == (0, "")
     assert not any(line["fulfilled"] for line in parsed(off[1])), "the model has random weights"
 

@@ -117,7 +117,7 @@ def test_foreign_parquet_is_refused(tmp_path: Path, metadata: dict[str, str], me
 
 
 def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="does not exist; make it with: agggen corpora prepare"):
+    with pytest.raises(CorpusError, match="does not exist; make it with: agggen prepare"):
         read_records(tmp_path / "nothing.parquet")
     (tmp_path / "x.parquet").write_text("id,text")
     with pytest.raises(CorpusError, match="is not a Parquet file"):

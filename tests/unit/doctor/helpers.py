@@ -35,7 +35,7 @@ def answering(answers: Mapping[str, Answer], otherwise: Answer = (404, "no such 
 
 def levels(findings: Iterable[Finding]) -> dict[str, str]:
     """The level by subject; of several findings about one subject the last."""
-    return {finding.subject: finding.level.value for finding in findings}
+    return {finding.subject: finding.level for finding in findings}
 
 
 def only(findings: Iterable[Finding], subject: str) -> Finding:

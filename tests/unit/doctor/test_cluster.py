@@ -128,16 +128,19 @@ def test_a_store_that_is_busy_or_down(s3: str, faulty_s3: FaultyS3, monkeypatch:
 
 def test_folders(home: Path) -> None:
     (home / "file").write_text("")
-    assert levels(look_at_store(f"{home}/runs")) == {"folder": "ok"}
-    assert levels(look_at_store(f"{home}/file/runs")) == {"folder": "error"}
-    assert [path.name for path in home.iterdir()] == ["file"]
+    assert levels(look_at_store(f"{home}/runs")) == {"objects": "ok"}
+    assert only(look_at_store(f"{home}/file/runs"), "put").remedy == "storage.url=FOLDER"
+    assert [path.name for path in home.rglob("*") if path.is_file()] == ["file"]
 
 
 def test_a_job_on_a_cluster_needs_a_store_that_all_nodes_share(home: Path) -> None:
     job = {"address": "head:6379", "workers": 2}
     assert levels(store.check(Settings())) == {"storage": "note"}
     assert levels(store.check(Settings(**job))) == {"storage": "warning"}
-    assert levels(store.check(Settings(**job, storage=str(home)))) == {"folder": "ok", "shared": "note"}
+    assert (
+        "other nodes must see the same folder"
+        in only(store.check(Settings(**job, storage=str(home))), "objects").message
+    )
 
 
 EXPERIMENT, MODELS = "/api/2.0/mlflow/experiments/get-by-name", "/api/2.0/mlflow/registered-models/search"

@@ -41,13 +41,11 @@ def test_the_shipped_numbers_stand_beside_the_published(run: Run) -> None:
     assert ["AggGen", "58.74", "[2]"] in rows and ["Transformer", "61.43 ± 0.23", "ours, n=3"] in rows
 
 
-def test_records_make_the_table_as_text_and_as_markdown(run: Run, tmp_path: Path) -> None:
+def test_records_make_the_table(run: Run, tmp_path: Path) -> None:
     write_record(tmp_path / "runs", TABLES["toy"], made_record(bleu=57.25))
     _, out, _ = run("reproduce", "toy", "--runs", "runs")
     assert cells(out)[3] == ["AggGen", "57.25", "60.00", "ours, n=1"]
     assert "plain/bleu: bleu|v1" in out and f"in {Path('runs') / 'records'}" in out
-    _, out, _ = run("reproduce", "toy", "--runs", "runs", "--markdown")
-    assert "| AggGen | 57.25 | 60.00 | ours, n=1 |" in out
 
 
 @pytest.mark.parametrize(

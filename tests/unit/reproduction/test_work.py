@@ -3,10 +3,8 @@
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from agggen.bundle import fingerprint, load_bundle
 from agggen.corpora.prepared import write_records
 from agggen.errors import ConfigError, CorpusError
 from agggen.training import data
-from agggen.training.events import TrainingEvent
 from agggen_platform import evaluation
 from agggen_platform.reproduction import work
 from agggen_platform.reproduction.comparison import compare, rows_of
@@ -32,36 +29,21 @@ def quick() -> Iterator[None]:
         yield
 
 
-class Log(list[str]):
-    """What happened, in order."""
-
-    def watch(self) -> work.Watch:
-        @contextmanager
-        def training() -> Iterator[Any]:
-            def show(news: TrainingEvent) -> None:
-                if news.kind == "end":
-                    self.append(f"trained {news.stage}")
-
-            yield show
-
-        return work.Watch(self.append, training, lambda total: lambda done: None)
-
-
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return toy_table(tmp_path_factory.mktemp("tables"))
 
 
-def reproduce(table: Table, runs: Path, *overrides: str, seeds: Sequence[int] = (1,), fresh: bool = False) -> Log:
-    log = Log()
-    work.reproduce(table, runs, seeds, overrides, fresh, log.watch())
+def reproduce(table: Table, runs: Path, *overrides: str, seeds: Sequence[int] = (1,), fresh: bool = False) -> list[str]:
+    log: list[str] = []
+    work.reproduce(table, runs, seeds, overrides, fresh, log.append)
     return log
 
 
 @pytest.fixture(scope="module")
-def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Log]:
+def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """Two seeds from nothing; the log has the splits that were read, too."""
-    runs, log = tmp_path_factory.mktemp("runs"), Log()
+    runs, log = tmp_path_factory.mktemp("runs"), list[str]()
     with pytest.MonkeyPatch.context() as patch:
         load = data.load_dataset
         for module in (evaluation, data):
@@ -73,12 +55,12 @@ def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
                     load(source, splits=splits, **more),
                 )[1],
             )
-        work.reproduce(table, runs, (1, 2), (), False, log.watch())
+        work.reproduce(table, runs, (1, 2), (), False, log.append)
     return runs, log
 
 
 @pytest.fixture
-def runs(finished: tuple[Path, Log], tmp_path: Path) -> Path:
+def runs(finished: tuple[Path, list[str]], tmp_path: Path) -> Path:
     """A copy of the two seeds' folder."""
     shutil.copytree(finished[0], tmp_path / "runs")
     return tmp_path / "runs"
@@ -104,9 +86,10 @@ def path_of(runs: Path, name: str) -> Path:
 # --- what is made --------------------------------------------------------------------------------------------------
 
 
-def test_each_seed_is_two_trainings_and_a_record_of_each_system(finished: tuple[Path, Log], table: Table) -> None:
+def test_each_seed_is_two_trainings_and_a_record_of_each_system(finished: tuple[Path, list[str]], table: Table) -> None:
     runs, log = finished
-    assert [line for line in log if line.startswith("trained")] == ["trained baseline", "trained joint"] * 2
+    runs_named = [line for line in log if line.startswith(("Run ", "Trained in"))]
+    assert [line.split()[0] for line in runs_named] == ["Run", "Trained"] * 4
     records = records_of(table, runs)
     assert [record.name for record in records] == [f"{system.key}-{seed}" for system in SYSTEMS for seed in (1, 2)]
     agggen = load_bundle(runs / "toy-agggen-1" / "bundle")
@@ -116,10 +99,11 @@ def test_each_seed_is_two_trainings_and_a_record_of_each_system(finished: tuple[
 
 
 def test_the_test_split_is_read_once_a_system_and_only_when_both_models_are_final(
-    finished: tuple[Path, Log],
+    finished: tuple[Path, list[str]],
 ) -> None:
     first = finished[1][: finished[1].index("Run toy-transformer-2")]
-    assert "read test" not in first[: first.index("trained joint")]
+    joint = next(number for number, line in enumerate(first) if line.startswith("joint model: update"))
+    assert "read test" not in first[:joint]
     assert first.count("read test") == len(SYSTEMS)
 
 
@@ -164,7 +148,7 @@ def test_another_bundle_under_a_record_is_refused_and_fresh_replaces_it(runs: Pa
         reproduce(table, runs)
     log = reproduce(table, runs, fresh=True)
     assert record_of(table, runs, "agggen-1").bundle == fingerprint(other)
-    assert not [line for line in log if line.startswith("trained")]
+    assert not [line for line in log if line.startswith("Trained")]
 
 
 def test_another_recipe_is_refused_but_another_machine_is_not(runs: Path, table: Table, no_work: None) -> None:

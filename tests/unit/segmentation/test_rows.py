@@ -6,7 +6,11 @@ from typing import Any
 
 from agggen.corpora.rejects import Reject
 from agggen.facts.clauses import ClauseSegmenter
+from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.rows import RowSegmenter
+from agggen_platform.sharded.shards import Shard
+
+SHARD = Shard(0, "", "in.parquet", "dev/0.parquet", (0,), 0, 10, 7, "in.parquet")
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
@@ -27,7 +31,7 @@ def test_bad_rows_and_references_are_rejects() -> None:
         row(5, references=[{"text": "It is good.", "plan": "[elsewhere]"}]),
         row(6, references=[{"text": "It is good.", "plan": ""}]),
     ]
-    segmenter = RowSegmenter(ClauseSegmenter(), file="in.parquet")
+    segmenter = RowSegmenter(ClauseSegmenter(), SegmentConfig(), SHARD)
     records = segmenter.records(rows, 10)
     assert [(reject.line, reject.reason) for reject in segmenter.rejects] == [
         (11, "the record's id is empty"),

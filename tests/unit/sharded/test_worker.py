@@ -17,7 +17,7 @@ from agggen_platform import ray_cluster
 from agggen_platform.ray_cluster import Cluster
 from agggen_platform.sharded import driver
 from agggen_platform.sharded import worker as worker_module
-from agggen_platform.sharded.config import JobError
+from agggen_platform.sharded.config import JobError, ShardedConfig
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS, Done, Tally, Worker, with_attempts
 from agggen_platform.storage.folder import Folder
@@ -118,11 +118,11 @@ def test_a_shard_takes_three_requests_beside_its_input(
 def test_gpus_that_are_not_there_are_waited_for_on_a_cluster_that_may_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def actors(*arguments: Any) -> Iterator[Any]:
-        asked.append(arguments[3:])
-        yield
+        calls.append(arguments[3:])
+        yield Done(0, Rows(8), (), False, 0, 1.0)
 
     def results(local: bool) -> None:
         @contextmanager
@@ -130,14 +130,23 @@ def test_gpus_that_are_not_there_are_waited_for_on_a_cluster_that_may_grow(
             yield Cluster(4.0, 0.0, local)
 
         monkeypatch.setattr(ray_cluster, "connected", connected)
-        with driver.results(
-            [SHARD] * 9, Dying, SimpleNamespace(out=str(tmp_path)), lambda: None, None, None, 1.0
-        ) as found:
-            list(found)
+        driver.process(
+            [SHARD] * 9,
+            Dying,
+            SimpleNamespace(out=str(tmp_path), job="job"),
+            lambda: pytest.fail("nothing runs in this process"),
+            ShardedConfig(),
+            "generate",
+            actors=None,
+            gpus=1.0,
+            progress=lambda _: None,
+            log=None,
+            speed=lambda _: {},
+        )
 
     monkeypatch.setattr(driver, "by_actors", actors)
     with pytest.raises(JobError, match=r"an actor needs 1 GPUs \(gpus_per_actor\), and this machine has 0"):
         results(local=True)
     results(local=False)
-    assert asked == [(9, 0, 1.0)]
+    assert calls == [(9, 0, 1.0)]
     assert "waiting for its autoscaler" in caplog.text

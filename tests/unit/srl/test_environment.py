@@ -1,4 +1,4 @@
-"""AllenNLP's environment: where it is looked for, what an incomplete one lacks, and `agggen srl check`."""
+"""AllenNLP's environment: where it is looked for, what an incomplete one lacks, and the commands that try it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,44 +82,27 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fake_environment(tmp_path / "env", monkeypatch)
 
 
-def archive(tmp_path: Path, content: str = "good") -> str:
-    (tmp_path / "srl.tar.gz").write_text(content)
-    return str(tmp_path / "srl.tar.gz")
-
-
-def test_check_without_an_archive_looks_at_the_environment(folder: Path, run: Run) -> None:
+def test_check_prints_the_versions_of_the_environment(folder: Path, run: Run) -> None:
     code, out, err = run("srl", "check")
-    assert code == 0
-    assert out.splitlines()[0] == f"ok\tenvironment\t{folder}"
-    assert out.splitlines()[1].startswith("ok\tworker\tpython 1.0, allennlp 1.0,")
-    assert "without --archive no model" in err
-
-
-@pytest.mark.usefixtures("folder")
-def test_check_finds_frames_with_the_shipped_tagger(tmp_path: Path, run: Run) -> None:
-    code, out, _ = run("srl", "check", "--archive", archive(tmp_path), "--sentence", "Ada wrote it .")
-    rows = [line.split("\t") for line in out.splitlines()]
-    assert code == 0
-    assert [row[1] for row in rows] == ["environment", "worker", "archive", "model", "frame"]
-    assert rows[-1] == ["ok", "frame", "[V: wrote]"]
+    assert (code, err) == (0, f"AllenNLP works in {folder}\n")
+    assert out.splitlines()[:3] == ["package\tversion", "python\t1.0", "allennlp\t1.0"]
+    code, _, err = run("srl", "check", "--dir", "/absent")
+    assert code == 2 and "there is no environment for AllenNLP in /absent; make one" in err
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("content", "code", "message"),
     [
-        (["--dir", "/absent"], "there is no environment for AllenNLP in /absent; make one"),
-        (["--archive", "absent.tar.gz"], "there is no archive"),
+        ("good", 0, "(S Ada wrote it .)"),
+        ("refuse", 2, "cannot load the archive: the archive is of cheese"),
+        (None, 2, "there is no archive"),
     ],
 )
-def test_check_says_what_is_wrong(options: list[str], message: str, run: Run) -> None:
-    code, _, err = run("srl", "check", *options)
-    assert (code, message in err) == (2, True)
-
-
-@pytest.mark.usefixtures("folder")
-def test_check_says_why_an_archive_cannot_be_loaded(tmp_path: Path, run: Run) -> None:
-    code, out, err = run("srl", "check", "--archive", archive(tmp_path, "refuse"))
-    assert code == 2
-    assert "cannot load the archive: the archive is of cheese" in err
-    assert "frame" not in out
+def test_an_archive_is_tried_on_a_text(content: str | None, code: int, message: str, tmp_path: Path, run: Run) -> None:
+    archive = tmp_path / "srl.tar.gz"
+    if content:
+        archive.write_text(content)
+    settings = ("--facts", "allennlp", f"facts.allennlp.archive={archive}")
+    actual, out, err = run("facts", "inspect", "Ada wrote it.", *settings)
+    assert actual == code and message in out + err

@@ -59,17 +59,17 @@ Make = Callable[..., AllenNLPFrames]
 
 @pytest.fixture
 def make(folder: Path) -> Iterator[Make]:
-    made: list[AllenNLPFrames] = []
+    sources: list[AllenNLPFrames] = []
 
     def make(archive: str = "good", predicates: FrameSource | None = None, **options: object) -> AllenNLPFrames:
         path = folder / f"{archive}.tar.gz"
         path.write_text(archive)
         config = AllenNLPConfig(str(path), environment=str(folder / "env"), **options)  # type: ignore[arg-type]
-        made.append(AllenNLPFrames(config, predicates or Verbs()))
-        return made[-1]
+        sources.append(AllenNLPFrames(config, predicates or Verbs()))
+        return sources[-1]
 
     yield make
-    for source in made:
+    for source in sources:
         source.close()
 
 
@@ -77,12 +77,12 @@ def words(text: str) -> Words:
     return joined(text.split())
 
 
-def noted(source: AllenNLPFrames, what: str) -> list[int]:
-    path = Path(f"{source.config.archive}.{what}")
+def noted(source: AllenNLPFrames, kind: str) -> list[int]:
+    path = Path(f"{source.config.archive}.{kind}")
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
-def one(word: int) -> tuple[Frame, ...]:
+def frame_at(word: int) -> tuple[Frame, ...]:
     return (Frame(word, (Phrase("V", word, word + 1),)),)
 
 
@@ -90,7 +90,13 @@ def test_frames_come_in_the_order_of_the_sentences(make: Make) -> None:
     texts = ["a very very long one runs", "b runs", "", "nothing here", "who runs is"]
     source = make()
     for _ in range(2):
-        assert source.frames([words(text) for text in texts]) == [one(5), one(1), (), (), one(1) + one(2)]
+        assert source.frames([words(text) for text in texts]) == [
+            frame_at(5),
+            frame_at(1),
+            (),
+            (),
+            frame_at(1) + frame_at(2),
+        ]
     assert len(noted(source, "starts")) == 1
 
 
@@ -104,7 +110,7 @@ def test_a_sentence_without_frames_says_why(make: Make) -> None:
     source = make()
     sentences = [words("a runs"), words("LONG runs"), words("ODD runs")]
     good, long, odd = source.answers(sentences)
-    assert good == one(1)
+    assert good == frame_at(1)
     assert long == NoFrames("the sentence has 600 word pieces, the model takes 512")
     assert isinstance(odd, NoFrames) and "BIO tag" in odd.reason
     with pytest.raises(AllenNLPError, match="sentence 'LONG runs': the sentence has 600 word pieces"):
@@ -115,7 +121,7 @@ def test_a_sentence_without_frames_says_why(make: Make) -> None:
 def test_only_the_sentence_that_kills_the_worker_has_no_frames(make: Make) -> None:
     source = make()
     first, deadly, last = source.answers([words("a runs"), words("DIE runs"), words("b c runs")])
-    assert (first, last) == (one(1), one(2))
+    assert (first, last) == (frame_at(1), frame_at(2))
     assert isinstance(deadly, NoFrames) and "killed by SIGKILL" in deadly.reason
     pids = noted(source, "starts")
     assert len(pids) == 3  # for the batch, after its death, after the second death
@@ -124,7 +130,7 @@ def test_only_the_sentence_that_kills_the_worker_has_no_frames(make: Make) -> No
 
 def test_a_worker_that_is_killed_once_loses_nothing(make: Make) -> None:
     source = make()
-    assert source.frames([words("ONCE runs"), words("a runs")]) == [one(1), one(1)]
+    assert source.frames([words("ONCE runs"), words("a runs")]) == [frame_at(1), frame_at(1)]
     assert len(noted(source, "starts")) == 2
 
 
@@ -140,7 +146,7 @@ def test_a_worker_that_always_dies_is_given_up(make: Make) -> None:
 def test_a_worker_that_hangs_is_replaced(make: Make) -> None:
     source = make(timeout=2)
     good, hanging = source.answers([words("a runs"), words("HANG runs")])
-    assert good == one(1)
+    assert good == frame_at(1)
     assert isinstance(hanging, NoFrames) and "did not answer within 2 s" in hanging.reason
     assert all(is_gone(pid) for pid in noted(source, "starts"))
 
@@ -149,7 +155,7 @@ def test_a_failure_of_the_worker_is_an_error(make: Make) -> None:
     source = make()
     with pytest.raises(AllenNLPError, match="the AllenNLP worker failed: out of order"):
         source.frames([words("FAIL runs")])
-    assert source.frames([words("a runs")]) == [one(1)]
+    assert source.frames([words("a runs")]) == [frame_at(1)]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +183,7 @@ def test_threads_take_turns(make: Make) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert result == [[one(1), one(2), one(3)]] * 6
+    assert result == [[frame_at(1), frame_at(2), frame_at(3)]] * 6
     assert len(noted(source, "starts")) == 1
 
 

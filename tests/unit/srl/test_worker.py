@@ -111,8 +111,8 @@ def start(worker: JsonLinesProcess, path: Path | None, **options: Any) -> dict[s
 
 
 def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> list[Any]:
-    asked = [{"words": text.split(" "), "predicates": places} for text, places in sentences]
-    return worker.ask({"op": "tag", "id": 7, "sentences": asked}, 60)["results"]
+    request = [{"words": text.split(" "), "predicates": places} for text, places in sentences]
+    return worker.ask({"op": "tag", "id": 7, "sentences": request}, 60)["results"]
 
 
 def test_it_is_python_that_the_other_side_understands() -> None:
@@ -170,7 +170,7 @@ def test_sentences_are_tagged_together_and_come_back_in_order(worker: JsonLinesP
         ("BOOM b", [0, 1], "RuntimeError: boom"),
         ("a  b", [0], "the word '' is blank"),
         ("a b", [2], "there is no word 2 in a sentence of 2"),
-        ("a b", None, "there are neither predicates nor a spaCy model to find them"),
+        ("a b", None, "the request has no predicates, and there is no spaCy model to find them"),
     ],
 )
 def test_a_sentence_that_cannot_be_tagged_spoils_no_other(

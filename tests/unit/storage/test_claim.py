@@ -1,5 +1,6 @@
 """A claim in a place that no kernel watches, and what its holder is told after it lost it."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,12 @@ def test_a_place_that_never_answers_is_an_error() -> None:
         pass
 
 
-def test_a_second_holder_is_refused_while_the_first_lives() -> None:
+@pytest.mark.parametrize("clock", [time.time, lambda: 0.0])
+def test_a_second_holder_is_refused_while_the_first_lives(
+    clock: Callable[[], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the system's clock says."""
+    monkeypatch.setattr(time, "time", clock)
     place = Place()
     refused = pytest.raises(ClaimedError, match="another job works on a place")
     with heartbeat(place, BEAT), refused, heartbeat(place, BEAT):

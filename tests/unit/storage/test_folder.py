@@ -50,38 +50,39 @@ def test_addresses_that_are_none_are_refused(address: str) -> None:
         Folder(address)
 
 
-def test_a_folder_does_what_it_says(tmp_path: Path) -> None:
-    folder = Folder(f"file://{tmp_path}/a/b")
-    assert folder.local == tmp_path / "a" / "b"
+@pytest.mark.parametrize("store", ["local", "s3"])
+def test_files_are_written_listed_read_and_deleted(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    top = f"file://{tmp_path}" if store == "local" else request.getfixturevalue("s3")
+    folder = Folder(f"{top}/a/b")
+    assert folder.local == (tmp_path / "a" / "b" if store == "local" else None)
     assert (folder.names(), folder.size("x"), folder.read("x")) == ([], None, None)
     folder.delete("x")
     for call in (folder.open, folder.sha256, lambda name: folder.download(name, tmp_path / "y")):
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(FileNotFoundError, match="a/b/x"):
             call("x")
     folder.write("x", b"1234")
-    folder.write("deep/er/.y", b"")
-    assert folder.names() == ["deep/er/.y", "x"]
-    assert folder.names("deep") == ["deep/er/.y"]
-    assert (folder.size("x"), folder.size("deep"), folder.read("x")) == (4, None, b"1234")
-    assert folder.sha256("deep/er/.y") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    folder.write("x y/ü+%.z", b"")
+    Folder(f"{top}/a/b-other").write("x", b"")  # its address begins with the folder's
+    assert folder.names() == ["x", "x y/ü+%.z"]
+    assert folder.names("x y") == ["x y/ü+%.z"]
+    assert folder.names("x y/ü") == []
+    assert (folder.size("x"), folder.size("x y"), folder.read("x")) == (4, None, b"1234")
+    assert folder.sha256("x y/ü+%.z") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     with folder.open("x") as file:
         file.seek(2)
         assert file.read() == b"34"
-    folder.upload("x", tmp_path / "a" / "b" / "deep" / "er" / ".y")
-    assert folder.size("x") == 0
-    folder.delete("x")
-    assert folder.names() == ["deep/er/.y"]
-    assert sent(folder).names() == ["deep/er/.y"]
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
-    folder.write("x", b"old")
-    with pytest.raises(ZeroDivisionError), folder.new("x") as path:
+    folder.download("x", tmp_path / "copy")
+    folder.upload("new", tmp_path / "copy")
+    assert sent(folder).read("new") == b"1234"
+    with pytest.raises(ZeroDivisionError), folder.new("new") as path:
         path.write_bytes(b"half")
         raise ZeroDivisionError
-    assert folder.read("x") == b"old"
-    assert folder.names() == ["x"]
+    assert folder.read("new") == b"1234"
+    with folder.new("new") as path:
+        path.write_bytes(b"56")
+    assert folder.read("new") == b"56"
+    folder.delete("new")
+    assert Folder(f"{top}/a").names() == ["b-other/x", "b/x", "b/x y/ü+%.z"]
 
 
 def test_sweep_removes_what_killed_writers_left(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_full_disk_says_what_was_needed_and_what_is_free(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (errno.ENOSPC, r"the disk is full \(7 bytes needed, [\d,]+ free\)"),
         (errno.EDQUOT, "quota"),
@@ -162,9 +163,9 @@ def test_a_full_disk_says_what_was_needed_and_what_is_free(tmp_path: Path) -> No
         (errno.EIO, "Input/output error"),
     ],
 )
-def test_what_the_system_refuses_is_explained(code: int, said: str, tmp_path: Path) -> None:
+def test_what_the_system_refuses_is_explained(code: int, message: str, tmp_path: Path) -> None:
     path = tmp_path / "not" / "there"
-    with pytest.raises(StorageError, match=f"cannot write {path}: .*{said}"):
+    with pytest.raises(StorageError, match=f"cannot write {path}: .*{message}"):
         raise refused("write", path, OSError(code, os.strerror(code)), 7)
 
 

@@ -55,14 +55,14 @@ def test_the_note_names_a_registry_that_other_commands_would_not_read(run: Run, 
     uri, bundle = f"sqlite:///{tmp_path / 'there' / 'mlflow.db'}", tmp_path / "there" / "s-t000" / "bundle"
     code, out, err = run(*SWEEP)
     assert (code, out.splitlines()[-1]) == (0, str(bundle))
-    said = f"see: agggen models show agggen/1 --registry {uri}"
-    assert f"Trial 0 is registered as agggen/1, alias candidate; {said}" in err
+    hint = f"see: agggen models show agggen/1 --registry {uri}"
+    assert f"Trial 0 is registered as agggen/1, alias candidate; {hint}" in err
     assert resolve("models:/agggen@candidate", uri=uri) == str(bundle)
 
     Registry(uri).set_alias("agggen", "candidate", Registry(uri).add_version("agggen", "elsewhere", {}).number)
     code, _, err = run(*SWEEP)
     assert code == 0
-    assert f"Trial 0 is already agggen/1; {said}" in err
+    assert f"Trial 0 is already agggen/1; {hint}" in err
     assert Registry(uri).aliases("agggen") == {"candidate": "2"}
 
 
@@ -119,13 +119,13 @@ def test_all_that_trials_may_be_cut_by_and_learn_from_is_named(tmp_path: Path) -
     config = config_of(write_corpus(tmp_path / "toy"))
     other = str(write_corpus(tmp_path / "other"))
 
-    def found(**space: Any) -> tuple[int, int]:
+    def counts_of(**space: Any) -> tuple[int, int]:
         identity = _identity(config, replace(SETTINGS, space={key.replace("__", "."): v for key, v in space.items()}))
         return len(identity["segmenter"].split(", ")), len(identity["data"])
 
-    assert found(model__width={"choice": [8, 16]}) == (1, 2)
-    assert found(facts__source={"choice": ["sentences", "clauses", "precomputed"]}) == (2, 2)  # the last lacks a file
-    assert found(corpus__name={"choice": [str(tmp_path / "toy"), other]}) == (1, 4)
+    assert counts_of(model__width={"choice": [8, 16]}) == (1, 2)
+    assert counts_of(facts__source={"choice": ["sentences", "clauses", "precomputed"]}) == (2, 2)  # no file
+    assert counts_of(corpus__name={"choice": [str(tmp_path / "toy"), other]}) == (1, 4)
 
 
 def test_another_start_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,10 +134,10 @@ def test_another_start_is_another_sweep(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("agggen.training.data._start", starts.__getitem__)
     config = config_of(write_corpus(tmp_path / "toy"))
     without = _identity(config, SETTINGS)["data"]
-    begun = replace(config, training=replace(config.training, start="a"))
-    assert _identity(begun, SETTINGS)["data"] == without | {"start a": "1"}
+    started = replace(config, training=replace(config.training, start="a"))
+    assert _identity(started, SETTINGS)["data"] == without | {"start a": "1"}
     starts["a"] = starts["b"]
-    assert _identity(begun, SETTINGS)["data"] == without | {"start a": "2"}
+    assert _identity(started, SETTINGS)["data"] == without | {"start a": "2"}
     searched = replace(SETTINGS, space={"training.start": {"choice": ["a", "b"]}})
     assert _identity(config, searched)["data"] == without | {"start a": "2", "start b": "2"}
 
@@ -178,7 +178,7 @@ def cpus(*nodes: float) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize(
-    ("config", "nodes", "wanted", "expected"),
+    ("config", "nodes", "limit", "expected"),
     [
         (ClusterConfig(), cpus(8), 0, 8),  # in its own process: one CPU a trial
         (ClusterConfig(), cpus(8), 3, 3),
@@ -193,8 +193,8 @@ def cpus(*nodes: float) -> list[dict[str, float]]:
         (ClusterConfig(workers=4, autoscaling=True), cpus(2), 0, 1),
     ],
 )
-def test_room(config: ClusterConfig, nodes: list[dict[str, float]], wanted: int, expected: int) -> None:
-    assert trials_at_once(config, nodes, wanted) == expected
+def test_room(config: ClusterConfig, nodes: list[dict[str, float]], limit: int, expected: int) -> None:
+    assert trials_at_once(config, nodes, limit) == expected
 
 
 def test_a_cluster_without_room_for_one_trial_is_refused() -> None:

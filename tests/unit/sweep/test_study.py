@@ -11,9 +11,8 @@ from optuna.trial import TrialState
 
 from agggen.errors import ConfigError
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
-from agggen_platform.sweep.halving import falls_behind, is_rung
 from agggen_platform.sweep.space import parse_space
-from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, open_study
+from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, falls_behind, is_rung, open_study
 
 SPACE: dict[str, dict[str, list[Any]]] = {
     "model.predicate_dim": {"choice": [8, 16, 32]},
@@ -69,9 +68,9 @@ class Driver:
 
     def _trial(self, suggestion: Suggestion) -> None:
         number = suggestion.number
-        told = len(self.study.trials()[number].intermediate_values)
+        reported = len(self.study.trials()[number].intermediate_values)
         # Training goes on from its checkpoint; the last evaluation may have come after it, and is then told again.
-        for stage, epoch, loss in list(losses(suggestion))[max(0, told - 1) :]:
+        for stage, epoch, loss in list(losses(suggestion))[max(0, reported - 1) :]:
             self._step()
             if self.study.evaluated(number, stage, epoch, loss):
                 return

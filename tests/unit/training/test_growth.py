@@ -78,9 +78,9 @@ def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
     assert bundle.generator().planner.plan(OLD, k=20) == Generator(model, encoder).planner.plan(OLD, k=20)
     assert bundle.encoder.unknown(NEW[0]) and not encoder.unknown(NEW[0])
     scores = []
-    for of, its in ((bundle.model, bundle.encoder), (model, encoder)):
-        batch = collate([its.source(one)[0] for one in (*OLD, *NEW)])
-        scores.append(of.transition_scores(batch, of.lattice_of(batch)))
+    for net, own_encoder in ((bundle.model, bundle.encoder), (model, encoder)):
+        batch = collate([own_encoder.source(record)[0] for record in (*OLD, *NEW)])
+        scores.append(net.transition_scores(batch, net.lattice_of(batch)))
     assert all(torch.equal(before, after) for before, after in zip(*scores, strict=True))
 
 
@@ -88,10 +88,10 @@ def test_old_texts_keep_their_likelihood(bundle: Bundle) -> None:
     """In float64 to rounding, over all plans: new words take nothing from others, only from [UNK]."""
     encoder, model = larger(bundle)
     likelihoods = []
-    for of, its in ((bundle.model, bundle.encoder), (model, encoder)):
-        examples = list(training_examples(OLD, its, "none"))
+    for net, own_encoder in ((bundle.model, bundle.encoder), (model, encoder)):
+        examples = list(training_examples(OLD, own_encoder, "none"))
         assert UNK not in {word for example in examples for fact in example.facts for word in fact}
-        likelihoods.append(of.log_likelihood(collate(examples)))
+        likelihoods.append(net.log_likelihood(collate(examples)))
     torch.testing.assert_close(*likelihoods, rtol=0, atol=1e-12)
 
 

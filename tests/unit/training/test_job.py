@@ -173,13 +173,13 @@ def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
     bucket: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    away = replace(config, storage=replace(config.storage, url=bucket))
+    remote = replace(config, storage=replace(config.storage, url=bucket))
     with monkeypatch.context() as patch, pytest.raises(OSError, match="unplugged"):
         patch.setattr("agggen_platform.training.job.put_bundle", _unplugged)
-        train_job(away, "r", runs_dir=tmp_path / "runs")
-    done = train_job(away, "r", runs_dir=tmp_path / "runs", show=_no_updates)
+        train_job(remote, "r", runs_dir=tmp_path / "runs")
+    done = train_job(remote, "r", runs_dir=tmp_path / "runs", show=_no_updates)
     assert done.address == f"{bucket}/r/bundle"
-    again = train_job(away, "r", runs_dir=tmp_path / "other-machine")
+    again = train_job(remote, "r", runs_dir=tmp_path / "other-machine")
     assert (again.trained, again.address) == (False, done.address)
     assert fingerprint(again.path) == fingerprint(whole[0].path)
 
@@ -200,9 +200,9 @@ def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
     bundle = tmp_path / "runs" / "whole" / "bundle"
     inode = bundle.stat().st_ino
     for url in (bucket, str(tmp_path / "store")):
-        away = replace(config, storage=replace(config.storage, url=url))
+        remote = replace(config, storage=replace(config.storage, url=url))
         for fresh in (False, True):
-            done = train_job(away, "whole", runs_dir=tmp_path / "runs", fresh=fresh)
+            done = train_job(remote, "whole", runs_dir=tmp_path / "runs", fresh=fresh)
             assert done.trained and done.address == f"{url}/whole/bundle"
             assert fingerprint(done.path) == fingerprint(bundle)
             assert bundle.stat().st_ino == inode, "it was removed"
@@ -217,15 +217,15 @@ def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     tracking = replace(config.tracking, uri=uri)
-    away = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")), tracking=tracking)
+    remote = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")), tracking=tracking)
 
     def lost(event: TrainingEvent) -> bool:
         raise StoppedError("the node goes away")
 
     with pytest.raises(StoppedError):
-        train_job(away, "r", runs_dir=tmp_path / "a", on_evaluation=lost)
+        train_job(remote, "r", runs_dir=tmp_path / "a", on_evaluation=lost)
     shutil.rmtree(tmp_path / "a")
-    done = train_job(away, "r", runs_dir=tmp_path / "b")
+    done = train_job(remote, "r", runs_dir=tmp_path / "b")
     assert fingerprint(done.path) == fingerprint(whole[0].path)
     log = events(tmp_path / "b" / "r")
     assert [event["event"] for event in log].count("start") == 2
@@ -237,7 +237,7 @@ def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run
     assert (run.info.status, run.data.tags["continued"]) == ("FINISHED", "1")
     assert len(client.list_artifacts(run.info.run_id, "samples")) == 4
     shutil.rmtree(tmp_path / "b")
-    assert not train_job(away, "r", runs_dir=tmp_path / "c").trained
+    assert not train_job(remote, "r", runs_dir=tmp_path / "c").trained
     assert events(tmp_path / "c" / "r") == log
 
 
@@ -247,7 +247,7 @@ def test_who_slept_until_another_took_the_run_over_writes_nothing_more(
     """It once went on saving checkpoints, and took back the uploads of the new owner."""
     import boto3
 
-    away = replace(config, storage=replace(config.storage, url=bucket, checkpoint_seconds=3600.0))  # one an epoch
+    remote = replace(config, storage=replace(config.storage, url=bucket, checkpoint_seconds=3600.0))  # one an epoch
     run = Folder(f"{bucket}/r")
     client, (name, _, prefix) = boto3.client("s3"), run.address.removeprefix("s3://").partition("/")
     before: list[dict[str, int]] = []
@@ -259,7 +259,7 @@ def test_who_slept_until_another_took_the_run_over_writes_nothing_more(
             before.append(run.sizes())
 
     with pytest.raises(ClaimedError, match="another job works on"):
-        train_job(away, "r", runs_dir=tmp_path / "runs", show=taken_over)
+        train_job(remote, "r", runs_dir=tmp_path / "runs", show=taken_over)
     assert [run.sizes()] == before
     assert len(client.list_multipart_uploads(Bucket=name)["Uploads"]) == 1
 

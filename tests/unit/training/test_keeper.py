@@ -23,13 +23,13 @@ def store(tmp_path: Path) -> CheckpointStore:
 class Told(Alone):
     """One of two workers; the second hears what the first said."""
 
-    def __init__(self, rank: int, said: list[str]) -> None:
-        self.rank, self.size, self.said = rank, 2, said
+    def __init__(self, rank: int, choices: list[str]) -> None:
+        self.rank, self.size, self.choices = rank, 2, choices
 
     def from_first(self, text: str) -> str:
         if self.rank == 0:
-            self.said.append(text)
-        return self.said[-1]
+            self.choices.append(text)
+        return self.choices[-1]
 
 
 def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
@@ -53,18 +53,18 @@ def test_all_workers_restore_what_the_first_chose(store: CheckpointStore) -> Non
     """The newest is damaged: the first worker takes the one before, the second does not look for itself."""
     with StoreKeeper(store, Alone()) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
-    newest, older = store._marked("baseline")
+    newest, older = store._indexed("baseline")
     assert newest.step > older.step
     store.folder.write(newest.name, b"x" * newest.bytes)
-    said: list[str] = []
+    choices: list[str] = []
     for rank in (0, 1):
-        one = trainer(model=fresh_model(rank))
-        with StoreKeeper(CheckpointStore(store.folder), Told(rank, said)) as keeper:
-            assert keeper.restore(one)
-        assert one.progress.step == older.step
-    with StoreKeeper(CheckpointStore(Folder(f"{store.folder}/nowhere")), Told(0, said)) as keeper:
+        training = trainer(model=fresh_model(rank))
+        with StoreKeeper(CheckpointStore(store.folder), Told(rank, choices)) as keeper:
+            assert keeper.restore(training)
+        assert training.progress.step == older.step
+    with StoreKeeper(CheckpointStore(Folder(f"{store.folder}/nowhere")), Told(0, choices)) as keeper:
         assert not keeper.restore(trainer())
-    with StoreKeeper(store, Told(1, said)) as keeper:
+    with StoreKeeper(store, Told(1, choices)) as keeper:
         assert not keeper.restore(trainer()), "though it could see one"
 
 
@@ -85,15 +85,15 @@ class Slow(CheckpointStore):
 
 def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     slow = Slow(Folder(str(tmp_path)))
-    one, other = trainer(), trainer("joint")
+    training, joint_training = trainer(), trainer("joint")
     with StoreKeeper(slow, Alone()) as keeper:
-        keeper.save(one)
+        keeper.save(training)
         assert slow.began.wait(30)
         for step in (3, 4, 5):
-            one.progress.step = step
-            keeper.save(one)
-        keeper.save(other)
-        one.progress.step = 99  # what was saved is a copy
+            training.progress.step = step
+            keeper.save(training)
+        keeper.save(joint_training)
+        training.progress.step = 99  # what was saved is a copy
         assert not slow.stored
         slow.may_go_on.set()
     assert slow.stored == [("baseline", 0), ("baseline", 5), ("joint", 0)], "the block ends when the last is stored"
@@ -123,9 +123,9 @@ def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) 
         raise TrainingError("stopped")
 
 
-@pytest.mark.parametrize(("step", "said"), [(None, "is missing"), (4, "is of update 4")])
+@pytest.mark.parametrize(("step", "message"), [(None, "is missing"), (4, "is of update 4")])
 def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
-    store: CheckpointStore, step: int | None, said: str
+    store: CheckpointStore, step: int | None, message: str
 ) -> None:
     epochs = trainer().config.epochs
     if step:
@@ -133,13 +133,13 @@ def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
         stopped.run()
         with StoreKeeper(store, Alone()) as keeper:
             keeper.save(stopped)
-    with pytest.raises(StorageError, match=f"baseline .* {said}; the same"):
+    with pytest.raises(StorageError, match=f"baseline .* {message}; the same"):
         trained_weights(store, "baseline", epochs)
     with StoreKeeper(store, Alone()) as keeper:
         whole = trainer(callbacks=[CheckpointEvery(keeper)])
         whole.run()
-    found, progress = trained_weights(store, "baseline", epochs)
-    assert same(found, weights(whole.model))
+    best, progress = trained_weights(store, "baseline", epochs)
+    assert same(best, weights(whole.model))
     assert (progress.step, progress.best_dev_loss) == (whole.progress.step, whole.progress.best_dev_loss)
 
 
@@ -151,8 +151,8 @@ def test_what_killed_workers_left_is_removed_and_nothing_else(
     (temporary / "agggen-checkpoints-killed" / "saved.safetensors").write_bytes(b"x")
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     with StoreKeeper(store, Alone()):
-        (own,) = temporary.iterdir()
-        assert own.name != "agggen-checkpoints-killed"
+        (folder,) = temporary.iterdir()
+        assert folder.name != "agggen-checkpoints-killed"
         with StoreKeeper(store, Alone()):
-            assert own.exists() and len(list(temporary.iterdir())) == 2
+            assert folder.exists() and len(list(temporary.iterdir())) == 2
     assert not list(temporary.iterdir())

@@ -63,9 +63,9 @@ def test_a_worker_holds_no_example_as_python_objects(
     _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
     tracemalloc.start()
     read = read_prepared(Folder(str(tmp_path)), place)
-    held, _ = tracemalloc.get_traced_memory()
+    traced, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held < 100 * len(many.train)
+    assert traced < 100 * len(many.train)
     assert read.train[-2:] == [written.train[-2], written.train[-1]]
     with pytest.raises(IndexError):
         read.train[len(many.train)]
