@@ -11,7 +11,6 @@ from agggen import load_dataset
 from agggen.bundle import fingerprint
 from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import read_records
-from agggen.datasets import load_dataset
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
 from tests.conftest import new_bucket

@@ -37,8 +37,6 @@ def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypat
         records_of("e2e", "dev")
 
 
-
-
 def test_records_of_a_folder_in_a_store(corpus: Path, s3: str) -> None:
     folder = Folder(f"{s3}/toy")
     for name in ("train", "dev"):
