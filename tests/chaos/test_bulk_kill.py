@@ -46,10 +46,11 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
     model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     records = int(os.environ.get("AGGGEN_KILL_RECORDS", RECORDS))
-    shard_rows, patience = f"shard_rows={max(8, records // 100)}", 900 + records / 10
+    settings = [f"shard_rows={max(8, records // 100)}", "inference.plans=1", "inference.beam.beam=1"]
+    patience = 900 + records / 10
     source = write_jsonl(tmp_path / "in.jsonl", numbered_records(records))
     begin = time.monotonic()
-    generate(model, str(source), str(tmp_path / "undisturbed"), here(model, shard_rows))
+    generate(model, str(source), str(tmp_path / "undisturbed"), here(model, *settings))
     undisturbed, alone = published(tmp_path / "undisturbed"), time.monotonic() - begin
     shards, out = sum(name.startswith("texts/") for name in undisturbed), f"{s3}/out"
     begin = time.monotonic()
@@ -60,7 +61,7 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
         def start() -> Running:
             command = ["-m", "agggen_platform.cli.main", "bulk", model.address, str(source), "--out", out]
             environment = head.env | {"RAY_ADDRESS": head.gcs}
-            return stack.enter_context(Running([*command, shard_rows, "--actors", "2"], tmp_path, environment))
+            return stack.enter_context(Running([*command, *settings, "--actors", "2"], tmp_path, environment))
 
         def wait(share: float) -> None:
             job.wait_until(
