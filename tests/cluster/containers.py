@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).parents[2]
 IMAGE = os.environ.get("AGGGEN_CLUSTER_IMAGE", "localhost/agggen:test")
 MLFLOW_IMAGE = "localhost/agggen-mlflow:test"
@@ -28,7 +30,12 @@ LIMITS = [
     "--ulimit=nproc=4000:4000",
 ]  # podman's own may be more than this machine grants
 _KEY, _SECRET = "AGTESTKEY", "a-secret_of-tests"
-_S3, _HEAD, _REDIS, _MLFLOW = 200, 201, 202, 203  # their addresses in the network; podman gives the first ones to workers
+_S3, _HEAD, _REDIS, _MLFLOW = (
+    200,
+    201,
+    202,
+    203,
+)  # their addresses in the network; podman gives the first ones to workers
 
 
 def podman(*arguments: str, check: bool = True, seconds: float = 120) -> subprocess.CompletedProcess[str]:
@@ -51,9 +58,10 @@ def _address_of(name: str) -> str:
     return podman("inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name).stdout.strip()
 
 
-def _answers(address: str) -> bool:
+def answers(address: str, host: str = "") -> bool:
+    """Whether a request for it succeeds; `host` is the name to call the server by, if it is another one."""
     try:
-        with urllib.request.urlopen(address, timeout=2):
+        with urllib.request.urlopen(urllib.request.Request(address, headers={"Host": host} if host else {}), timeout=2):
             return True
     except OSError:
         return False
@@ -79,7 +87,7 @@ class Cluster:
         (hidden / "token").chmod(0o600)
         mounts = [f"--volume={rclone}:/usr/local/bin/rclone:ro", f"--volume={REPO}/infra/compose/s3.sh:/s3.sh:ro"]
         mounts += [f"--volume={hidden}:/run/secrets:ro", f"--volume={folder}/s3:/data"]
-        self.s3 = self._run("s3", [*mounts, "--memory=512m", f"--ip={self._at(_S3)}"], "sh", "/s3.sh")
+        self.s3 = self._run("s3", [*mounts, "--memory=512m", *self._fixed(_S3)], "sh", "/s3.sh")
         self.wait_for_store()
         self.bucket = folder / "s3" / "agggen-models"
         self._store = {
@@ -95,7 +103,9 @@ class Cluster:
         self.redis = shutil.which("redis-server")
         if self.redis:  # Debian's, of this machine
             start = [self.redis, "--save", "", "--appendonly", "no", "--protected-mode", "no"]
-            self._run("redis", ["--volume=/usr:/usr:ro", "--entrypoint=", "--memory=256m", f"--ip={self._at(_REDIS)}"], *start)
+            self._run(
+                "redis", ["--volume=/usr:/usr:ro", "--entrypoint=", "--memory=256m", *self._fixed(_REDIS)], *start
+            )
         self.workers: list[str] = []
         self.mlflow_account: dict[str, str] = {}
         self.start_head()
@@ -104,14 +114,21 @@ class Cluster:
         wait_until(lambda: podman("exec", self.s3, "test", "-f", "/tmp/ready", check=False).returncode == 0, "store")
 
     def wait_for_mlflow(self) -> None:
-        wait_until(lambda: _answers(f"http://{self._at(_MLFLOW)}:5000/health"), "answer of MLflow")
+        wait_until(lambda: answers(f"http://{self._at(_MLFLOW)}:5000/health"), "answer of MLflow")
+
+    def restart_head(self, driver: subprocess.Popen[str]) -> None:
+        """The head is killed, and `driver` with it; a new one has its address, and its state from Redis."""
+        if not self.redis:
+            pytest.skip("redis-server is not installed")
+        podman("rm", "--force", "--time=0", self.head)
+        assert driver.wait(60) != 0
+        self.start_head()
+        self.in_order()
 
     def start_head(self) -> None:
-        """Starts the head, at the address that it always has; an earlier one is removed."""
-        podman("rm", "--force", "--time=0", f"{self.name}-head", check=False)
         options = "--head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1"
         state = [f"--env=RAY_REDIS_ADDRESS={self._at(_REDIS)}:6379"] if self.redis else []
-        self.head = self._node("head", options, "--memory=4g", f"--ip={self._at(_HEAD)}", *state)
+        self.head = self._node("head", options, "--memory=4g", *self._fixed(_HEAD), *state)
 
     def start_mlflow(self) -> str:
         """Starts MLflow's server with a database in a file; its address."""
@@ -128,7 +145,7 @@ class Cluster:
             "MLFLOW_ARTIFACTS_DESTINATION": "s3://agggen-mlflow",
         }
         options = [f"--env={key}={value}" for key, value in (self._store | env).items()]
-        options += ["--memory=2g", f"--ip={self._at(_MLFLOW)}", "--tmpfs=/tmp:mode=1777"]
+        options += ["--memory=2g", *self._fixed(_MLFLOW), "--tmpfs=/tmp:mode=1777"]
         options += [f"--volume={hidden}:/run/secrets/mlflow:ro", f"--volume={state}:/var/lib/agggen"]
         address = f"{self._at(_MLFLOW)}:5000"
         start = ["--host=0.0.0.0", "--port=5000", f"--allowed-hosts={address}"]
@@ -148,9 +165,11 @@ class Cluster:
         self.workers.remove(worker)
 
     def in_order(self, workers: int = 2) -> None:
-        """Adds workers until there are so many."""
+        """Starts or ends workers until there are so many."""
         running = podman("ps", "--format={{.Names}}").stdout.split()
         self.workers = [name for name in self.workers if name in running]
+        for name in self.workers[workers:]:
+            self.lose(name)
         while len(self.workers) < workers:
             self.worker()
 
@@ -175,6 +194,10 @@ class Cluster:
 
     def _at(self, number: int) -> str:
         return str(self._net[number])
+
+    def _fixed(self, number: int) -> list[str]:
+        """The address that a container keeps when it starts again; the other nodes remember where that leads."""
+        return [f"--ip={self._at(number)}", f"--mac-address=02:00:00:00:00:{number:x}"]
 
     def _node(self, name: str, options: str, *options_of_podman: str) -> str:
         env = {

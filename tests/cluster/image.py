@@ -1,4 +1,4 @@
-"""Builds the images of Ray's nodes and of MLflow with buildah from a base of Debian's packages: no registry of images is asked.
+"""Builds the images of Ray's nodes and of MLflow with buildah from a base of Debian's packages, without a registry.
 
     python -m tests.cluster.image
 
