@@ -34,10 +34,17 @@ def engine() -> None:
         pytest.skip(f"no container of {IMAGE} can be run (make test-cluster builds it): {done.stderr.strip()[-300:]}")
 
 
-@pytest.fixture
-def cluster(engine: None, rclone: Path) -> Iterator[Cluster]:
-    """Without workers; its folder can be reached by its nodes' user, other than pytest's own."""
+@pytest.fixture(scope="session")
+def shared(engine: None, rclone: Path) -> Iterator[Cluster]:
+    """Its folder can be reached by its nodes' user, other than pytest's own."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="cluster-", dir="/var/tmp")))
         folder.chmod(0o755)
         yield Cluster(folder, rclone, stack)
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Cluster:
+    """The cluster that all tests share, with two workers."""
+    shared.in_order()
+    return shared

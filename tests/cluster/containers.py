@@ -5,17 +5,23 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import secrets
+import shutil
 import subprocess
 import time
+import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).parents[2]
 IMAGE = os.environ.get("AGGGEN_CLUSTER_IMAGE", "localhost/agggen:test")
+MLFLOW_IMAGE = "localhost/agggen-mlflow:test"
 _STORE = ["--root=/var/lib/agggen-containers", "--runroot=/run/agggen-containers", "--storage-driver=overlay"]
 BUILDAH = ["buildah", *_STORE]
 PODMAN = ["podman", *_STORE, "--runtime=runc", "--cgroup-manager=cgroupfs"]
@@ -24,6 +30,12 @@ LIMITS = [
     "--ulimit=nproc=4000:4000",
 ]  # podman's own may be more than this machine grants
 _KEY, _SECRET = "AGTESTKEY", "a-secret_of-tests"
+_S3, _HEAD, _REDIS, _MLFLOW = (
+    200,
+    201,
+    202,
+    203,
+)  # their addresses in the network; podman gives the first ones to workers
 
 
 def podman(*arguments: str, check: bool = True, seconds: float = 120) -> subprocess.CompletedProcess[str]:
@@ -46,6 +58,15 @@ def _address_of(name: str) -> str:
     return podman("inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name).stdout.strip()
 
 
+def answers(address: str, host: str = "") -> bool:
+    """Whether a request for it succeeds; `host` is the name to call the server by, if it is another one."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers={"Host": host} if host else {}), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
 class Cluster:
     """An S3 server and a Ray head on a network without a way out; `folder` is mounted at its own path, read-only."""
 
@@ -54,6 +75,8 @@ class Cluster:
         self.name = f"agggen-{uuid.uuid4().hex[:8]}"
         podman("network", "create", "--internal", self.name)
         stack.callback(podman, "network", "rm", "--force", self.name)
+        subnet = podman("network", "inspect", "--format={{(index .Subnets 0).Subnet}}", self.name).stdout
+        self._net = ipaddress.ip_network(subnet.strip())
         hidden = folder / "secrets"
         for place in (folder, hidden, folder / "s3"):
             place.mkdir(exist_ok=True)
@@ -64,19 +87,91 @@ class Cluster:
         (hidden / "token").chmod(0o600)
         mounts = [f"--volume={rclone}:/usr/local/bin/rclone:ro", f"--volume={REPO}/infra/compose/s3.sh:/s3.sh:ro"]
         mounts += [f"--volume={hidden}:/run/secrets:ro", f"--volume={folder}/s3:/data"]
-        self.s3 = self._run("s3", [*mounts, "--memory=512m"], "sh", "/s3.sh")
-        wait_until(lambda: podman("exec", self.s3, "test", "-f", "/tmp/ready", check=False).returncode == 0, "store")
+        self.s3 = self._run("s3", [*mounts, "--memory=512m", *self._fixed(_S3)], "sh", "/s3.sh")
+        self.wait_for_store()
         self.bucket = folder / "s3" / "agggen-models"
-        self.head = self._node("head", "--head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1", memory="4g")
-        self.address = f"{_address_of(self.head)}:6379"
-        wait_until(lambda: self.exec("ray", "status", check=False).returncode == 0, "answer of the head")
+        self._store = {
+            "AWS_ENDPOINT_URL": f"http://{self._at(_S3)}:9000",
+            "AWS_ACCESS_KEY_ID": _KEY,
+            "AWS_SECRET_ACCESS_KEY": _SECRET,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+            "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+        }
+        self.address = f"{self._at(_HEAD)}:6379"
+        self.redis = shutil.which("redis-server")
+        if self.redis:  # Debian's, of this machine
+            start = [self.redis, "--save", "", "--appendonly", "no", "--protected-mode", "no"]
+            self._run(
+                "redis", ["--volume=/usr:/usr:ro", "--entrypoint=", "--memory=256m", *self._fixed(_REDIS)], *start
+            )
+        self.workers: list[str] = []
+        self.mlflow_account: dict[str, str] = {}
+        self.start_head()
 
-    def worker(self, memory: str = "3g") -> str:
-        """The name of a new node with one CPU."""
-        before = self.nodes()
-        name = self._node(f"worker-{uuid.uuid4().hex[:4]}", f"--address={self.address} --num-cpus=1", memory)
-        wait_until(lambda: self.nodes() > before, "further node")
-        return name
+    def wait_for_store(self) -> None:
+        wait_until(lambda: podman("exec", self.s3, "test", "-f", "/tmp/ready", check=False).returncode == 0, "store")
+
+    def wait_for_mlflow(self) -> None:
+        wait_until(lambda: answers(f"http://{self._at(_MLFLOW)}:5000/health"), "answer of MLflow")
+
+    def restart_head(self, driver: subprocess.Popen[str]) -> None:
+        """The head is killed, and `driver` with it; a new one has its address, and its state from Redis."""
+        if not self.redis:
+            pytest.skip("redis-server is not installed")
+        podman("rm", "--force", "--time=0", self.head)
+        assert driver.wait(60) != 0
+        self.start_head()
+        self.in_order()
+
+    def start_head(self) -> None:
+        options = "--head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1"
+        state = [f"--env=RAY_REDIS_ADDRESS={self._at(_REDIS)}:6379"] if self.redis else []
+        self.head = self._node("head", options, "--memory=4g", *self._fixed(_HEAD), *state)
+
+    def start_mlflow(self) -> str:
+        """Starts MLflow's server with a database in a file; its address."""
+        hidden, state = self.folder / "mlflow-secrets", self.folder / "mlflow"
+        self.mlflow_account = {"MLFLOW_TRACKING_USERNAME": "tests", "MLFLOW_TRACKING_PASSWORD": secrets.token_hex(16)}
+        values = zip(("username", "password", "session_key"), [*self.mlflow_account.values(), "key"], strict=True)
+        for place in (hidden, state):
+            place.mkdir()
+        for name, value in values:
+            (hidden / name).write_text(value)
+        subprocess.run(["chown", "-R", "10001:10001", str(hidden), str(state)], check=True)
+        env = {
+            "MLFLOW_BACKEND_STORE_URI": "sqlite:////var/lib/agggen/mlflow.db",
+            "MLFLOW_ARTIFACTS_DESTINATION": "s3://agggen-mlflow",
+        }
+        options = [f"--env={key}={value}" for key, value in (self._store | env).items()]
+        options += ["--memory=2g", *self._fixed(_MLFLOW), "--tmpfs=/tmp:mode=1777"]
+        options += [f"--volume={hidden}:/run/secrets/mlflow:ro", f"--volume={state}:/var/lib/agggen"]
+        address = f"{self._at(_MLFLOW)}:5000"
+        start = ["--host=0.0.0.0", "--port=5000", f"--allowed-hosts={address}"]
+        self.mlflow = self._run("mlflow", options, *start, image=MLFLOW_IMAGE)
+        self.wait_for_mlflow()
+        return f"http://{address}"
+
+    def worker(self, *options: str) -> str:
+        """The name of a new node with one CPU; `options` are podman's and win over the usual ones."""
+        name = f"worker-{uuid.uuid4().hex[:4]}"
+        self.workers.append(self._node(name, f"--address={self.address} --num-cpus=1", "--memory=3g", *options))
+        return self.workers[-1]
+
+    def lose(self, worker: str) -> None:
+        """Kills the node."""
+        podman("kill", "--signal=KILL", worker)
+        self.workers.remove(worker)
+
+    def in_order(self, workers: int = 2) -> None:
+        """Starts or ends workers until there are so many."""
+        running = podman("ps", "--format={{.Names}}").stdout.split()
+        self.workers = [name for name in self.workers if name in running]
+        for name in self.workers[workers:]:
+            self.lose(name)
+        while len(self.workers) < workers:
+            self.worker()
 
     @contextmanager
     def cut_off(self, node: str) -> Iterator[None]:
@@ -86,48 +181,43 @@ class Cluster:
         yield
         podman("network", "connect", f"--ip={address}", self.name, node)
 
-    def nodes(self) -> int:
-        """How many nodes the head counts."""
-        code = "import ray; ray.init('auto', log_to_driver=False); print(sum(n['Alive'] for n in ray.nodes()))"
-        return int(self.exec("python", "-c", code).stdout.split()[-1])
-
-    def exec(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs a command on the head."""
-        return podman("exec", self.head, *command, check=check)
-
-    def driver(self, *command: str, node: str | None = None) -> subprocess.Popen[str]:
+    def driver(
+        self, *command: str, node: str | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         """Starts a command on the head, or on `node`; its output is to be read by `communicate`."""
-        with_podman = [*PODMAN, "exec", node or self.head, *command]
+        env = {"RAY_ADDRESS": self.address} | dict(env or {})
+        options = [f"--env={key}={value}" for key, value in env.items()]
+        with_podman = [*PODMAN, "exec", *options, node or self.head, *command]
         process = subprocess.Popen(with_podman, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._stack.callback(process.kill)
         return process
 
-    def _node(self, name: str, options: str, memory: str) -> str:
+    def _at(self, number: int) -> str:
+        return str(self._net[number])
+
+    def _fixed(self, number: int) -> list[str]:
+        """The address that a container keeps when it starts again; the other nodes remember where that leads."""
+        return [f"--ip={self._at(number)}", f"--mac-address=02:00:00:00:00:{number:x}"]
+
+    def _node(self, name: str, options: str, *options_of_podman: str) -> str:
         env = {
-            "AWS_ENDPOINT_URL": f"http://{_address_of(self.s3)}:9000",
-            "AWS_ACCESS_KEY_ID": _KEY,
-            "AWS_SECRET_ACCESS_KEY": _SECRET,
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
-            "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+            **self._store,
             "MLFLOW_TRACKING_URI": "",
             "OMP_NUM_THREADS": "1",
             "RAY_AUTH_TOKEN_PATH": f"{self.folder}/secrets/token",
         }
-        options_of_podman = [f"--env={key}={value}" for key, value in env.items()]
-        options_of_podman += [f"--memory={memory}", "--shm-size=300m", "--tmpfs=/tmp:mode=1777"]
-        options_of_podman += [
-            "--mount=type=tmpfs,destination=/var/lib/agggen,chown",
-            f"--volume={self.folder}:{self.folder}:ro",
-        ]
+        usual = [f"--env={key}={value}" for key, value in env.items()]
+        usual += ["--shm-size=300m", "--mount=type=tmpfs,destination=/var/lib/agggen,chown"]
+        usual += ["--tmpfs=/tmp:mode=1777,size=512m", f"--volume={self.folder}:{self.folder}:ro"]
         start = f"exec ray start {options} --block --node-ip-address=$(hostname -i) --object-store-memory=100000000"
-        return self._run(name, options_of_podman, "bash", "-c", start)
+        full = self._run(name, [*usual, *options_of_podman], "bash", "-c", start)
+        wait_until(lambda: "Ray runtime started" in podman("logs", full).stdout, f"start of {name}")
+        return full
 
-    def _run(self, name: str, options: list[str], *command: str) -> str:
+    def _run(self, name: str, options: list[str], *command: str, image: str = IMAGE) -> str:
         full = f"{self.name}-{name}"
         self._stack.callback(podman, "rm", "--force", "--time=0", full, check=False)
         locked = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--user=10001:10001", *LIMITS]
         where = [f"--name={full}", f"--hostname={full}", f"--network={self.name}"]
-        podman("run", "--detach", *where, *locked, *options, IMAGE, *command)
+        podman("run", "--detach", *where, *locked, *options, image, *command)
         return full

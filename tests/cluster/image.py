@@ -1,4 +1,4 @@
-"""Builds the image of Ray's nodes with buildah from a base of Debian's packages: no registry of images is asked.
+"""Builds the images of Ray's nodes and of MLflow with buildah from a base of Debian's packages, without a registry.
 
     python -m tests.cluster.image
 
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.cluster.containers import BUILDAH, IMAGE, LIMITS, PODMAN, REPO, podman
+from tests.cluster.containers import BUILDAH, IMAGE, LIMITS, MLFLOW_IMAGE, PODMAN, REPO, podman
 
 BASE = "localhost/agggen-base"
 
@@ -63,7 +63,7 @@ def why_not() -> str | None:
     return None
 
 
-def build(dockerfile: str = "infra/docker/Dockerfile", image: str = IMAGE) -> None:
+def build(dockerfile: str, image: str) -> None:
     """Builds it, from the layers of an earlier build where nothing changed."""
     with tempfile.TemporaryDirectory() as folder:
         command = [*BUILDAH, "build", "--layers", "--isolation=chroot", "--network=host", "--format=docker"]
@@ -76,4 +76,5 @@ if __name__ == "__main__":
     if reason := why_not():
         print(f"tests/cluster will be skipped, no container can be run here: {reason}")
     else:
-        build()
+        build("infra/docker/Dockerfile", IMAGE)
+        build("infra/mlflow/Dockerfile", MLFLOW_IMAGE)

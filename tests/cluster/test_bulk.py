@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,26 +18,28 @@ from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.cluster
 
-RECORDS, SHARDS = 480, 60
-OUT = "s3://agggen-models/out"
+RECORDS, SHARDS = 960, 120
 
 
 class Bulk:
-    """A bulk job: its driver is on the head and its two actors on the workers, unless `start` is told otherwise."""
+    """Bulk jobs of the same input: a driver on the head and two actors on the workers, unless `start` is told else."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.model = open_model(str(save_tiny_model(cluster.folder / "bundle")))
-        self.source = write_jsonl(cluster.folder / "in.jsonl", numbered_records(RECORDS))
-        subprocess.run(["chmod", "-R", "go+rX", str(self.source), self.model.address], check=True)
+        self.cluster, folder = cluster, cluster.folder / "bulk"
+        self.model = open_model(str(save_tiny_model(folder / "bundle")))
+        self.source = write_jsonl(folder / "in.jsonl", numbered_records(RECORDS))
+        subprocess.run(["chmod", "-R", "go+rX", str(folder)], check=True)
+        self.undisturbed = folder / "undisturbed"
+        generate(self.model, str(self.source), str(self.undisturbed), here(self.model))
+        self.out = ""
 
-    def start(self, actors: int = 2, node: str | None = None) -> subprocess.Popen[str]:
-        where = f"RAY_ADDRESS={self.cluster.address}"
-        job = ["bulk", self.model.address, str(self.source), "--out", OUT, "shard_rows=8", "--actors", str(actors)]
-        return self.cluster.driver("env", where, "agggen", *job, node=node)
+    def start(self, *settings: str, node: str | None = None) -> subprocess.Popen[str]:
+        out = f"s3://agggen-models/{self.out}"
+        job = ["bulk", self.model.address, str(self.source), "--out", out, "shard_rows=8", *(settings or ["actors=2"])]
+        return self.cluster.driver("agggen", *job, node=node)
 
     def parts(self) -> int:
-        return len(list((self.cluster.bucket / "out" / "texts").glob("*.parquet")))
+        return len(list((self.cluster.bucket / self.out / "texts").glob("*.parquet")))
 
     def wait_for(self, job: subprocess.Popen[str], share: float) -> None:
         def reached() -> bool:
@@ -44,18 +48,35 @@ class Bulk:
 
         wait_until(reached, f"{share:.0%} of the texts", 240)
 
-    def check_success(self, job: subprocess.Popen[str]) -> None:
+    def check_that_it_resumes(self) -> None:
+        """The job is submitted again, uses what was done, and ends well."""
+        said = self.check_success(self.start())
+        (reused,) = re.findall(r"(\d+) of \d+ shards were there", said)
+        assert int(reused) >= 0.2 * SHARDS - 2  # of a part or two the note may be missing
+
+    def check_success(self, job: subprocess.Popen[str]) -> str:
         """It ended well, and its output is that of an undisturbed job of one process, byte for byte."""
         said = job.communicate(timeout=400)[0]
         assert job.returncode == 0, said
-        undisturbed = self.cluster.folder / "undisturbed"
-        generate(self.model, str(self.source), str(undisturbed), here(self.model))
-        assert published(self.cluster.bucket / "out") == published(undisturbed)
+        assert published(self.cluster.bucket / self.out) == published(self.undisturbed)
+        return said
+
+
+@pytest.fixture(scope="module")
+def _bulk(shared: Cluster) -> Bulk:
+    return Bulk(shared)
+
+
+@pytest.fixture
+def bulk(_bulk: Bulk, cluster: Cluster, request: pytest.FixtureRequest) -> Bulk:
+    """With an output folder of the test's own."""
+    _bulk.out = request.node.name.translate({ord("["): "-", ord("]"): ""})
+    return _bulk
 
 
 def lose_a_worker(cluster: Cluster, worker: str) -> None:
     """A node is killed and another one joins."""
-    podman("kill", "--signal=KILL", worker)
+    cluster.lose(worker)
     cluster.worker()
 
 
@@ -73,25 +94,111 @@ def cut_the_network(cluster: Cluster, worker: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [lose_a_worker, pause_the_store, cut_the_network], ids=lambda fault: fault.__name__)
-def test_a_fault_in_the_middle_changes_no_byte(cluster: Cluster, fault: Callable[[Cluster, str], None]) -> None:
-    bulk, workers = Bulk(cluster), [cluster.worker(), cluster.worker()]
+def test_a_fault_in_the_middle_changes_no_byte(
+    bulk: Bulk, cluster: Cluster, fault: Callable[[Cluster, str], None]
+) -> None:
     job = bulk.start()
     bulk.wait_for(job, 0.2)
-    fault(cluster, workers[0])
+    fault(cluster, cluster.workers[0])
     assert bulk.parts() < SHARDS, "the job had ended before the fault had"
     bulk.check_success(job)
 
 
-def test_a_driver_cut_off_from_the_store_stops_when_another_took_over(cluster: Cluster) -> None:
-    bulk, node = Bulk(cluster), cluster.worker()
-    cut_off = bulk.start(actors=0, node=node)
+def test_a_shard_whose_node_was_out_of_memory_is_retried(bulk: Bulk, cluster: Cluster) -> None:
+    """A process beside the actor takes memory until the kernel kills both; Ray's workers are killed first."""
+    job, node = bulk.start(), cluster.workers[0]
+    bulk.wait_for(job, 0.2)
+    podman("update", "--memory=1200m", node)
+    hog = podman("exec", node, "python", "-c", "taken = []\nwhile True: taken.append(b'x' * (64 << 20))", check=False)
+    assert hog.returncode == 137, hog.stdout + hog.stderr
+    assert bulk.parts() < SHARDS, "the job had ended before"
+    podman("update", "--memory=3g", node)
+    assert re.search(r"\d+ were retried", bulk.check_success(job))
+
+
+def test_a_store_that_is_gone_for_a_minute_ends_the_job_which_then_resumes(bulk: Bulk, cluster: Cluster) -> None:
+    job = bulk.start()
+    bulk.wait_for(job, 0.2)
+    podman("kill", "--signal=KILL", cluster.s3)
+    gone = time.monotonic()
+    said = job.communicate(timeout=200)[0]
+    assert job.returncode == 5, said
+    assert "s3://agggen-models" in said and "Traceback" not in said, said
+    time.sleep(max(0.0, 60 - (time.monotonic() - gone)))
+    podman("start", cluster.s3)
+    cluster.wait_for_store()
+    bulk.check_that_it_resumes()
+
+
+def test_a_driver_cut_off_from_the_store_stops_when_another_took_over(bulk: Bulk, cluster: Cluster) -> None:
+    node = cluster.workers[0]
+    cut_off = bulk.start("actors=0", node=node)
     bulk.wait_for(cut_off, 0.2)
     with cluster.cut_off(node):
         begin = time.monotonic()
-        second = bulk.start(actors=0)
+        second = bulk.start("actors=0")
         bulk.wait_for(second, (bulk.parts() + 2) / SHARDS)  # it has taken over and works
         time.sleep(max(0.0, 30 - (time.monotonic() - begin)))
     said = cut_off.communicate(timeout=300)[0]
     # 6: another job has the claim. 5: the store did not answer until the retries ended.
     assert cut_off.returncode in (5, 6), said
     bulk.check_success(second)
+
+
+def test_bulk_resumes_when_the_head_was_killed(bulk: Bulk, cluster: Cluster) -> None:
+    job = bulk.start()
+    bulk.wait_for(job, 0.2)
+    before = [*cluster.workers]
+    cluster.restart_head(job)
+    bulk.check_that_it_resumes()
+    cluster.in_order()
+    assert cluster.workers == before, "workers ended with the head"
+
+
+def test_a_full_disk_is_said_and_the_job_resumes_when_there_is_room(bulk: Bulk, cluster: Cluster) -> None:
+    node = cluster.workers[0]
+    job = bulk.start()
+    bulk.wait_for(job, 0.2)
+    podman("exec", node, "dd", "if=/dev/zero", "of=/tmp/ballast", "bs=1M", check=False)
+    said = job.communicate(timeout=200)[0]
+    assert job.returncode == 5, said
+    assert re.search(r"cannot write /tmp/\S+: the disk is full \(.*free\); make room", said), said
+    podman("exec", node, "rm", "/tmp/ballast")
+    bulk.check_that_it_resumes()
+
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from agggen_platform.storage.claim import claim
+from agggen_platform.storage.folder import Folder
+
+with claim(Folder(sys.argv[1])) as still_held:
+    while not Path("/tmp/enough").exists():
+        time.sleep(0.2)
+    still_held()
+"""
+"""A driver that holds a claim until it is told that it is enough; it fails if another has taken the claim."""
+
+
+@pytest.mark.skipif(not FAKETIME.exists(), reason="Debian's package libfaketime is not installed")
+def test_clocks_five_minutes_apart_steal_no_claim(bulk: Bulk, cluster: Cluster) -> None:
+    env = {"LD_PRELOAD": "/faketime.so", "FAKETIME": "+5m"}
+    ahead = cluster.worker(f"--volume={FAKETIME}:/faketime.so:ro", *(f"--env={name}={env[name]}" for name in env))
+    now = podman("exec", ahead, "python", "-c", "import time; print(time.time())").stdout
+    assert 290 < float(now) - time.time() < 310
+    place = f"s3://agggen-models/{bulk.out}"
+    for holder, other in ((cluster.head, ahead), (ahead, cluster.head)):
+        podman("exec", holder, "rm", "-f", "/tmp/enough")
+        holding = cluster.driver("python", "-c", HOLD, place, node=holder)
+        wait_until((cluster.bucket / bulk.out / ".claim").exists, "claim")
+        refused = bulk.start("actors=0", node=other)
+        said = refused.communicate(timeout=100)[0]
+        assert (refused.returncode, "another job works on" in said) == (6, True), said
+        podman("exec", holder, "touch", "/tmp/enough")
+        said = holding.communicate(timeout=60)[0]
+        assert holding.returncode == 0, said
+    bulk.check_success(bulk.start("actors=0", node=ahead))

@@ -1,14 +1,17 @@
-"""Training over two nodes, of which one is killed in an epoch and another one joins: the bundle stays the same."""
+"""Training over two nodes that loses a worker, the head or MLflow: the bundle stays the same bytes."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from agggen.bundle import fingerprint
 from agggen.corpora.prepared import write_records
+from agggen_platform.tracking.journal import entries
 from tests.chaos.test_train_kill import PRESET
 from tests.cluster.containers import Cluster, podman, wait_until
 from tests.unit.training.toy import NAMES, record
@@ -16,44 +19,105 @@ from tests.unit.training.toy import NAMES, record
 pytestmark = pytest.mark.cluster
 
 
-def start(cluster: Cluster, name: str) -> subprocess.Popen[str]:
-    where = f"RAY_ADDRESS={cluster.address}"
-    settings = ["cluster.workers=2", "cluster.autoscaling=true", "storage.url=s3://agggen-models/runs"]
-    preset = str(cluster.folder / "toy.yaml")
-    return cluster.driver("env", where, "agggen", "train", preset, *settings, "--name", name, "--runs", "/tmp/runs")
+class Training:
+    """Runs of the same configuration on the workers of the cluster; each is called by its test's name."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, corpus = cluster, cluster.folder / "toy"
+        corpus.mkdir()
+        records = [record(f"{name} {number}") for number in range(20) for name in NAMES]
+        write_records(corpus / "train.parquet", records, "toy", "train")
+        write_records(corpus / "dev.parquet", records[:4], "toy", "dev")
+        (cluster.folder / "toy.yaml").write_text(PRESET.replace("CORPUS", str(corpus)))
+        subprocess.run(["chmod", "-R", "go+rX", str(corpus), str(cluster.folder / "toy.yaml")], check=True)
+        self.undisturbed = ""
+
+    def start(self, name: str, *settings: str) -> subprocess.Popen[str]:
+        on_cluster = ["cluster.workers=2", "cluster.autoscaling=true", "storage.url=s3://agggen-models/runs", *settings]
+        preset = str(self.cluster.folder / "toy.yaml")
+        job = ["agggen", "train", preset, *on_cluster, "--name", name, "--runs", "/tmp/runs"]
+        return self.cluster.driver(*job, env=self.cluster.mlflow_account)
+
+    def start_until_it_has_a_checkpoint(self, name: str, *settings: str) -> subprocess.Popen[str]:
+        job = self.start(name, *settings)
+
+        def has_checkpoint() -> bool:
+            assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
+            return len(list(self.folder(name).rglob("latest.json"))) > 0
+
+        wait_until(has_checkpoint, "checkpoint")
+        assert not (self.folder(name) / "bundle").exists()
+        return job
+
+    def folder(self, name: str) -> Path:
+        return self.cluster.bucket / "runs" / name
+
+    def check_success(self, job: subprocess.Popen[str], name: str) -> str:
+        """It ended well, with the bundle of an undisturbed run; what it said."""
+        said = job.communicate(timeout=400)[0]
+        assert job.returncode == 0, said
+        assert fingerprint(self.folder(name) / "bundle") == self.undisturbed
+        return said
+
+    def updates(self, name: str) -> list[int]:
+        """The updates of the first stage in the run log, in its order."""
+        events = [event for event, _ in entries(self.folder(name) / "tracking.jsonl") if event is not None]
+        return [e["step"] for e in events if e["event"] == "metrics" and "baseline/train_loss" in e["values"]]
 
 
-def bundle(cluster: Cluster, name: str) -> Path:
-    return cluster.bucket / "runs" / name / "bundle"
-
-
-def test_a_node_killed_in_training_changes_nothing(cluster: Cluster) -> None:
-    corpus = cluster.folder / "toy"
-    corpus.mkdir()
-    records = [record(f"{name} {number}") for number in range(20) for name in NAMES]
-    write_records(corpus / "train.parquet", records, "toy", "train")
-    write_records(corpus / "dev.parquet", records[:4], "toy", "dev")
-    (cluster.folder / "toy.yaml").write_text(PRESET.replace("CORPUS", str(corpus)))
-    subprocess.run(["chmod", "-R", "go+rX", str(corpus), str(cluster.folder / "toy.yaml")], check=True)
-
-    lost = cluster.worker()
-    cluster.worker()
-    undisturbed = start(cluster, "undisturbed")
-    said = undisturbed.communicate(timeout=300)[0]
-    assert undisturbed.returncode == 0, said
-
-    job = start(cluster, "killed")
-    checkpoints = cluster.bucket / "runs" / "killed"
-
-    def has_begun() -> bool:
-        assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
-        return len(list(checkpoints.rglob("latest.json"))) > 0
-
-    wait_until(has_begun, "checkpoint")
-    podman("kill", "--signal=KILL", lost)
-    assert not bundle(cluster, "killed").exists()
-    cluster.worker()
-    said = job.communicate(timeout=400)[0]
+@pytest.fixture(scope="module")
+def _training(shared: Cluster) -> Training:
+    shared.in_order()
+    training = Training(shared)
+    job = training.start("undisturbed")
+    said = job.communicate(timeout=300)[0]
     assert job.returncode == 0, said
-    assert "(restart 1)" in said
-    assert fingerprint(bundle(cluster, "killed")) == fingerprint(bundle(cluster, "undisturbed"))
+    training.undisturbed = fingerprint(training.folder("undisturbed") / "bundle")
+    return training
+
+
+@pytest.fixture
+def training(_training: Training, cluster: Cluster) -> Training:
+    return _training
+
+
+def test_a_node_killed_in_training_changes_nothing(training: Training, cluster: Cluster) -> None:
+    job = training.start_until_it_has_a_checkpoint("killed")
+    cluster.lose(cluster.workers[0])
+    cluster.worker()
+    assert "(restart 1)" in training.check_success(job, "killed")
+
+
+def test_a_run_is_complete_in_mlflow_that_was_away(
+    training: Training, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow is killed in the middle and started again when all the rest is done."""
+    from mlflow import MlflowClient
+
+    address = cluster.start_mlflow()
+    job = training.start_until_it_has_a_checkpoint("untracked", f"tracking.uri={address}")
+    podman("kill", "--signal=KILL", cluster.mlflow)
+    wait_until((training.folder("untracked") / "bundle" / "manifest.json").exists, "bundle", 240)
+    assert job.poll() is None, "it did not wait for MLflow"
+    podman("start", cluster.mlflow)
+    said = training.check_success(job, "untracked")
+    assert "MLflow" in said, said
+    for name, value in cluster.mlflow_account.items():
+        monkeypatch.setenv(name, value)
+    client = MlflowClient(address)
+    (experiment,) = (one for one in client.search_experiments() if one.name == "agggen")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert (run.info.run_name, run.info.status) == ("untracked", "FINISHED")
+    points = client.get_metric_history(run.info.run_id, "baseline/train_loss")
+    assert Counter(point.step for point in points) == Counter(training.updates("untracked"))
+    assert run.data.tags["bundle"].startswith("s3://agggen-models/runs/untracked/")
+
+
+def test_training_resumes_when_the_head_was_killed(training: Training, cluster: Cluster) -> None:
+    job = training.start_until_it_has_a_checkpoint("headless")
+    (mark,) = training.folder("headless").rglob("latest.json")
+    saved = json.loads(mark.read_text())["checkpoints"][0]["step"]
+    cluster.restart_head(job)
+    (training.folder("headless") / "tracking.jsonl").unlink(missing_ok=True)  # so that it begins where training resumes
+    training.check_success(training.start("headless"), "headless")
+    assert training.updates("headless")[0] > saved

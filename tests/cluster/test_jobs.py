@@ -1,0 +1,59 @@
+"""A submitted job and the endpoint on a cluster of containers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from tests.bulk_jobs import numbered_records, write_jsonl
+from tests.cluster.containers import Cluster, podman, wait_until
+from tests.unit.serve.conftest import save_tiny_model
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None:
+    folder, store = cluster.folder / "jobs", cluster.bucket / "submitted"
+    bundle = str(save_tiny_model(folder / "bundle"))
+    records = list(numbered_records(12))
+    source = str(write_jsonl(folder / "in.jsonl", records))
+    subprocess.run(["chmod", "-R", "go+rX", str(folder)], check=True)
+    python = ["python", "/opt/agggen/jobs/generate.py"]
+    job = [*python, bundle, source, "--out", "s3://agggen-models/submitted", "format=jsonl", "--runs", "/tmp/runs"]
+    submitted = cluster.driver("ray", "job", "submit", "--address=http://127.0.0.1:8265", "--", *job)
+    said = submitted.communicate(timeout=240)[0]
+    assert submitted.returncode == 0, said
+    (part,) = store.glob("texts/*.jsonl")
+    texts = [json.loads(line) for line in part.read_text().splitlines()]
+    assert [text["id"] for text in texts] == [record.id for record in records]
+
+    keys = folder / "keys"
+    make_key = [sys.executable, "-m", "agggen_platform.cli.main", "serve-key", "tests", "--file", str(keys)]
+    key = subprocess.run(make_key, capture_output=True, text=True, check=True).stdout.split()[-1]
+    subprocess.run(["chown", "10001:10001", str(keys)], check=True)
+    settings = ["http.host=0.0.0.0", f"security.keys_file={keys}", "ingress.cpus=0.2", "planner.cpus=0.2"]
+    note = ["sh", "-c", 'echo $$ >/tmp/serve.pid; exec "$@"', "sh"]
+    serve = cluster.driver(*note, "agggen", "serve", bundle, "--address=auto", *settings, "generator.cpus=0.2")
+    address = f"http://{cluster.address.partition(':')[0]}:8000"
+
+    def is_ready() -> bool:
+        assert serve.poll() is None, f"it ended ({serve.returncode}): {serve.communicate()[0]}"
+        try:
+            with urllib.request.urlopen(f"{address}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    wait_until(is_ready, "ready endpoint", 240)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    asked = json.dumps({"records": [records[0].as_dict()]}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{address}/v1/generate", asked, headers), timeout=60) as answer:
+        (result,) = json.loads(answer.read())["answers"]
+    assert result["texts"][0]["text"] == texts[0]["text"]
+    podman("exec", cluster.head, "sh", "-c", "kill -INT $(cat /tmp/serve.pid)")
+    said = serve.communicate(timeout=120)[0]
+    assert serve.returncode == 130, said

@@ -1,0 +1,85 @@
+"""MLflow's pod by its Kubernetes manifest, played by podman.
+
+Changed are the image's name, the database (SQLite, as no image of PostgreSQL can be had), and what podman 4.3 needs: it
+ends in a fault where a secret's volume does not say `optional`, ignores `items` there, leaves the values in base64, and
+reads the secrets of variables as JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster.containers import MLFLOW_IMAGE, PODMAN, answers, podman, wait_until
+from tests.manifests.rendering import of_kind, overlay
+
+pytestmark = pytest.mark.cluster
+
+NAME = "agggen-mlflow"
+ACCOUNT = {"username": "admin", "password": "a-password-of-tests"}
+
+
+def encoded(data: dict[str, str]) -> dict[str, str]:
+    return {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
+
+
+def status(address: str, **headers: str) -> int:
+    request = urllib.request.Request(f"{address}/api/2.0/mlflow/experiments/search?max_results=1", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_mlflow_s_pod_answers(engine: None, tmp_path: Path) -> None:
+    objects = overlay("dev")
+    (deployment,) = (copy.deepcopy(item) for item in of_kind(objects, "Deployment") if item["metadata"]["name"] == NAME)
+    pod = deployment["spec"]["template"]["spec"]
+    pod["containers"][0]["image"] = MLFLOW_IMAGE
+    (database,) = (item for item in pod["containers"][0]["env"] if item["name"] == "MLFLOW_BACKEND_STORE_URI")
+    database["value"] = "sqlite:////var/lib/agggen/mlflow.db"
+    for volume in pod["volumes"]:
+        if "secret" in volume:
+            volume["secret"]["optional"] = False
+    account = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME}}
+    account["data"] = encoded(ACCOUNT | {"session_key": "key", "database_password": "none"})
+    settings = [
+        item for item in of_kind(objects, "ConfigMap") if item["metadata"]["name"].startswith("agggen-settings")
+    ]
+    manifest, store, limits = tmp_path / "pod.yaml", tmp_path / "store.json", tmp_path / "containers.conf"
+    manifest.write_text(yaml.safe_dump_all([*settings, account, deployment]))
+    store.write_text(json.dumps(encoded({"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"})))
+    limits.write_text('[containers]\ndefault_ulimits = ["nofile=16384:16384", "nproc=4000:4000"]\n')
+    podman("secret", "create", "agggen-s3", str(store))
+    podman("network", "create", "--internal", "agggen-pod")
+    try:
+        play = [*PODMAN, "kube", "play", "--network=agggen-pod", str(manifest)]
+        done = subprocess.run(play, env=os.environ | {"CONTAINERS_CONF": str(limits)}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        container = f"{NAME}-pod-0-mlflow"
+        podid = podman("inspect", "--format={{.Pod}}", container).stdout.strip()
+        infra = podman("pod", "inspect", "--format={{.InfraContainerID}}", podid).stdout.strip()
+        where = podman("inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", infra)
+        address, host = f"http://{where.stdout.strip()}:5000", "agggen-mlflow:5000"
+        wait_until(lambda: answers(f"{address}/health", host), "answer of MLflow")
+        login = base64.b64encode(":".join(encoded(ACCOUNT).values()).encode()).decode()
+        assert status(address, Host=host, Authorization=f"Basic {login}") == 200
+        assert status(address, Host=host) == 401
+        assert status(address, Host="elsewhere", Authorization=f"Basic {login}") == 403
+        about = podman("inspect", "--format={{.Config.User}} {{.HostConfig.ReadonlyRootfs}}", container).stdout.split()
+        assert about == ["10001:10001", "true"]
+    finally:
+        podman("kube", "down", str(manifest), check=False)
+        podman("secret", "rm", "agggen-s3", NAME, check=False)
+        podman("volume", "rm", "--force", NAME, check=False)
+        podman("network", "rm", "--force", "agggen-pod", check=False)
