@@ -84,7 +84,7 @@ class Ingress:
 
             self._traces = Traces(MlflowExporter(config.tracing.experiment, config.tracing.server))
         most = (config.generator.max_replicas or 1, config.generator.target_records)
-        spans = {"span": self._traces.span} if self._traces else {}
+        spans: dict[str, Any] = {"span": self._traces.span} if self._traces else {}
         self._engine = HandleEngine(planner, generator, config.batch.records, count_generators(), *most, **spans)
         self._admission = Admission(config.limits.queue)
         set_up_logging(config.log, replica=replica_id() or "-")

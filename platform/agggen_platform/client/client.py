@@ -211,8 +211,8 @@ class Client:
         return answers
 
     def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
-        answers = self._transport.call("POST", path, attempts, _json({"records": records, "options": options}))
-        answers = answers.get("answers")
+        response = self._transport.call("POST", path, attempts, _json({"records": records, "options": options}))
+        answers = response.get("answers")
         what = f"POST {self.url}{path}"
         if not isinstance(answers, list) or len(answers) != len(records):
             count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
@@ -44,8 +43,7 @@ class StubEngine:
         self.calls: list[list[Any]] = []
         self.begun = self.cancelled = 0  # records
 
-    @asynccontextmanager
-    async def _call(self, work: Sequence[Any]) -> Any:
+    async def _called(self, work: Sequence[Any]) -> None:
         self.calls.append(list(work))
         self.begun += len(work)
         try:
@@ -56,12 +54,10 @@ class StubEngine:
             raise
         if self.error is not None:
             raise self.error
-        yield
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
-        async with self._call(jobs):
-            return [self._answered(job.record.id, self._texts(job)) for job in jobs]
-        raise AssertionError
+        await self._called(jobs)
+        return [self._answered(job.record.id, self._texts(job)) for job in jobs]
 
     def _answered(self, name: str, value: Any) -> Any:
         return self.failures.get(name) or Answered(value, self.models.get(name, self.served.fingerprint))
@@ -73,20 +69,18 @@ class StubEngine:
         return [Generation(job.record.id, text, plan, -0.5, "exact", -1.5, -2.0, (fact,), tuple(self.faults))]
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
-        async with self._call(jobs):
-            plans = [[PlannedRecord(Plan((job.record.predicates,)), None, "exact")] * k for job in jobs]
-            return [self._answered(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
-        raise AssertionError
+        await self._called(jobs)
+        plans = [[PlannedRecord(Plan((job.record.predicates,)), None, "exact")] * k for job in jobs]
+        return [self._answered(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
-        async with self._call(texts):
-            return [
-                self._answered(
-                    text.record.id, AlignedText(text.record.id, (text.text,), (text.record.predicates,), (0.5,), -3.0)
-                )
-                for text in texts
-            ]
-        raise AssertionError
+        await self._called(texts)
+        return [
+            self._answered(
+                text.record.id, AlignedText(text.record.id, (text.text,), (text.record.predicates,), (0.5,), -3.0)
+            )
+            for text in texts
+        ]
 
     async def card(self) -> ModelCard:
         if self.error is not None:
