@@ -52,6 +52,12 @@ def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Sett
 
     config = load_config(JobConfig, preset, overrides)
     cluster = {name: getattr(config.cluster, name) for name in _OF_THE_CLUSTER}
-    tracking = {"tracking": config.tracking.uri, "experiment": config.tracking.experiment}
-    job = {"storage": config.storage.url, "corpus": config.corpus.name, "device": config.training.device}
-    return Settings(runs, **cluster, **tracking, **job)
+    return Settings(
+        runs,
+        storage=config.storage.url,
+        tracking=config.tracking.uri,
+        experiment=config.tracking.experiment,
+        corpus=config.corpus.name,
+        device=config.training.device,
+        **cluster,
+    )
