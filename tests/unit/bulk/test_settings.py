@@ -31,7 +31,7 @@ def test_overrides_change_the_settings_of_the_bundle(model: Model) -> None:
         ("inference.plan=3", "did you mean 'inference.plan"),
         ("inference.level=4", "exceeds this model's largest group of 3"),
         ("n_best=0", "n_best must be at least 1"),
-        ("format=csv", "'parquet', 'jsonl'"),
+        ("format=csv", "'parquet' or 'jsonl'"),
         ("max_reject_share=2", "from 0 to 1"),
         ("gpus_per_actor=-1", "at least 0"),
     ],
