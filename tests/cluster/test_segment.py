@@ -24,7 +24,7 @@ def parts(folder: Path) -> dict[str, bytes]:
 def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None:
     corpus, out = cluster.folder / "texts", cluster.bucket / "facts"
     corpus.mkdir()
-    records = [replace(r, id=f"{r.id}-{copy}") for copy in range(40) for r in elements("train")[:100]]
+    records = [replace(r, id=f"{r.id}-{copy}") for copy in range(20) for r in elements("train")[:100]]
     write_records(corpus / "train.parquet", records, "elements", "train")
     subprocess.run(["chmod", "-R", "go+rX", str(corpus)], check=True)
     settings = ["shard_rows=50", "actors=2", "cache=off"]
