@@ -22,6 +22,7 @@ import pytest
 REPO = Path(__file__).parents[2]
 IMAGE = os.environ.get("AGGGEN_CLUSTER_IMAGE", "localhost/agggen:test")
 MLFLOW_IMAGE = "localhost/agggen-mlflow:test"
+LONG = pytest.mark.skipif("AGGGEN_CLUSTER_ALL" not in os.environ, reason="takes minutes: AGGGEN_CLUSTER_ALL=1 runs it")
 _STORE = ["--root=/var/lib/agggen-containers", "--runroot=/run/agggen-containers", "--storage-driver=overlay"]
 BUILDAH = ["buildah", *_STORE]
 PODMAN = ["podman", *_STORE, "--runtime=runc", "--cgroup-manager=cgroupfs"]
@@ -51,6 +52,11 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 120)
     while not condition():
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
         time.sleep(0.3)
+
+
+def nodes_at(out: Path) -> int:
+    """On how many nodes shards of the job that writes to `out` were begun."""
+    return len({note.read_bytes() for note in (out / ".work").rglob("begun-*")})
 
 
 def _address_of(name: str) -> str:

@@ -11,22 +11,20 @@ import pytest
 from agggen.corpora.prepared import write_records
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
-from tests.cluster.containers import Cluster, wait_until
+from tests.cluster.containers import Cluster, nodes_at, wait_until
 from tests.integration.segment_jobs import elements
 
 pytestmark = pytest.mark.cluster
 
 
 def parts(folder: Path) -> dict[str, bytes]:
-    """The manifest and the parts."""
-    files = [folder / "manifest.json", *(folder / "train").glob("*.parquet")]
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files if file.exists()}
+    return {file.name: file.read_bytes() for file in (folder / "train").glob("*.parquet")}
 
 
 def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None:
     corpus, out = cluster.folder / "texts", cluster.bucket / "facts"
     corpus.mkdir()
-    records = [replace(r, id=f"{r.id}-{copy}") for copy in range(40) for r in elements("train")[:100]]
+    records = [replace(r, id=f"{r.id}-{copy}") for copy in range(20) for r in elements("train")[:100]]
     write_records(corpus / "train.parquet", records, "elements", "train")
     subprocess.run(["chmod", "-R", "go+rX", str(corpus)], check=True)
     settings = ["shard_rows=50", "actors=2", "cache=off"]
@@ -34,15 +32,14 @@ def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None
 
     def has_begun() -> bool:
         assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
-        return len(parts(out)) >= 10
+        return nodes_at(out) == 2 and len(parts(out)) > 0
 
-    wait_until(has_begun, "ten parts")
+    wait_until(has_begun, "work on both nodes")
     cluster.lose(cluster.workers[0])
-    cluster.worker()
     assert not (out / "manifest.json").exists()
+    cluster.worker()
     said = job.communicate(timeout=300)[0]
     assert job.returncode == 0, said
     undisturbed = cluster.folder / "undisturbed-facts"
     segment(str(corpus), str(undisturbed), SegmentConfig(actors=0, shard_rows=50, cache="off"))
     assert parts(out) == parts(undisturbed)
-    assert len(parts(out)) == 81

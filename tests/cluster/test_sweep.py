@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
 def test_a_node_killed_in_a_sweep_changes_no_trial(cluster: Cluster, tmp_path: Path) -> None:
     folder, out = cluster.folder / "sweep", cluster.bucket / "runs"
     (folder / "toy").mkdir(parents=True)
-    records = [record(f"{name} {number}") for number in range(10) for name in NAMES]
+    records = [record(f"{name} {number}") for number in range(30) for name in NAMES]
     write_records(folder / "toy" / "train.parquet", records, "toy", "train")
     write_records(folder / "toy" / "dev.parquet", records[:4], "toy", "dev")
     (folder / "toy.yaml").write_text(PRESET.replace("CORPUS", str(folder / "toy")))
@@ -39,8 +39,8 @@ def test_a_node_killed_in_a_sweep_changes_no_trial(cluster: Cluster, tmp_path: P
 
     wait_until(both_have_begun, "checkpoint of each trial")
     cluster.lose(cluster.workers[0])
-    cluster.worker()
     assert not list(out.glob("s-t*/bundle/manifest.json"))
+    cluster.worker()
     said = job.communicate(timeout=400)[0]
     assert job.returncode == 0, said
     for number in (0, 1):
