@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen_platform.client import RefusedError, Retry, UnavailableError
+from agggen_platform.client import Retry, UnavailableError
 from tests.unit.client.conftest import QUICK, answered, asked, error, made, problem, text
 
 WAIT = 20.0
@@ -91,12 +91,6 @@ def test_a_record_without_id_goes_by_its_place_in_the_whole_stream() -> None:
     assert log.ids == [[None, None], [None]]
 
 
-def test_lost_records_alone_are_asked_for_again_and_the_order_stays(waits: list[float]) -> None:
-    log = Log(losing("r1", "r3"))
-    assert list(made(log).stream(records(5))) == texts(5)
-    assert log.ids == [["r0", "r1", "r2", "r3", "r4"], ["r1", "r3"]]
-
-
 def test_attempts_count_only_without_an_answer(waits: list[float]) -> None:
     """Each request brings one answer; there are more of them than attempts in a row."""
 
@@ -116,14 +110,6 @@ def test_records_that_stay_lost_get_their_error_and_hold_no_others(waits: list[f
     assert [answer["status"] for answer in answers] == ["ok", "error", "ok", "ok"]
     assert answers[0::2] == texts(4)[0::2]
     assert len(waits) == QUICK.attempts - 1
-
-
-def test_a_refused_stream_is_not_sent_again(waits: list[float]) -> None:
-    log = Log(lambda request: problem(422, "invalid", field="options.n_best"))
-    with pytest.raises(RefusedError) as caught:
-        list(made(log).stream(records(2), n_best=999))
-    assert caught.value.field == "options.n_best"
-    assert len(log.ids) == 1
 
 
 def test_what_ends_a_stream_is_raised_behind_the_answers_before_it(waits: list[float]) -> None:
