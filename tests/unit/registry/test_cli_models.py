@@ -119,7 +119,7 @@ def test_a_critic_is_registered_promoted_and_used(run: Run, critic: Path, tmp_pa
     code, out, err = run("models", "promote", "critic@candidate")
     assert (code, out) == (0, "models:/critic@champion is version 1\n"), err
     shown = run("models", "show", "critic@champion")[1]
-    assert "metric" not in shown and "calibration_error\t0.0940" in shown and 'data.corpora\t["rel2text"' in shown
+    assert "metric" not in shown and "calibration_error\t0.0678" in shown and 'data.corpora\t["rel2text"' in shown
     texts = tmp_path / "texts.jsonl"
     texts.write_text('{"triples": [["Silicon", "symbol", "Si"]], "text": "The symbol of silicon is Si."}\n')
     lines = {
