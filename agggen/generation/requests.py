@@ -16,9 +16,9 @@ from agggen.planning import IndexPlan, ScoredPlan
 from agggen.records import Record
 
 _LONGER = 1.25
-"""The length of a record's further texts that is allowed for in pruning, relative to its first text's."""
+"""In pruning, a record's further texts are taken to be at most this many times as long as its first."""
 _LIKELIER = 0.5
-"""The same for the log-probability per triple."""
+"""The log-probability of their triples is taken to be at most this share of the first text's mean per triple."""
 
 
 @dataclass
