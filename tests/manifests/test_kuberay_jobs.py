@@ -162,9 +162,11 @@ def endpoint_config(name: str) -> Any:
 
 @both_overlays
 def test_serve_and_the_endpoint_agree(name: str) -> None:
+    from agggen_platform.serving.deploy import APPLICATION
+
     (application, http), config = application_of(name), endpoint_config(name)
     assert (http.host, http.port) == (config.http.host, config.http.port)
-    assert application.name == config.name and application.route_prefix == "/"
+    assert application.name == APPLICATION and application.route_prefix == "/"
     assert config.bundle == "models:/agggen@champion" and config.security.keys_file is not None
     spec = service_of(name)
     assert spec["rayClusterDeletionDelaySeconds"] > config.limits.longest_deadline_s, "old requests must finish"
