@@ -18,7 +18,7 @@ from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.cluster
 
-RECORDS, SHARDS = 960, 120
+RECORDS, SHARDS = 1920, 240
 
 
 class Bulk:
@@ -154,7 +154,7 @@ def test_a_driver_cut_off_from_the_store_stops_when_another_took_over(bulk: Bulk
 
 def test_bulk_resumes_when_the_head_was_killed(bulk: Bulk, cluster: Cluster) -> None:
     job = bulk.start()
-    bulk.wait_for(job, 0.2)
+    bulk.wait_for(job, 0.2, nodes=1)
     before = [*cluster.workers]
     cluster.restart_head(job)
     bulk.check_that_it_resumes()
