@@ -152,6 +152,7 @@ def test_a_driver_cut_off_from_the_store_stops_when_another_took_over(bulk: Bulk
     bulk.check_success(second)
 
 
+@LONG
 def test_bulk_resumes_when_the_head_was_killed(bulk: Bulk, cluster: Cluster) -> None:
     job = bulk.start()
     bulk.wait_for(job, 0.2, nodes=1)
@@ -162,6 +163,7 @@ def test_bulk_resumes_when_the_head_was_killed(bulk: Bulk, cluster: Cluster) -> 
     assert cluster.workers == before, "workers ended with the head"
 
 
+@LONG
 def test_a_full_disk_is_said_and_the_job_resumes_when_there_is_room(bulk: Bulk, cluster: Cluster) -> None:
     node = cluster.workers[0]
     job = bulk.start()
