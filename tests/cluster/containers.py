@@ -22,7 +22,7 @@ import pytest
 REPO = Path(__file__).parents[2]
 IMAGE = os.environ.get("AGGGEN_CLUSTER_IMAGE", "localhost/agggen:test")
 MLFLOW_IMAGE = "localhost/agggen-mlflow:test"
-LONG = pytest.mark.skipif("AGGGEN_CLUSTER_ALL" not in os.environ, reason="slow or not steady: AGGGEN_CLUSTER_ALL=1 runs it")
+LONG = pytest.mark.skipif("AGGGEN_CLUSTER_ALL" not in os.environ, reason="slow or unsteady: set AGGGEN_CLUSTER_ALL=1")
 _STORE = ["--root=/var/lib/agggen-containers", "--runroot=/run/agggen-containers", "--storage-driver=overlay"]
 BUILDAH = ["buildah", *_STORE]
 PODMAN = ["podman", *_STORE, "--runtime=runc", "--cgroup-manager=cgroupfs"]
