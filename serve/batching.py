@@ -152,7 +152,7 @@ class Batcher(Generic[T, A]):
             self._full.set()
 
     def _is_full(self) -> bool:
-        """Whether there is no reason to wait for more items."""
+        """Whether to start the batch now."""
         waiting = self._waiting
         return len(waiting) >= self._config.records or sum(entry.measure.share for entry in waiting.values()) >= 1
 

@@ -39,7 +39,7 @@ def data_home() -> Path:
         pytest.skip("AGGGEN_DATA_HOME is not set: no real corpora here")
     path = Path(folder)
     if not path.is_dir():
-        pytest.fail(f"AGGGEN_DATA_HOME={folder} is no folder")
+        pytest.fail(f"AGGGEN_DATA_HOME={folder} is not a folder")
     return path
 
 

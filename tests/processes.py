@@ -73,7 +73,7 @@ class Running:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kills it and all its descendants; one that has ended is no error."""
+        """Kills it and all its descendants, those excepted that have ended."""
         doomed = [self.process.pid]
         with suppress(psutil.Error):
             doomed += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
@@ -95,7 +95,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = 240) -> Any:
-    """What `condition` gives as soon as it is true; fails after `seconds`."""
+    """The result of `condition` as soon as it is true; fails after `seconds`."""
     end = time.monotonic() + seconds
     while not (result := condition()):
         assert time.monotonic() < end, f"no {what} within {seconds} s"

@@ -94,7 +94,7 @@ class Head:
         return sum(node["raylet"].get("state") == "ALIVE" for node in summary)
 
     def status(self, token: str | None) -> int | None:
-        """What the jobs API says to somebody with this token; None while nobody answers."""
+        """The answer of the jobs API to a request with this token; None while there is none."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             request = urllib.request.Request(f"{self.address}/api/jobs/", headers=headers)
@@ -111,7 +111,7 @@ class Head:
         command += ["--runtime-env-json", RUNTIME_ENV, "--", "python", f"jobs/{job}.py", *map(str, arguments)]
         done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=400)
         said = done.stdout + done.stderr
-        assert done.returncode == (expect != 0), said  # 1 whatever the job's is, but it says which
+        assert done.returncode == (expect != 0), said  # always 1; the job's own status is in the output
         if expect:
             assert f"Job entrypoint command failed with exit code {expect}," in said
         return said

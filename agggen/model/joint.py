@@ -208,7 +208,7 @@ class JointModel(nn.Module):
         """
         ids = memory.ids
         same = ids[:, None] == ids[:, :, None]
-        first = ~same.tril(-1).any(-1) & (ids > END)  # a word may stand at two places, and marks are no words
+        first = ~same.tril(-1).any(-1) & (ids > END)  # a word may stand at two places, and marks are not words
         writable = torch.where(ids < self.n_output, ids, UNK)[:, None].expand(*hidden.shape[:2], -1)
         written = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
         of_source = written.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)

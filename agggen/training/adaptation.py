@@ -108,7 +108,7 @@ def _of_bundle(bundle: Bundle, say: Say) -> dict[str, Dataset]:
 
 
 def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, say: Say) -> Data:
-    """The data with so many texts of `old` in both splits that they are the share ``training.replay`` of all."""
+    """The data with texts of `old` added to both splits, up to the share ``training.replay`` of all texts."""
     share, rng = config.training.replay, random.Random(config.training.seed)
     mixed: dict[str, list[Record]] = {}
     for split, records, least in (("train", data.train, _AT_LEAST if share else 0), ("dev", data.dev, 0)):

@@ -100,7 +100,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
     """Puts `trainer` where the checkpoint left off.
 
     Raises:
-        TrainingError: the file is no checkpoint, or one of another stage, seed, configuration, model or corpus.
+        TrainingError: the file is not a checkpoint, or one of another stage, seed, configuration, model or corpus.
         OSError: it cannot be read here and now.
     """
     from safetensors import SafetensorError, safe_open
@@ -112,9 +112,9 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
             described = json.loads((file.metadata() or {}).get("agggen", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, json.JSONDecodeError, RecursionError) as error:
-        raise TrainingError(f"{path} is no readable checkpoint ({error}); delete it to start over") from error
+        raise TrainingError(f"{path} is not a readable checkpoint ({error}); delete it to start over") from error
     if not isinstance(described, dict):
-        raise TrainingError(f"{path} is no checkpoint of a training run; delete it to start over")
+        raise TrainingError(f"{path} is not a checkpoint of a training run; delete it to start over")
     for key, expected in _flat(_identity(trainer)).items():
         value = _flat(described).get(key)
         if value != expected:
@@ -125,7 +125,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
     try:
         trainer.progress = Progress(**described["progress"])
     except (KeyError, TypeError) as error:
-        raise TrainingError(f"{path} is no whole checkpoint ({error}); delete it to start over") from error
+        raise TrainingError(f"{path} is not a complete checkpoint ({error}); delete it to start over") from error
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

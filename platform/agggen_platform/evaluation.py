@@ -83,7 +83,7 @@ def task_of(
         bundle: its address; `path` is its folder on this machine.
         corpus, split, reading: see `records_to_evaluate`.
         overrides: inference settings that differ from the bundle's own.
-        limit: only the first so many records (0: all).
+        limit: number of records, from the first on (0: all).
         protocol: whose scorer (None: as the corpus is scored in print); `metrics`: see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
         device: see `agggen.tensors.device_of`.

@@ -54,7 +54,7 @@ class StorageConfig:
     """Where checkpoints and bundles lie."""
 
     url: str | None = None  # a folder that all workers see, or s3://bucket/prefix; null: the folder of runs
-    checkpoint_seconds: float = 120.0  # at most so much training is lost
+    checkpoint_seconds: float = 120.0  # the most training time that a kill can lose
     keep: int = 2  # verified checkpoints of a stage
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
     AGGGEN_DATA_HOME=... python tests/benchmarks/adapt.py FOLDER [--hold-out Astronaut] [--base 1500] [--plot FILE]
 
 A base model is trained on WebNLG 2017 without one category (`--base` training records, spread over the split). Records
-of the category, shuffled by the seed, are taken until they hold so many texts; the base is adapted to them
+of the category, shuffled by the seed, are taken until they have that number of texts; the base is adapted to them
 (`agggen.adapt`, with replay) and another model trained on them alone (`agggen.train`, preset `auto`), each with a 25th
 as many development records as texts (2 at least). All write the category's development records, unconstrained
 (`verify=off`) and by default, and the adapted ones the base's own development records (every `--every`-th) too: what

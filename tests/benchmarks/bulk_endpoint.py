@@ -3,8 +3,8 @@
     python tests/benchmarks/bulk_endpoint.py [--bundle elements] [--corpus elements] [--records 2000] [--workers 1]
         [--kill 20] [KEY=VALUE ...]
 
-Workers have one thread: ``here`` writes in the job's process (``--actors 0``), ``actors`` in so many actors of Ray, and
-``endpoint`` by requests to an ``agggen serve`` with so many generators, started before. Each side does the job with a
+Workers have one thread: ``here`` writes in the job's process (``--actors 0``), ``actors`` in actors of Ray, and
+``endpoint`` by requests to an ``agggen serve`` with as many generators, started before. Each side does the job with a
 quarter of the records and with all; numbers are differences of the two, so that what happens once drops out. Processor
 time is that of the job's processes, Ray's among them, and for ``endpoint`` of all processes of the server besides;
 `idle_cpu_ms_a_second` of it are what the server takes without any request.
@@ -61,7 +61,7 @@ def parts_of(out: Path) -> str:
 
 @contextmanager
 def kills(titles: Sequence[str], seconds: float) -> Iterator[list[str]]:
-    """Kills a descendant process of these titles in turn every so many seconds; gives the killed ones' titles."""
+    """Kills a descendant process of these titles in turn at an interval in seconds; yields the titles of the killed."""
     done, killed = threading.Event(), list[str]()
 
     def run() -> None:

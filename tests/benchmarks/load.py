@@ -26,7 +26,7 @@ async def _closed_loop(url: str, bodies: Sequence[bytes], clients: int, seconds:
                 if response.status != 200:
                     raise RuntimeError(f"{url} answered {response.status}: {answer[:300]!r}")
 
-        await asyncio.gather(*(ask() for _ in range(clients)))  # connections, and whatever the first request pays for
+        await asyncio.gather(*(ask() for _ in range(clients)))  # opens connections and warms up
         end = time.perf_counter() + seconds
 
         async def client() -> None:
@@ -39,7 +39,7 @@ async def _closed_loop(url: str, bodies: Sequence[bytes], clients: int, seconds:
 
 
 def latencies(url: str, bodies: Sequence[bytes], clients: int, seconds: float) -> dict[str, float]:
-    """Posts the bodies in turn by so many clients for so long: requests a second, percentiles in ms, how many."""
+    """Posts the bodies in turn by several clients for a time: requests a second, percentiles in ms, their number."""
     begin = time.perf_counter()
     took = asyncio.run(_closed_loop(url, bodies, clients, seconds))
     cuts = quantiles(took, n=100) if len(took) > 1 else [took[0]] * 99

@@ -65,7 +65,7 @@ class Counting(httpx.HTTPTransport):
 
 @dataclass
 class Load:
-    """What so many clients do until the phase ends."""
+    """The requests of a number of clients until the phase ends."""
 
     url: str
     asked: Sequence[dict[str, Any]]

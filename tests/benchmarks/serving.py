@@ -18,7 +18,7 @@ For Serve's own proxy and for HAProxy, one after another:
   four requests at a time for each replica). `tax_*` is the endpoint's seconds over the library's, less one;
   `cpu_ms_a_record` and `tax_cpu_*` count processor time of all processes (of the endpoint with Ray, without the
   client), which other work on the machine distorts less.
-- `latency`: requests of one record by so many clients at once, in ms.
+- `latency`: requests of one record by that many concurrent clients, in ms.
 The client runs on the same cores as all else. The last line is JSON.
 """
 

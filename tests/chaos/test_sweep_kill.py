@@ -95,7 +95,7 @@ def leftovers() -> Iterator[list[psutil.Process]]:
             process.kill()
 
 
-def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturbed(
+def test_a_driver_killed_and_interrupted_ends_with_the_undisturbed_sweep(
     tmp_path: Path, leftovers: list[psutil.Process]
 ) -> None:
     config = config_of(write_corpus(tmp_path / "toy"), epochs=EPOCHS.joint)

@@ -171,7 +171,7 @@ class Cluster:
         self.workers.remove(worker)
 
     def in_order(self, workers: int = 2) -> None:
-        """Starts or ends workers until there are so many."""
+        """Starts or ends workers until their number is `workers`."""
         running = podman("ps", "--format={{.Names}}").stdout.split()
         self.workers = [name for name in self.workers if name in running]
         for name in self.workers[workers:]:

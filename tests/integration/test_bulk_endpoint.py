@@ -1,4 +1,4 @@
-"""A bulk job with the endpoint as its worker is the same job: the same bytes, whoever else asks and whatever dies."""
+"""A bulk job with the endpoint as its worker is the same job: the same bytes, whatever others ask and whatever dies."""
 
 import json
 from pathlib import Path

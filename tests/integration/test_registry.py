@@ -60,7 +60,7 @@ def test_what_lies_in_the_store_counts_and_not_the_copy_of_an_earlier_day(
         promote("agggen", "1")
     folder.write("weights.safetensors", whole)
     folder.write("weights.pkl", b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(PromotionRefused, match=r"weights\.pkl is no part of a bundle"):
+    with pytest.raises(PromotionRefused, match=r"weights\.pkl is not part of a bundle"):
         promote("agggen", "1")
     folder.delete("weights.pkl")
     assert promote("agggen", "1").version.number == "1"

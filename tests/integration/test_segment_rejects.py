@@ -48,7 +48,7 @@ def rejected(out: Path) -> list[dict[str, Any]]:
 
 
 def with_bad_rows(path: Path) -> list[Record]:
-    """A corpus whose rows 1, 3 and 4 are no records and one of whose texts is blank."""
+    """A corpus whose rows 1, 3 and 4 are invalid and one of whose texts is blank."""
     good = elements("dev")[:6]
     write_records(path, good, "x", "dev")
     rows = pq.read_table(path).to_pylist()
@@ -91,7 +91,7 @@ def test_an_id_that_occurs_again_is_a_reject(corpus: Path, tmp_path: Path) -> No
     """Both rows once went into the output, and whoever joined by id got the wrong facts."""
     records = read_records(corpus / "dev.parquet")
     records[3] = renamed(records[3], records[1].id)  # of one shard
-    records[50] = renamed(records[50], f" {records[1].id} ")  # of another; white space is no part of an id
+    records[50] = renamed(records[50], f" {records[1].id} ")  # of another shard; white space is not part of an id
     records[60] = renamed(records[60], records[59].id)
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), by_clauses(max_reject_share=0.1))

@@ -60,7 +60,7 @@ class StackCommand:
         self.processes = psutil.Process(running.process.pid).children(recursive=True)
 
     def wait_until_gone(self) -> None:
-        """Returns when no process of the stack is left; zombies, which nobody has waited for, do not count."""
+        """Returns when no process of the stack is left, zombies excepted."""
         deadline = time.monotonic() + 60
         while alive := [process for process in self.processes if is_alive(process)]:
             assert time.monotonic() < deadline, f"these outlived the stack: {alive}"

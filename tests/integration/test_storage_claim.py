@@ -27,7 +27,7 @@ def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) 
             until(lambda: faulty_s3.count("PUT") >= 2, "two heartbeats")
         with pytest.raises(ClaimedError, match="another job works on"), claim(folder, beat=0.5):
             pass
-        faulty_s3.inject("503", -1)  # and it cannot be given back, which is no error on the way out
+        faulty_s3.inject("503", -1)  # the claim cannot be released either, which is not an error at the end
     faulty_s3.heal()
     with claim(folder, beat=0.5) as check:
         check()

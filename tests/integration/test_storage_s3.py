@@ -117,7 +117,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_not_mixed(
 def test_a_large_file_is_sent_in_parts(folder: Folder, faulty_s3: FaultyS3, large: Path) -> None:
     for kind in ("503", "reset", "lost answer"):
         faulty_s3.inject(kind, method="PUT", path="partNumber=2")
-    faulty_s3.inject("lost answer", method="POST", path="uploadId")  # it is complete, and nobody heard of it
+    faulty_s3.inject("lost answer", method="POST", path="uploadId")  # the upload is complete, and its answer is lost
     faulty_s3.inject("no upload", method="POST", path="uploadId")  # some stores remember, this one does not
     folder.upload("x", large)
     assert faulty_s3.count("PUT", "partNumber=1") == faulty_s3.count("PUT", "partNumber=3") == 1

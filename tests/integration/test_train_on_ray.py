@@ -109,7 +109,7 @@ def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: P
         assert time.monotonic() - ended[0] < 20
         states = {group["state"] for group in ray.util.placement_group_table().values()}
         assert states == {"REMOVED"}, (
-            "what it waited for would be taken as soon as there is room, and by nobody given back"
+            "the resources that it waited for would be taken as soon as there is room, and never released"
         )
     finally:
         ray.kill(busy)
@@ -130,7 +130,7 @@ def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) ->
 
 
 def free_cpus(at_least: float, seconds: float = 120) -> float:
-    """The cluster's free CPUs, when they are so many or the time is over."""
+    """The free CPUs of the cluster, when they are as many as expected or the time is over."""
     import ray
 
     deadline = time.monotonic() + seconds

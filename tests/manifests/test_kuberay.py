@@ -67,7 +67,7 @@ def test_objects_and_pod_templates_are_valid(name: str) -> None:
 
 
 @both_overlays
-def test_whatever_a_pod_refers_to_exists(name: str) -> None:
+def test_what_a_pod_refers_to_exists(name: str) -> None:
     existing = {(item["kind"], item["metadata"]["name"]) for item in overlay(name)}
     for pod in pods_of(overlay(name)):
         needed = {("PriorityClass", pod.spec["priorityClassName"])}

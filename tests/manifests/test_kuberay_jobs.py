@@ -115,7 +115,7 @@ def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
         workers = config.cluster.workers or params["concurrent"]
         assert workers * config.cluster.cpus_per_worker <= cpus
         assert workers * config.cluster.gpus_per_worker <= gpus
-        assert bool(config.cluster.gpus_per_worker) == bool(gpus), "GPUs that nobody asks for"
+        assert bool(config.cluster.gpus_per_worker) == bool(gpus), "GPUs are set without a worker that uses them"
         assert config.storage.url.startswith("s3://agggen-models/")
     else:
         assert cluster["enableInTreeAutoscaling"] or params["actors"] <= at_start, "nothing brings the actors' nodes"

@@ -54,7 +54,7 @@ def test_a_stored_bundle_with_keys_that_lead_elsewhere(
     assert copy.is_relative_to(cache)
     assert {path.name for path in copy.iterdir()} == {path.name for path in (tmp_path / "bundle").iterdir()}
     assert not list(tmp_path.rglob("*outside*"))
-    with pytest.raises(BundleError, match="is no part of a bundle"):
+    with pytest.raises(BundleError, match="is not part of a bundle"):
         admit(address)
 
 
@@ -68,7 +68,7 @@ def test_a_mark_that_names_a_checkpoint_elsewhere(tmp_path: Path, name: str) -> 
     folder.write("joint/latest.json", json.dumps({"checkpoints": [entry]}).encode())
     store = CheckpointStore(folder)
     for ask in (lambda: store.restore("joint", tmp_path / "restored"), lambda: store.latest("joint")):
-        with pytest.raises(ConfigError, match="is no name of a file in a folder"):
+        with pytest.raises(ConfigError, match="is not the name of a file in a folder"):
             ask()
     assert not (tmp_path / "restored").exists()
     assert (tmp_path / "outside").read_text() == (tmp_path / "a" / "outside").read_text() == "theirs"

@@ -97,7 +97,7 @@ def test_as_a_checkpoint(tmp_path: Path, canary: Canary, form: Form) -> None:
     store = CheckpointStore(Folder(str(tmp_path / "run")))
     store.save("joint", 1, tmp_path / "stranger")
     assert store.restore("joint", tmp_path / "restored") is not None
-    with pytest.raises(TrainingError, match="is no readable checkpoint"):
+    with pytest.raises(TrainingError, match="is not a readable checkpoint"):
         load_checkpoint(tmp_path / "restored", trainer("joint"))
     assert not canary.sang
 

@@ -45,7 +45,7 @@ def canary(tmp_path: Path) -> Path:
 
 
 def ask(head: Head, method: str, path: str, headers: dict[str, str] | None = None, body: Any = None) -> tuple[int, str]:
-    """Status and body; the path goes out as it is, and nothing of a proxy is asked."""
+    """Status and body; the path is sent unchanged and without a proxy."""
     where = urlsplit(head.address)
     connection = http.client.HTTPConnection(str(where.hostname), where.port, timeout=60)
     content = None if body is None else json.dumps(body).encode()
@@ -67,7 +67,7 @@ def jobs(head: Head, token: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer 0"}], ids=["anonymous", "wrong token"])
-def test_nobody_starts_a_job_without_the_token(head: Head, token: str, canary: Path, headers: dict[str, str]) -> None:
+def test_no_job_starts_without_the_token(head: Head, token: str, canary: Path, headers: dict[str, str]) -> None:
     """ShadowRay (CVE-2023-48022): a call like this one ran any command on every cluster in reach."""
     before = len(jobs(head, token))
     status, _ = ask(head, "POST", "/api/jobs/", headers, {"entrypoint": f"touch {canary}"})

@@ -212,10 +212,10 @@ def test_a_checkpoint_of_another_format_is_refused(checkpoint: Path, monkeypatch
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        *((lambda path, end=end: path.write_bytes(path.read_bytes()[:end]), "no readable") for end in (0, 5, 200, -1)),
-        (lambda path: path.write_bytes(bytes(range(256)) * 9), "no readable checkpoint .*delete it to start over"),
-        (lambda path: save_file({"a": torch.zeros(2)}, path, {"agggen": "{half of"}), "no readable checkpoint"),
-        (lambda path: save_file({"a": torch.zeros(2)}, path), "is no checkpoint of a training run"),
+        *((lambda path, end=end: path.write_bytes(path.read_bytes()[:end]), "not a readable") for end in (0, 5, 200, -1)),
+        (lambda path: path.write_bytes(bytes(range(256)) * 9), "not a readable checkpoint .*delete it to start over"),
+        (lambda path: save_file({"a": torch.zeros(2)}, path, {"agggen": "{half of"}), "not a readable checkpoint"),
+        (lambda path: save_file({"a": torch.zeros(2)}, path), "is not a checkpoint of a training run"),
     ],
 )
 def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Path], None], message: str) -> None:
@@ -240,7 +240,7 @@ def test_a_checkpoint_that_lacks_a_part_is_refused(checkpoint: Path) -> None:
     save_file(
         tensors, checkpoint, metadata={"agggen": json.dumps(json.loads(described["agggen"]) | {"progress": {"a": 1}})}
     )
-    with pytest.raises(TrainingError, match=r"no whole checkpoint .*'a'"):
+    with pytest.raises(TrainingError, match=r"not a complete checkpoint .*'a'"):
         load_checkpoint(checkpoint, trainer())
     lacking = {k: v for k, v in tensors.items() if k != "model.output_bias"}
     save_file(lacking, checkpoint, metadata=described)

@@ -353,7 +353,7 @@ class Corruptor:
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _said(self, example: Example) -> int | None:
-        """A triple that is said, at random."""
+        """A random triple that the text expresses."""
         said = [index for index, label in enumerate(example.labels) if label == SAID]
         return self._random.choice(said) if said else None
 

@@ -77,7 +77,7 @@ def score(
         raise CorpusError(f"{records}, record {silent[0]!r}: there is no reference text to score against")
     chosen = metrics_of(protocol, names, read)
     if names is None and protocol == "e2e" and (foreign := foreign_predicate(read)):
-        console.note(f"No slot errors: {foreign} is no slot of E2E")
+        console.note(f"No slot errors: {foreign} is not a slot of E2E")
     ids = [record.id for record in read]
     texts = _texts(hypotheses, read_texts(hypotheses, ids, records))
     other_texts = _texts(against, read_texts(against, ids, records)) if against else None

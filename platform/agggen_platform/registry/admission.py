@@ -82,7 +82,7 @@ def _check_names(folder: Folder) -> None:
     own = files_of(dict.fromkeys(names))
     if strange := sorted(set(names) - {*own, _MANIFEST}):
         raise BundleError(
-            f"{folder.at(strange[0])} is no part of a bundle ({', '.join(own)}, {_MANIFEST}); it is refused"
+            f"{folder.at(strange[0])} is not part of a bundle ({', '.join(own)}, {_MANIFEST}); it is refused"
         )
 
 

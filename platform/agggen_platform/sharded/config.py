@@ -9,7 +9,7 @@ from agggen.errors import AggGenError, ConfigError
 SMALLEST_SHARD = 64
 """Rows: the smallest default of `shard_rows`."""
 ALL_FAILED = 20
-"""If at least so many inputs all fail, the fault lies in the model or the device, not in the inputs."""
+"""If this many inputs all fail, the model or the device is at fault, not the inputs."""
 
 
 class JobError(AggGenError):

@@ -245,7 +245,7 @@ def _overrides(config: Any, folder: str) -> Any:
             bert = json.loads(stream.read().decode("utf-8"))
     except (OSError, ValueError) as error:
         raise Refused(
-            f"{folder} is no folder of a BERT model, with config.json and vocab.txt ({_reason(error)})"
+            f"{folder} is not a folder of a BERT model, with config.json and vocab.txt ({_reason(error)})"
         ) from error
     readers = [key for key in ("dataset_reader", "validation_dataset_reader") if key in config]
     changed: Any = {f"{key}.bert_model_name": folder for key in readers}

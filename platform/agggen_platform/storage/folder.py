@@ -56,7 +56,7 @@ class Folder:
         else:
             path = rest if separator else address
             if "\0" in path:
-                raise ConfigError(f"{address!r} is no path: it holds a NUL")
+                raise ConfigError(f"{address!r} is not a path: it contains a NUL")
             self.local = Path(path).absolute()
             self.address = self.local.as_posix()
             self._store = LocalStore(self.local)
@@ -154,6 +154,6 @@ def _check(name: str) -> str:
         wrong = next((part or "//" for part in name.split("/") if part in ("", ".", "..")), None)
     if wrong is not None:
         raise ConfigError(
-            f"{name!r} is no name of a file in a folder, because of {wrong!r}; write parts with one / between them"
+            f"{name!r} is not the name of a file in a folder, because of {wrong!r}; write parts with one / between them"
         )
     return name

@@ -209,7 +209,7 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
             return None
         try:
             with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # checkpoints are not kept there
-                _trainer(task, attempts, scratch).fit()  # so many failed, or it would not get here again
+                _trainer(task, attempts, scratch).fit()  # reached only when all of them failed
         except WorkerGroupError as error:
             return _too_many_failures(error, task.config)
         except ControllerError as error:

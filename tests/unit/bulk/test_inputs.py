@@ -1,4 +1,4 @@
-"""Input of every kind becomes rows, in order, each with its place; what is no record says why."""
+"""Input of every kind becomes rows, in order, each with its place; an invalid record has a reason."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_an_id_that_occurs_again_in_any_file_names_the_first(more: str, tmp_path
     assert duplicates == {(2, 1): f"{folder}/a.jsonl, line 3", (3, 0): f"{folder}/b.csv, line 2"}
 
 
-def test_a_line_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
+def test_an_invalid_line_does_not_mask_a_record_of_its_id(tmp_path: Path) -> None:
     bad = [{"id": "a", "triples": []}, {"id": "a", "triples": TRIPLES, "plan": "[food"}]
     lines = [*bad, {"id": "a", "triples": TRIPLES}, {"id": " a ", "triples": TRIPLES}]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))

@@ -68,7 +68,7 @@ def test_texts_and_predicates_are_the_records_own(tmp_path: Path) -> None:
     )
     assert [reference.text for reference in mill.references[1:]] == [MILL.references[2].text, MILL.references[1].text]
     assert str(mill.references[1].plan) == '[isPartOf_2 isPartOf] ["was part of"]'
-    # A fact without a triple is no group of the plan.
+    # A fact without a triple is not a group of the plan.
     assert door.references[0].facts == (Fact("The Door", ()), Fact("'s red; locked.", ("has", "is")))
     assert str(door.references[0].plan) == "[has is]"
 
@@ -179,8 +179,8 @@ def test_facts_and_their_triples_are_the_annotations(records: list[Record], anno
 
 
 def test_golden_rules_align_the_raw_texts_as_well_as_the_tokenised(records: list[Record]) -> None:
-    nobody = SimpleNamespace(align=lambda records, facts: [])
-    scores = alignment_scores(*alignments(nobody, records)["rule_based"])  # type: ignore[arg-type]
+    aligner = SimpleNamespace(align=lambda records, facts: [])
+    scores = alignment_scores(*alignments(aligner, records)["rule_based"])  # type: ignore[arg-type]
     result = {name: score.value for name, score in scores.items()}
     assert result == pytest.approx(
         {"precision": 90600 / 978, "recall": 100, "f1": result["f1"], "accuracy": 90600 / 978}

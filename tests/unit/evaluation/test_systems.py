@@ -79,7 +79,7 @@ def test_intervals_and_comparison() -> None:
     assert (bleu.second, errors.second) == (pytest.approx(100), 0)
 
 
-def test_values_of_two_systems_compare_whatever_was_found() -> None:
+def test_values_of_two_systems_compare_with_any_findings() -> None:
     """Each signature says by what values were found, in which the systems differ."""
     first = [TEXTS[0], TEXTS[1], "The Mill is a coffee shop near Crowne Plaza Hotel."]
     result = measure_system(

@@ -89,7 +89,7 @@ CASES = {
         ],
         "The work was followed | by a play staged in Oslo , in Danish .",
     ),
-    "a bare predicate at the end is no fact": (
+    "a bare predicate at the end is not a fact": (
         [
             "[ARG1: Norwegian] [V: is] [ARG2: the language spoken] .",
             "Norwegian is [ARG1: the language] [V: spoken] .",
@@ -197,7 +197,7 @@ CASES = {
         ],
         'Ann wrote Ice | ( it sold well ) , | " Rain " came later .',
     ),
-    "a conjunction alone is no fact": (
+    "a conjunction alone is not a fact": (
         [
             "[ARGM-DIS: and] [ARG1: the language spoken there] [V: is] [ARG2: Sami] .",
             "and [ARG1: the language] [V: spoken] [ARGM-LOC: there] is Sami .",

@@ -1,4 +1,4 @@
-"""Words with offsets: none of a text is lost, and other tokenisers' words are found again whatever they did to it."""
+"""Words with offsets: they cover the text, and the words of other tokenisers are located in it."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_tasks_are_pruned_by_expectation_whatever_else_is_decoded(history: str, 
 
 
 def test_the_needed_score_may_rise_during_the_search() -> None:
-    """As the generator does it: the best text of a record is found, whatever is given up on the way."""
+    """As the generator does it: pruning never loses the best text of a record."""
     model, config = writer(), BeamConfig(beam=3, max_fact_tokens=4)
     everything = search(model, RECORDS, TASKS, config)
     given_up = 0

@@ -1,4 +1,4 @@
-"""Texts that are true by construction, whatever the model would like to write: here it knows nothing."""
+"""Constrained generation passes the strict check even with an untrained model."""
 
 from __future__ import annotations
 

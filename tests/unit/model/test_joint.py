@@ -267,7 +267,7 @@ def test_an_example_scores_alone_as_in_a_batch_in_any_order(order: list[int]) ->
 
 @histories
 def test_text_longer_than_the_position_table(history: str) -> None:
-    """Sinusoids are a formula: a text of more than 512 positions grows the table, whatever came before."""
+    """Sinusoids are a formula: a text of more than 512 positions extends the table."""
     model, example = tiny_model(history=history), random_example(8, 2, [300, 300])
     long_first = likelihood(model, [example])[0]
     assert math.isfinite(long_first)

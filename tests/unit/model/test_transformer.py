@@ -123,7 +123,7 @@ def test_sinusoids_are_those_of_the_paper(width: int) -> None:
     ],
 )
 def test_full_precision_widens_halves_and_narrows_nothing(given_: torch.dtype, expected: torch.dtype) -> None:
-    """Scores were once cut to float32 whatever the model, so no check in float64 could hold."""
+    """Scores were once float32 even for a float64 model, so checks in float64 failed."""
     assert full_precision(torch.zeros(1, dtype=given_)).dtype == expected
 
 

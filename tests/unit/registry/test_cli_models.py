@@ -135,7 +135,7 @@ def test_a_critic_is_no_model_and_a_changed_one_is_refused(run: Run, critic: Pat
     assert (code, "is a critic of `agggen check`, which writes no texts" in err) == (3, True)
     (critic / "notes.txt").write_text("x")
     code, _, err = run("models", "register", critic, "--name", "critic")
-    assert (code, "notes.txt is no part of a bundle (critic.json, weights.safetensors" in err) == (3, True)
+    assert (code, "notes.txt is not part of a bundle (critic.json, weights.safetensors" in err) == (3, True)
     (critic / "notes.txt").unlink()
     with (critic / "critic.json").open("a") as file:
         file.write(" ")

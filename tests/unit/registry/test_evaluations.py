@@ -100,7 +100,7 @@ def test_a_candidate_must_not_be_worse(gate: Gate, candidate: Evaluation, passed
         ("invented", 99.0, False),
     ],
 )
-def test_more_values_and_fewer_inventions_pass_whatever_was_found(metric: str, value: float, passed: bool) -> None:
+def test_more_values_and_fewer_inventions_pass_with_any_findings(metric: str, value: float, passed: bool) -> None:
     name = f"faithfulness/{metric}"
     candidate, champion = (replace(ONE, scores={name: (v, f"m|said:literal {v:g}")}) for v in (value, 98.0))
     assert Gate(name).judge(version(2, candidate), version(1, champion)).passed is passed

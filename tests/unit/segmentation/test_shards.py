@@ -60,7 +60,7 @@ def test_small_row_groups_share_a_shard(tmp_path: Path) -> None:
     ]
 
 
-def test_a_row_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
+def test_an_invalid_row_does_not_mask_a_record_of_its_id(tmp_path: Path) -> None:
     """The good row was once the reject, as a second one of its id."""
     triples = [{"subject": "a", "predicate": "p", "object": "b"}]
     blank = [{"subject": "a", "predicate": "p", "object": " "}]

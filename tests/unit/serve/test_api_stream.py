@@ -117,7 +117,7 @@ def test_an_engine_that_stops_answering_fails_its_records_only(stub: StubEngine)
 
     async def failing(jobs: Any, seconds: float) -> Any:
         if any(job.record.id == "5" for job in jobs):
-            raise EngineError("nobody is there")
+            raise EngineError("no replica answers")
         if any(job.record.id == "9" for job in jobs):
             raise KeyError("secret")
         return await generate(jobs, seconds)

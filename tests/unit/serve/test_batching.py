@@ -253,7 +253,7 @@ def test_batches_are_measured() -> None:
     assert observed == [1, ("double", 2), 0, ("double", 1)]
 
 
-# --- whatever happens ---
+# --- failures ---
 
 
 @dataclass(frozen=True)

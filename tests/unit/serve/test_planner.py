@@ -137,7 +137,7 @@ def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle
 def test_a_replica_is_replaced_when_it_fails_its_test_too(
     serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bad luck with some records is no reason; and no test is run as long as nothing fails."""
+    """Failures of a few records are not a reason; and no test is run as long as nothing fails."""
     planner = PlannerReplica(serve_config)
     run(planner.check_health())
     inner, broken = planner._planner.distributions, [True]

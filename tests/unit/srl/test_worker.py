@@ -146,7 +146,7 @@ def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_pa
 def test_a_model_that_is_only_on_the_hub_says_what_to_do(worker: JsonLinesProcess, tmp_path: Path) -> None:
     path = archive(tmp_path, name="hub.tar.gz")
     assert "needs the BERT model 'bert-base-uncased'" in start(worker, path)["failed"]
-    assert "is no folder of a BERT model" in start(worker, path, bert=str(tmp_path / "absent"))["failed"]
+    assert "is not a folder of a BERT model" in start(worker, path, bert=str(tmp_path / "absent"))["failed"]
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text("{}")
     ready = start(worker, path, bert=str(tmp_path / "bert"))["ready"]

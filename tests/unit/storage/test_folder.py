@@ -32,7 +32,7 @@ def test_names_that_lead_elsewhere_are_refused_by_all_calls(name: str, address: 
         lambda name: folder.download(name, tmp_path / "target"),
     ]
     for call in [*calls, folder.names, folder.sweep] if name else calls:
-        with pytest.raises(ConfigError, match="no name of a file"):
+        with pytest.raises(ConfigError, match="not the name of a file"):
             call(name)
 
 
