@@ -220,9 +220,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         for begin in range(0, len(content), 1 << 16):
-            some = content[begin : begin + (1 << 16)]
-            self.faulty.pace(len(some))
-            self.wfile.write(some)
+            chunk = content[begin : begin + (1 << 16)]
+            self.faulty.pace(len(chunk))
+            self.wfile.write(chunk)
 
     def _reset(self) -> None:
         """Ends the connection with RST, as a dying server does."""

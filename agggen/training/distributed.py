@@ -62,9 +62,9 @@ class Connected:
         if self._device is None or tensor.device == self._device:
             dist.all_reduce(tensor)
         else:
-            there = tensor.to(self._device)
-            dist.all_reduce(there)
-            tensor.copy_(there)
+            moved = tensor.to(self._device)
+            dist.all_reduce(moved)
+            tensor.copy_(moved)
 
     def any(self, flag: bool) -> bool:
         flags = torch.tensor([int(flag)])

@@ -38,7 +38,8 @@ def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tupl
     places = {word: place for place, word in enumerate(old.vocabulary.words)}
     word_of = [places.get(word, Vocabulary.UNK) for word in vocabulary.words]
     weights["embedding.weight"] = weights["embedding.weight"][word_of]
-    written_as = [of if of < old.vocabulary.n_output else Vocabulary.UNK for of in word_of[: vocabulary.n_output]]
+    writable = old.vocabulary.n_output
+    written_as = [place if place < writable else Vocabulary.UNK for place in word_of[: vocabulary.n_output]]
     bias = weights["output_bias"][written_as]
     bias[torch.tensor(written_as) == Vocabulary.UNK] -= math.log(written_as.count(Vocabulary.UNK))
     weights["output_bias"] = bias

@@ -96,10 +96,10 @@ def _parts(example: Example) -> Iterator[tuple[int, int, int, int]]:
     """Triple, role and source tokens ``[start, end)`` of each subject and object."""
     start = 0
     for end in range(1, len(example.source) + 1):
-        of = example.triple[start], example.role[start]
-        if end == len(example.source) or (example.triple[end], example.role[end]) != of:
-            if of[1] in (ROLE_SUBJECT, ROLE_OBJECT):
-                yield *of, start, end
+        segment = example.triple[start], example.role[start]
+        if end == len(example.source) or (example.triple[end], example.role[end]) != segment:
+            if segment[1] in (ROLE_SUBJECT, ROLE_OBJECT):
+                yield *segment, start, end
             start = end
 
 

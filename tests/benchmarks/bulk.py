@@ -54,8 +54,8 @@ def start_worker(bundle: str) -> None:
 
 
 def write(records: list[Record]) -> str:
-    found = GENERATOR.generate(records)
-    return "".join(json.dumps(best.as_dict(), ensure_ascii=False) + "\n" for best, *_ in found)
+    results = GENERATOR.generate(records)
+    return "".join(json.dumps(best.as_dict(), ensure_ascii=False) + "\n" for best, *_ in results)
 
 
 def plain_loop(bundle: str, source: Path, out: Path, workers: int, settings: list[str]) -> None:

@@ -29,8 +29,8 @@ from agggen_platform.local import records_of
 
 def cpu_seconds(generator: Generator, records: list[Record], config: InferenceConfig) -> tuple[float, list[Generation]]:
     began = time.process_time()
-    found = generator.generate(records, config=config)
-    return time.process_time() - began, [best for best, *_ in found]
+    results = generator.generate(records, config=config)
+    return time.process_time() - began, [best for best, *_ in results]
 
 
 def main() -> None:

@@ -91,8 +91,8 @@ def test_axe_finds_no_violation(visit: Any, url: str, two_models: str, picture: 
     )
     STATES[name](studio)
     picture(studio, f"{name}-{look}")
-    found = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
-    assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in found.response["violations"]] == []
+    violations = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
+    assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in violations.response["violations"]] == []
     width = studio.page.evaluate("() => document.documentElement.scrollWidth")
     assert width <= studio.page.viewport_size["width"], "it scrolls sideways"
 
@@ -106,8 +106,8 @@ def test_axe_finds_no_violation_in_trouble(visit: Any, url: str, faults: Faults,
         studio.page.get_by_role("button", name="Next record").click()
         studio.state(state)
         picture(studio, f"{state}-{look}", whole=False)
-        found = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
-        assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in found.response["violations"]] == []
+        violations = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
+        assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in violations.response["violations"]] == []
         faults.reset()
 
 

@@ -48,8 +48,8 @@ def test_any_text_is_aligned_checked_and_its_plan_taken(studio: Studio) -> None:
     studio.page.locator("#anytext").fill("Hydrogen is a gas, was found in 1801 and melts at 14 K. It is a nonmetal.")
     studio.page.locator("#check").click()
     panel.locator(".verdict").wait_for()
-    found = panel.locator(".strip:not(.critic)").inner_text()
-    assert "Faults found" in found and "1 invented" in found and "1801" in found and "1 missing" in found
+    shown = panel.locator(".strip:not(.critic)").inner_text()
+    assert "Faults found" in shown and "1 invented" in shown and "1801" in shown and "1 missing" in shown
     assert panel.locator(".foreign").first.inner_text().startswith("1801")
     panel.get_by_role("button", name="Corpus text 1").click()
     panel.locator(".verdict.good").wait_for()

@@ -104,7 +104,7 @@ def test_a_run_is_complete_in_mlflow_that_was_away(
     for name, value in cluster.mlflow_account.items():
         monkeypatch.setenv(name, value)
     client = MlflowClient(address)
-    (experiment,) = (one for one in client.search_experiments() if one.name == "agggen")
+    (experiment,) = (item for item in client.search_experiments() if item.name == "agggen")
     (run,) = client.search_runs([experiment.experiment_id])
     assert (run.info.run_name, run.info.status) == ("untracked", "FINISHED")
     points = client.get_metric_history(run.info.run_id, "baseline/train_loss")

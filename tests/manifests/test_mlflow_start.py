@@ -46,17 +46,17 @@ def folder(tmp_path: Path) -> Path:
 def test_the_server_requires_accounts_and_its_secrets_stay_in_private_files(
     env: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command, given = START["prepare"]([*HOSTS, "--port", "5000"], env, folder)
+    command, environment = START["prepare"]([*HOSTS, "--port", "5000"], env, folder)
     assert " ".join(command) == (
         "mlflow server --app-name basic-auth --workers 1 --serve-artifacts --allowed-hosts localhost:5000 --port 5000"
     )
-    assert given["MLFLOW_BACKEND_STORE_URI"] == "postgresql+psycopg2://mlflow@postgres:5432/mlflow"
-    visible = " ".join([*command, *(value for name, value in given.items() if "SECRET_KEY" not in name)])
+    assert environment["MLFLOW_BACKEND_STORE_URI"] == "postgresql+psycopg2://mlflow@postgres:5432/mlflow"
+    visible = " ".join([*command, *(value for name, value in environment.items() if "SECRET_KEY" not in name)])
     assert not [name for name in ("password", "session_key", "database_password") if SECRETS[name] in visible]
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-    assert Path(given["PGPASSFILE"]).read_text() == "*:*:*:mlflow:with\\:colon\\\\and-slash\n"
+    assert Path(environment["PGPASSFILE"]).read_text() == "*:*:*:mlflow:with\\:colon\\\\and-slash\n"
 
-    monkeypatch.setenv("MLFLOW_AUTH_CONFIG_PATH", given["MLFLOW_AUTH_CONFIG_PATH"])
+    monkeypatch.setenv("MLFLOW_AUTH_CONFIG_PATH", environment["MLFLOW_AUTH_CONFIG_PATH"])
     package = importlib.util.find_spec("mlflow")
     assert package and package.submodule_search_locations
     # The file alone: its package imports the whole server.

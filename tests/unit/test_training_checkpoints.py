@@ -212,7 +212,10 @@ def test_a_checkpoint_of_another_format_is_refused(checkpoint: Path, monkeypatch
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        *((lambda path, end=end: path.write_bytes(path.read_bytes()[:end]), "not a readable") for end in (0, 5, 200, -1)),
+        *(
+            (lambda path, end=end: path.write_bytes(path.read_bytes()[:end]), "not a readable")
+            for end in (0, 5, 200, -1)
+        ),
         (lambda path: path.write_bytes(bytes(range(256)) * 9), "not a readable checkpoint .*delete it to start over"),
         (lambda path: save_file({"a": torch.zeros(2)}, path, {"agggen": "{half of"}), "not a readable checkpoint"),
         (lambda path: save_file({"a": torch.zeros(2)}, path), "is not a checkpoint of a training run"),

@@ -42,12 +42,12 @@ class CriticTraining:
 
 def examples_of(records: Iterable[Record]) -> list[Example]:
     """The references of records as right texts."""
-    found = (
+    texts = (
         to_example([(triple.subject, triple.predicate, triple.object) for triple in record.triples], reference.text)
         for record in records
         for reference in record.references
     )
-    return [example for example in found if example is not None]
+    return [example for example in texts if example is not None]
 
 
 def train_critic(

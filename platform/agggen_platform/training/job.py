@@ -282,7 +282,9 @@ class _Run:
         records = data.samples(_TABLE if config.tracking.samples else 0)
         stage: ObjectiveName = "joint" if config.training.joint.epochs else "baseline"
         best = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
-        tracker.log_texts((record, one.plan, one.text) for record, one in zip(records, best, strict=True))
+        tracker.log_texts(
+            (record, generation.plan, generation.text) for record, generation in zip(records, best, strict=True)
+        )
         tracker.set_tags({"bundle": address})
 
     def is_log_unfinished(self) -> bool:

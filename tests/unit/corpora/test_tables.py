@@ -184,7 +184,7 @@ def test_a_byte_that_is_not_utf8_rejects_its_row_with_the_line(tmp_path: Path) -
     path.write_bytes(b'{"name": "Caf\xe9"}\n{"name": "Heat", "year": 1995}\n[1]\n')
     table = read_file(path)
     assert [record.id for record in table.records[None]] == ["2"]
-    assert [(one.line, one.reason[:9]) for one in table.rejects] == [(1, "not UTF-8"), (3, "a record ")]
+    assert [(item.line, item.reason[:9]) for item in table.rejects] == [(1, "not UTF-8"), (3, "a record ")]
 
 
 def test_a_long_file_with_a_bad_byte_loses_no_triple_silently(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_one_object_is_a_record_in_either_form() -> None:
     }
     record = record_of_row(wide, "1")
     assert triples(record) == ["Alien | director_name | Scott", "Alien | star | Weaver", "Alien | star | Hurt"]
-    assert (record.id, [one.text for one in record.references]) == ("7", ["Alien, 1979."])
+    assert (record.id, [item.text for item in record.references]) == ("7", ["Alien, 1979."])
     own = {"triples": [["Alien", "year", "1979"]]}
     assert record_of_row(own, "1") == Record.of(own, "1")
 

@@ -66,10 +66,10 @@ def test_aggen_has_its_published_rates(data_home: Path, original: list[Record]) 
     published = {row[:2]: [float(value) for value in row[2:]] for row in rows(table, *columns, delimiter="\t")}
     outputs = sorted((data_home / "agggen_release" / "system_outputs" / "e2e.old.hmm").glob("*.candidate"))
     assert len(outputs) == 3
-    each = [rates(original, output) for output in outputs]
-    mean = [sum(values) / 3 for values in zip(*each, strict=True)]
+    rates_of_outputs = [rates(original, output) for output in outputs]
+    mean = [sum(values) / 3 for values in zip(*rates_of_outputs, strict=True)]
     assert mean == pytest.approx(published["e2e.old.hmm", "recomputed mean"], abs=0.05)
-    for result in each:  # three checkpoints of one run
+    for result in rates_of_outputs:  # three checkpoints of one run
         assert result == pytest.approx(published["e2e.old.hmm", "published"], abs=0.15)
 
 

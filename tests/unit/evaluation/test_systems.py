@@ -65,14 +65,14 @@ def test_scores_are_the_protocols() -> None:
 
 
 def test_intervals_and_comparison() -> None:
-    perfect = [one.references[0].text for one in RECORDS]
+    perfect = [item.references[0].text for item in RECORDS]
     result = measure_system("e2e", ["bleu", "ser"], RECORDS, TEXTS, perfect, confidence=True)
     assert list(result) == ["bleu", "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
-    for one in result.values():
-        assert one.interval is not None
-        assert one.comparison is not None
-        assert one.interval.low <= one.interval.value <= one.interval.high
-        assert one.comparison.first == one.interval.value == one.statistics.corpus().value
+    for item in result.values():
+        assert item.interval is not None
+        assert item.comparison is not None
+        assert item.interval.low <= item.interval.value <= item.interval.high
+        assert item.comparison.first == item.interval.value == item.statistics.corpus().value
     bleu, errors = result["bleu"].comparison, result["ser.ser"].comparison
     assert bleu is not None
     assert errors is not None

@@ -246,12 +246,12 @@ def test_the_example_of_the_paper() -> None:
         "[ARG0: William Anders] , [R-ARG0: who] [V: retired] [ARGM-TMP: on September 1st , 1969] , was a crew member on"
         " Apollo 8 .",
     ]
-    one = sentence(facts.replace(" | ", " "), *frames)
-    assert marked(one, "paper") == marked(one, "full") == facts
-    (root,) = build_tree(one, "paper")
-    assert root.predicate == one.words.words.index("was")
+    parsed = sentence(facts.replace(" | ", " "), *frames)
+    assert marked(parsed, "paper") == marked(parsed, "full") == facts
+    (root,) = build_tree(parsed, "paper")
+    assert root.predicate == parsed.words.words.index("was")
     ((child,),) = root.children.values()
-    assert child.predicate == one.words.words.index("retired")
+    assert child.predicate == parsed.words.words.index("retired")
 
 
 # --- what holds for any frames -----------------------------------------------------------------------------------

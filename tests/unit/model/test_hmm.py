@@ -146,8 +146,8 @@ def test_paths_and_posteriors_in_inference_mode() -> None:
     with torch.inference_mode():
         inside = Potentials(*(tensor.clone() for tensor in potentials))
         actual = posterior(inside, states), *k_best_paths(inside, states, 3)
-    for one, other in zip(expected, actual, strict=True):
-        torch.testing.assert_close(one, other)
+    for a, b in zip(expected, actual, strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_posterior_leaves_the_callers_graph_alone() -> None:
