@@ -113,6 +113,7 @@ class Cluster:
                 "redis", ["--volume=/usr:/usr:ro", "--entrypoint=", "--memory=256m", *self._fixed(_REDIS)], *start
             )
         self.workers: list[str] = []
+        self._was_cut_off: set[str] = set()
         self.mlflow_account: dict[str, str] = {}
         self.start_head()
 
@@ -171,17 +172,21 @@ class Cluster:
         self.workers.remove(worker)
 
     def in_order(self, workers: int = 2) -> None:
-        """Starts or ends workers until their number is `workers`."""
+        """Starts or ends workers until their number is `workers`; one that was cut off is replaced."""
         running = podman("ps", "--format={{.Names}}").stdout.split()
         self.workers = [name for name in self.workers if name in running]
-        for name in self.workers[workers:]:
+        for name in (self._was_cut_off & {*self.workers}) | {*self.workers[workers:]}:
             self.lose(name)
         while len(self.workers) < workers:
             self.worker()
 
     @contextmanager
     def cut_off(self, node: str) -> Iterator[None]:
-        """The node has no network; at the end it has, with the address that it had."""
+        """The node has no network; at the end it has, with the address that it had.
+
+        Ray may have counted it as lost by then, and ends it when it hears of that, up to a minute later.
+        """
+        self._was_cut_off.add(node)
         address = _address_of(node)
         podman("network", "disconnect", self.name, node)
         yield
