@@ -42,13 +42,13 @@ class Running:
         """Everything it printed so far."""
         return self.log.read_text(errors="replace")
 
-    def wait_until(self, condition: Callable[[], object], what: str, seconds: float = 240) -> None:
-        """Returns when `condition` holds; fails when the program ends or `seconds` pass before."""
+    def wait_until(self, condition: Callable[[], object], what: str, seconds: float = 240, pause: float = 0.02) -> None:
+        """Returns when `condition` holds, tried every `pause` s; fails when the program ends or `seconds` pass."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.process.poll() is None, f"it ended ({self.process.returncode}) before {what}: {self.output()}"
             assert time.monotonic() < deadline, f"no {what} within {seconds} s: {self.output()}"
-            time.sleep(0.02)
+            time.sleep(pause)
 
     def finish(self, seconds: float = 400) -> int:
         """Its exit status."""

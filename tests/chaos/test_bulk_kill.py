@@ -64,7 +64,10 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
 
         def wait(share: float) -> None:
             job.wait_until(
-                lambda: len(Folder(out).names("texts")) >= share * shards, f"{share:.0%} of the texts", patience
+                lambda: len(Folder(out).names("texts")) >= share * shards,
+                f"{share:.0%} of the texts",
+                patience,
+                pause=max(0.02, records / 200_000),
             )
 
         job = start()
