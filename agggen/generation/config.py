@@ -52,7 +52,7 @@ class InferenceConfig:
     plan_weight: float = 1.0  # weight of log p(z | x) relative to the text's score in the joint choice
     # score: the text with the highest joint score; consensus: the text that is most like all texts of plans and beams
     choice: Literal["score", "consensus"] = "score"
-    # strict: facts must pass the strict check, and unknown predicates have clauses of their own; off: the text is not
+    # strict: facts must pass the strict check, and unknown predicates have sentences of their own; off: the text is not
     # constrained, but its faults are reported
     verify: Literal["strict", "off"] = "strict"
     beam: BeamConfig = field(default_factory=BeamConfig)

@@ -22,7 +22,7 @@ from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_pa
 from agggen.generation.requests import Request, before_clauses, by_work
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import RecordConstraints, sentence, words_of
+from agggen.generation.truth import RecordConstraints, sentences, words_of
 from agggen.model.batch import Example, collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
 from agggen.model.joint import JointModel, Memory
@@ -151,7 +151,7 @@ class Generator:
             strict = config.verify == "strict"
             known, indices = known_part(self.encoder, record) if strict else (record, ())
             if known is None:
-                finished[i] = [self._clauses(record, searched)]
+                finished[i] = [self._unknown(record, searched)]
                 continue
             source, extras = self.encoder.source(known)
             scored = sorted(searched.plans, key=lambda plan: -plan.score)
@@ -243,18 +243,21 @@ class Generator:
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
                     _end_with(pieces[-1][1])
                 pieces.append((known_indices, tokens, fallback_used))
-            pieces += [self._clause(record, i) for i in group if i not in known_indices]
+            pieces += self._clauses(record, [i for i in group if i not in known_indices])
         score = hypothesis.score + request.config.plan_weight * plan.score
         return self._generation(record, plan, request.search, hypothesis.log_probability, score, pieces)
 
-    def _clause(self, record: Record, index: int) -> tuple[tuple[int, ...], list[str], bool]:
-        tokens = tokenise(sentence(self.checker, record.triples[index]), normalise=True)
-        return (index,), [token.text for token in tokens], True
+    def _clauses(self, record: Record, group: Sequence[int]) -> list[tuple[tuple[int, ...], list[str], bool]]:
+        """The pieces of unknown predicates in a group: one sentence, or one for each."""
+        return [
+            (tuple(group[number] for number in numbers), [token.text for token in tokenise(text, normalise=True)], True)
+            for numbers, text in sentences(self.checker, [record.triples[index] for index in group])
+        ]
 
-    def _clauses(self, record: Record, candidates: Candidates) -> Generation:
+    def _unknown(self, record: Record, candidates: Candidates) -> Generation:
         """The text of a record with unknown predicates only."""
         plan = candidates.plans[0]
-        pieces = [self._clause(record, index) for group in plan.states for index in group]
+        pieces = [piece for group in plan.states for piece in self._clauses(record, group)]
         return self._generation(record, plan, candidates.search, 0.0, 0.0, pieces)
 
     def _generation(

@@ -54,7 +54,7 @@ class Generation(Shown):
     faults: tuple[str, ...] = ()
     """Messages of the strict check of the whole text (`agggen.verification.check`)."""
     unknown_predicates: tuple[str, ...] = ()
-    """Predicates of the record that are unknown from training; clauses of their own say them."""
+    """Predicates of the record that are unknown from training; sentences of their own say them."""
     copied: tuple[tuple[int, int], ...] = ()
     """Spans of the words that the model copied from the record because its vocabulary lacks them."""
 

@@ -1,8 +1,8 @@
 """Constraints on facts by which texts pass the strict check.
 
 A fact expresses all values of its triples whole; its numbers, names and value words are licensed by these triples; and
-it can only end if the strict check finds no fault. If no hypothesis passes, the fact consists of one sentence per
-triple: the corpus's most frequent sentence for its predicate or else a plain clause.
+it can only end if the strict check finds no fault. If no hypothesis passes, the fact is made of one sentence for each
+triple, the corpus's most frequent one for its predicate or else a plain clause, joined by "and" where that passes.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class RecordConstraints:
         self.known, self.record, self.extras = known, record, extras
         self.stops_at = stops_at
         self._ids = {word: len(known.vocabulary) + number for number, word in enumerate(extras)}
-        self._sentences = [self._encode(sentence(known.checker, triple), new=True) or () for triple in record.triples]
+        for text in (*(sentence(known.checker, triple) for triple in record.triples), "The, the and"):
+            self._encode(text, new=True)  # words of fallbacks
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._named: dict[tuple[int, ...], tuple[str, ...]] = {}
         self._spelled: dict[int, tuple[Spelling, ...]] = {}
@@ -98,8 +99,9 @@ class RecordConstraints:
         return self._found[key]
 
     def fallback(self, group: Iterable[int]) -> Spelling:
-        """One sentence per triple."""
-        return tuple(word for index in sorted(group) for word in self._sentences[index])
+        """One sentence for all triples, or one for each."""
+        texts = sentences(self.known.checker, [self.record.triples[index] for index in sorted(group)])
+        return tuple(word for _, text in texts for word in self._encode(text) or ())
 
     def _constraint(self, group: frozenset[int], last: bool, stops: bool) -> Constraint:
         known, checker = self.known, self.known.checker
@@ -238,6 +240,35 @@ def sentence(checker: Checker, triple: Triple) -> str:
     named_first = sorted(phrases, key=lambda phrase: name not in phrase)
     clauses = [clause(triple), *(f"{subject} is {phrase}." for phrase in named_first)]
     return next((text for text in clauses if not checker.check(Record("-", (triple,)), text).faults), clauses[0])
+
+
+def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
+    """One sentence for all triples (``Ulm is a city and is in Germany.``), with their numbers, if it passes the check.
+
+    Else one for each, as `sentence` gives it. A subject is named once: ``The mayor of Ulm is Ann and the area is 119.``
+    """
+    single = [sentence(checker, triple) for triple in triples]
+    text = _joined(single, [entity_words(triple.subject) for triple in triples]) if len(triples) > 1 else None
+    if text is None or checker.check(Record("-", tuple(triples)), text).faults:
+        return [((number,), sentence) for number, sentence in enumerate(single)]
+    return [(tuple(range(len(triples))), text)]
+
+
+def _joined(sentences: Sequence[str], subjects: Sequence[str]) -> str | None:
+    """The sentences as one; None if one neither begins with its subject nor with an article."""
+    first, subject = sentences[0], subjects[0]
+    parts = []
+    for number, (sentence, name) in enumerate(zip(sentences, subjects, strict=True)):
+        if not sentence.startswith((f"{name} ", "The ")):
+            return None
+        part = sentence.removesuffix(".")
+        if number and name == subject:
+            if first.startswith(f"{subject} "):
+                part = part.removeprefix(f"{subject} ")
+            part = re.sub(rf"^(The .+?) of {re.escape(subject)} is ", r"\1 is ", part)
+        parts.append(re.sub("^The ", "the ", part) if number else part)
+    *begin, last = parts
+    return f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}."
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,7 @@
 """p(z | x), the distribution over the plans of a record.
 
 Plans consist of indices of the record's predicates. Predicates unknown from training are not part of the distribution;
-each is a group of its own after the plan of the others.
+their groups follow the plan of the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PlanDistribution:
         self,
         n_predicates: int,
         scores: PlanScores | None,
-        known: tuple[int, ...] | None = None,
+        unknown: IndexPlan = (),
         level: int | None = None,
         reward: float = 0.0,
     ) -> None:
@@ -31,7 +31,7 @@ class PlanDistribution:
         Args:
             n_predicates: of the record.
             scores: of the transitions between known predicates; None if there are none.
-            known: indices of the known predicates. [default: all]
+            unknown: the groups of the unknown predicates, by index.
             level: the largest group of a plan. [default: the model's L]
             reward: added to a plan's log-score per group, before normalisation.
 
@@ -39,8 +39,8 @@ class PlanDistribution:
             PlanError: `level` is below 1 or above the model's L.
         """
         self.n_predicates = n_predicates
-        self.known = tuple(range(n_predicates)) if known is None else known
-        self.unknown = tuple(index for index in range(n_predicates) if index not in self.known)
+        self.unknown = unknown
+        self.known = tuple(sorted({*range(n_predicates)} - {index for group in unknown for index in group}))
         self.scores = None if scores is None else rewarded(scores, reward)
         self.level = level
         if scores is not None:
@@ -92,7 +92,8 @@ class PlanDistribution:
         if self.scores is not None and not used.issuperset(self.known):
             (best, *_), _ = bounded.search(self.scores, 1, self.level, known_prefix)
             rest = self._of_record(best.states[len(known_prefix) :])
-        return (*prefix, *rest, *((index,) for index in self.unknown if index not in used))
+        unused = (tuple(index for index in group if index not in used) for group in self.unknown)
+        return (*prefix, *rest, *(group for group in unused if group))
 
     def check_sampling(self) -> None:
         """Checks that plans can be sampled.
@@ -126,12 +127,11 @@ class PlanDistribution:
     def _plans(self, search: Callable[[PlanScores], Iterable[ScoredPlan]], count: int = 1) -> list[ScoredPlan]:
         """The plans of a search over the known predicates as plans of the record with their log-probabilities.
 
-        Where no predicate is known, each has a group of its own; `count` such plans.
+        Where no predicate is known, `count` times their groups.
         """
-        unknown = tuple((index,) for index in self.unknown)
         if self.scores is None:
-            return [ScoredPlan(unknown, 0.0)] * count
-        plans = [(*self._of_record(plan.states), *unknown) for plan in search(self.scores)]
+            return [ScoredPlan(self.unknown, 0.0)] * count
+        plans = [(*self._of_record(plan.states), *self.unknown) for plan in search(self.scores)]
         return [self.scored(plan) for plan in plans]
 
     def _of_record(self, plan: IndexPlan) -> IndexPlan:

@@ -2,8 +2,9 @@
 
     python tests/benchmarks/phrases.py [--corpus webnlg] [--split dev] [--phrases rel2text]
 
-No model is used: every predicate counts as unknown, and each triple of a record, in the record's order, becomes a
-sentence of its own. BLEU by the corpus's protocol; texts without a fault by the strict check. The last line is JSON.
+No model is used: every predicate counts as unknown, and the triples of a record are said in its order, with up to 1, 2
+or 3 successive ones of the same subject in a sentence. BLEU by the corpus's protocol; texts without a fault by the
+strict check. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 
-from agggen.generation.truth import sentence
+from agggen.generation.planner import unknown_groups
+from agggen.generation.truth import sentences
+from agggen.records import Record
 from agggen.report.sections import protocol_of
 from agggen.scoring import score
 from agggen.verification.check import Checker
 from agggen.verification.learning import learn_phrases
 from agggen.verification.lexicon import Lexicon
 from agggen_platform.local import records_of
+
+
+def text_of(checker: Checker, record: Record, size: int) -> str:
+    """A text with up to `size` triples a sentence."""
+    groups = ([record.triples[index] for index in group] for group in unknown_groups(record, (), size))
+    return " ".join(text for group in groups for _, text in sentences(checker, group))
 
 
 def main() -> None:
@@ -31,16 +40,16 @@ def main() -> None:
     result: dict[str, object] = {"records": len(records), "learned phrases": len(phrases)}
     for name, lexicon in (("plain clauses", Lexicon()), ("phrases", Lexicon(phrases=phrases))):
         checker = Checker(lexicon)
-        texts = [" ".join(sentence(checker, triple) for triple in record.triples) for record in records]
-        checks = [checker.check(record, text) for record, text in zip(records, texts, strict=True)]
-        bleu = score(texts, records, protocol_of(options.corpus), ["bleu"])["bleu"]
         triples = [triple for record in records for triple in record.triples]
-        result[name] = {
-            "bleu": bleu.value,
-            "triples with a phrase": sum(lexicon.template(triple.predicate) is not None for triple in triples)
-            / len(triples),
-            "without a fault": sum(all(value.whole for value in check.values) and not check.faults for check in checks),
-        }
+        known = sum(lexicon.template(triple.predicate) is not None for triple in triples)
+        rows: dict[str, object] = {"triples with a phrase": known / len(triples)}
+        for size in (1, 2, 3):
+            texts = [text_of(checker, record, size) for record in records]
+            checks = [checker.check(record, text) for record, text in zip(records, texts, strict=True)]
+            bleu = score(texts, records, protocol_of(options.corpus), ["bleu"])["bleu"]
+            faultless = sum(all(value.whole for value in check.values) and not check.faults for check in checks)
+            rows[f"{size} a sentence"] = {"bleu": bleu.value, "without a fault": faultless}
+        result[name] = rows
     print(json.dumps(result))
 
 

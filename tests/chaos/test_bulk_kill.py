@@ -7,13 +7,18 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agggen.generation.generator import Generation, Generator
+from agggen.records import Record, Triple
 from agggen_platform.bulk.job import generate
-from agggen_platform.bulk.model import Model
+from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.processes import Running
@@ -42,19 +47,35 @@ def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFac
     return published(out)
 
 
+def remembered(write: Callable[..., list[list[Generation]]]) -> Callable[..., list[list[Generation]]]:
+    """`Generator.generate` that writes each batch of the same triples once: the input repeats few records."""
+    known: dict[tuple[tuple[Triple, ...], ...], list[list[Generation]]] = {}
+
+    def generate(self: Generator, records: Sequence[Record], *more: Any, **options: Any) -> list[list[Generation]]:
+        batch = tuple(record.triples for record in records)
+        if batch not in known:
+            known[batch] = write(self, records, *more, **options)
+        named = zip(records, known[batch], strict=True)
+        return [[replace(text, id=record.id) for text in texts] for record, texts in named]
+
+    return generate
+
+
 def test_driver_worker_node_and_store_are_killed_in_one_job(
-    model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
+    model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = int(os.environ.get("AGGGEN_KILL_RECORDS", RECORDS))
     shards, shard_rows = min(100, records // 8), max(8, records // 100)
     settings = [f"shard_rows={shard_rows}", "inference.plans=1", "inference.beam.beam=1"]
     patience = 900 + records / 10
     source = write_jsonl(tmp_path / "in.jsonl", numbered_records(records))
+    with monkeypatch.context() as patch:
+        patch.setattr(Generator, "generate", remembered(Generator.generate))
+        generate(model, str(source), str(tmp_path / "undisturbed"), bulk_config(model, [*settings, "actors=0"]))
     command = ["-m", "agggen_platform.cli.main", "bulk", model.address, str(source), *settings, "--out"]
-    out, undisturbed = f"{s3}/out", tmp_path / "undisturbed"
+    out = f"{s3}/out"
     begin = time.monotonic()
     with ExitStack() as stack:
-        alone = stack.enter_context(Running([*command, str(undisturbed), "actors=0"], tmp_path))  # beside the other
         head = Head(tmp_path, stack, cpus=1)
         node = head.join(tmp_path, stack)
 
@@ -89,10 +110,9 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
         assert not published(out)
         job = start()
         assert job.finish(patience) == 0, job.output()
-        seconds = time.monotonic() - begin
-        assert alone.finish(patience) == 0, alone.output()
+    seconds = time.monotonic() - begin
     assert len(Folder(out).names("texts")) == shards
-    assert published(out) == published(undisturbed)
+    assert published(out) == published(tmp_path / "undisturbed")
     report = json.loads(Folder(out).read("report.json") or b"")
     print(f"{records:,} records, {shards} shards: {seconds:.0f} s with five kills,", end=" ")
     print(f"{report['shards']['redone']} shards begun again")

@@ -63,19 +63,20 @@ def test_completion_obeys_the_level_whatever_the_prefix() -> None:
         assert completed[0] == (3, 1) and all(len(group) == 1 for group in completed[1:])
 
 
-def test_unknown_predicates_follow_alone() -> None:
+@pytest.mark.parametrize("groups", [((0,), (3,)), ((0, 3),)])
+def test_unknown_predicates_follow_in_their_groups(groups: IndexPlan) -> None:
     """Predicates 0 and 3 of five are unknown: plans are those of the other three, and the two come behind."""
     scores = make_scores(5, 3, 2)
-    distribution = PlanDistribution(5, scores, known=(1, 2, 4))
+    distribution = PlanDistribution(5, scores, groups)
     plans, _ = distribution.k_best(1000)
     twin = enumerated(scores, 2)
     renamed = {
-        (*(tuple((1, 2, 4)[i] for i in group) for group in plan), (0,), (3,)): share for plan, share in twin.items()
+        (*(tuple((1, 2, 4)[i] for i in group) for group in plan), *groups): share for plan, share in twin.items()
     }
     assert {plan.states: math.exp(plan.score) for plan in plans} == pytest.approx(renamed)
     assert distribution.complete(((3,), (4,)))[:2] == ((3,), (4,))
     assert distribution.complete(((3,), (4,)))[-1] == (0,)
-    nothing_known = PlanDistribution(2, None, known=())
+    nothing_known = PlanDistribution(2, None, ((0,), (1,)))
     assert [plan.states for plan in nothing_known.k_best(5)[0]] == [((0,), (1,))]
     assert nothing_known.scored(((0,), (1,))).log_probability is None
     assert nothing_known.complete(((1,),)) == ((1,), (0,))

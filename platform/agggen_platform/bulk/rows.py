@@ -34,7 +34,7 @@ def text_schema(scores: bool = False) -> pa.Schema:
     score        the joint score of plan and text (maximised)
     fulfilled    whether each fact has the values of its triples whole, and the strict check finds no fault
     faults       the faults that it finds
-    unknown_predicates  predicates that are not in the training data; clauses of their own say them
+    unknown_predicates  predicates that are not in the training data; sentences of their own say them
     facts        pieces text[start:end] and the predicates of each; `missing` are those whose values are not
                  whole; a `fallback` is a wording of the training texts or a plain clause
     bundle       the fingerprint of the model

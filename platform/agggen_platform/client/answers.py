@@ -60,8 +60,8 @@ class TextDict(TypedDict):
 
     `plan_log_probability` is over the plans of the settings, null where it is not known; `plan_search` is how the plan
     was found (exact, beam, given, ...). `fulfilled`: each fact says the values of its triples whole, and the strict
-    check finds no fault; `faults` are what it finds. `unknown_predicates`: training never saw them; clauses of their
-    own say them. `copied`: the spans of words that the model copied from the record because its vocabulary lacks them.
+    check finds no fault; `faults` are what it finds. `unknown_predicates`: training never saw them; sentences of
+    their own say them. `copied`: the spans of words copied from the record because the vocabulary lacks them.
     """
 
     text: str

@@ -39,10 +39,38 @@ def test_predicates_that_training_never_saw_are_named_and_said_by_plain_clauses(
     assert none.unknown_predicates == ("never-seen", "made by")
     assert none.text == "The never-seen of Zyx is Qwert 7.5. Zyx: made by: Plugh."
     for text in (subset, none):
-        clauses = [fact for fact in text.facts if set(fact.predicates) & set(text.unknown_predicates)]
+        clauses = [fact for fact in text.facts if {*fact.predicates} & {*text.unknown_predicates}]
         assert all(fact.fallback for fact in clauses)
         assert [fact.predicates for fact in clauses] == [(name,) for name in text.unknown_predicates]
         assert text.fulfilled
+
+
+def test_unknown_predicates_of_one_group_share_a_sentence() -> None:
+    values = {"colour": "red", "taste": "bitter", "form": "powder", "interacts with": "water"}
+    record = Record("zyx", tuple(Triple("Zyx", name, value) for name, value in values.items()))
+    plan = Plan.parse('[colour] [taste form "interacts with"]')
+    ((pairs,), (human,), (level,)) = (
+        generator().generate([record], [plan], config=config)[0]
+        for plan, config in ((None, STRICT), (plan, STRICT), (None, replace(STRICT, level=1)))
+    )
+    assert str(pairs.plan) == '[colour taste] [form "interacts with"]'
+    assert pairs.text == (
+        "The colour of Zyx is red and the taste is bitter. The form of Zyx is powder and Zyx interacts with water."
+    )
+    assert human.text == (
+        "The colour of Zyx is red. The taste of Zyx is bitter, the form is powder, and Zyx interacts with water."
+    )
+    assert level.text.count(".") == 4
+    for text in (pairs, human, level):
+        assert [[*fact.predicates] for fact in text.facts] == [[*group] for group in text.plan.states]
+        assert text.fulfilled and Checker().check(record, text.text).faults == ()
+
+
+def test_triples_that_share_no_sentence_have_one_each() -> None:
+    record = Record("2", (Triple("Zyx", "made by", "Plugh"), Triple("Zyx", "taste", "bitter")))
+    ((text,),) = generator().generate([record], config=STRICT)
+    assert text.text == "Zyx: made by: Plugh. The taste of Zyx is bitter."
+    assert len(text.facts) == 2 and text.fulfilled
 
 
 def test_an_unknown_predicate_keeps_its_place_in_a_human_plan() -> None:
