@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agggen_platform.extras import require
 
@@ -37,3 +37,18 @@ def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # prints what it raises
     return MlflowClient(uri, registry_uri)
+
+
+def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:
+    """The experiment called `name`; if it does not exist it is created, with `options` of MLflow's client."""
+    from mlflow.exceptions import MlflowException
+
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        try:
+            client.create_experiment(name, **options)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
+                raise
+        experiment = client.get_experiment_by_name(name)
+    return experiment

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from agggen_platform.mlflow_client import mlflow_client
+from agggen_platform.mlflow_client import experiment_called, mlflow_client
 from agggen_platform.tracking.cursor import locked
 from agggen_platform.tracking.journal import Event, numbers
 
@@ -110,20 +110,12 @@ class Store:
             self._experiment_id = self._experiment(experiment, runs_dir if sqlite else None)
 
     def _experiment(self, name: str, runs_dir: Path | None) -> str:
-        from mlflow.exceptions import MlflowException
-
-        known = self._client.get_experiment_by_name(name)
-        if known is None:
-            try:
-                folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
-                return self._client.create_experiment(name, folder, {_KIND_TAG: "custom_model_development"})
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                    raise
-                known = self._client.get_experiment_by_name(name)  # another process was faster
-        if known.lifecycle_stage != "active":
+        folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
+        tags = {_KIND_TAG: "custom_model_development"}
+        experiment = experiment_called(self._client, name, artifact_location=folder, tags=tags)
+        if experiment.lifecycle_stage != "active":
             raise GoneError(f"the experiment {name!r} was deleted there: restore it, or name another")
-        return known.experiment_id
+        return str(experiment.experiment_id)
 
     def find(self, run_name: str) -> str | None:
         """The id of the newest run of this name in the experiment."""
