@@ -246,19 +246,6 @@ def test_training_leaves_its_run_in_postgresql_and_its_bundle_in_s3(stack: Stack
     assert not list(work.rglob("mlflow.db"))
 
 
-def test_a_sweep_has_its_trials_in_mlflow_and_its_best_in_the_registry(
-    stack: StackCommand, champion: dict[str, str]
-) -> None:
-    runs = stack.runs()
-    parent = runs["swept"]["info"]["run_id"]
-    trials = {name: run for name, run in runs.items() if name.startswith("swept-t")}
-    tags = [{tag["key"]: tag["value"] for tag in run["data"]["tags"]} for run in trials.values()]
-    assert [tag["mlflow.parentRunId"] for tag in tags] == [parent, parent]
-    assert champion["source"].startswith("s3://agggen-models/runs/swept-t")
-    prefix = champion["source"].removeprefix("s3://agggen-models/")
-    assert f"{prefix}/manifest.json" in stack.keys("agggen-models", prefix)
-
-
 def test_bulk_generation_reads_and_writes_s3(stack: StackCommand, champion: dict[str, str], work: Path) -> None:
     records = list(elements_records("dev"))[:24]
     lines = "".join(json.dumps(record.as_dict()) + "\n" for record in records)

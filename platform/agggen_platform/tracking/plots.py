@@ -1,23 +1,20 @@
-"""Plots of a run as matplotlib figures, drawn without pyplot: no global state, no display, any thread.
+"""The transitions of a model as a matplotlib figure, drawn without pyplot: no global state, no display, any thread.
 
 transitions(bundle).savefig("transitions.png")
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from agggen.bundle import Bundle
-    from agggen.records import Record
 
 _MOST_PREDICATES = 60
-_LETTER_INCHES = 0.066
-_NUMBERED_COLUMNS = 12
+_NUMBERED = 12  # of at most this many predicates the numbers are written into the cells
 
 
 def transitions(bundle: Bundle) -> Figure:
@@ -28,86 +25,37 @@ def transitions(bundle: Bundle) -> Figure:
     than 60 predicates, the ones that most likely follow others are shown.
     """
     import torch
+    from matplotlib.figure import Figure
 
     parameters = bundle.model.transitions
     names = list(bundle.encoder.predicates)[1:]  # index 0 is for predicates not seen in training
     with torch.no_grad():
-        out = (parameters.a_out[1:] @ parameters.b_out[1:].T).float().cpu()  # (K, K); the last row is the beginning
+        out = (parameters.a_out[1:] @ parameters.b_out[1:].T).float().cpu()  # (K + 1, K); the last row is the beginning
         inside = (parameters.a_in[1:] @ parameters.b_in[1:].T).float().cpu()
-    shown = _most_likely(out, _MOST_PREDICATES)
+    shown = list(range(len(names)))
+    if len(names) > _MOST_PREDICATES:
+        shown = sorted(_next(out, shown).sum(0).topk(_MOST_PREDICATES).indices.tolist())
     shown = [shown[i] for i in _order(_next(out, shown))]
     labels = [names[i] for i in shown]
     part = "" if len(shown) == len(names) else f" ({len(shown)} of {len(names)} predicates)"
-    panels = (
-        (out, f"next fact begins with{part}", ["start of the text", *labels]),
-        (inside, f"next in the same fact{part}", ["start of a fact", *labels]),
-    )
-    maps = [_Map(_next(logits, shown).tolist(), rows, labels, title) for logits, title, rows in panels]
-    return _heat_maps(maps, 0.2)
-
-
-def alignment(bundle: Bundle, record: Record) -> Figure:
-    """Which predicates each fact of the record's first reference realises: p(predicate in z_t | text, record).
-
-    Raises:
-        RecordError: the record has no reference, or too many triples.
-    """
-    import torch
-
-    from agggen.errors import RecordError
-    from agggen.facts.config import segmenter
-    from agggen.model.batch import collate
-    from agggen.model.hmm import posterior
-
-    if not record.references:
-        raise RecordError(f"record {record.id!r} has no reference text to align")
-    reference = record.references[0]
-    if reference.facts is not None:
-        facts = tuple(fact.text for fact in reference.facts)
-    else:
-        facts = segmenter(bundle.segmenter).segment([reference.text])[0]
-    generator = bundle.generator()
-    generator.planner.check(record)
-    example = bundle.encoder.example(record, facts)
-    with torch.no_grad():
-        potentials, states = generator.model.potentials(collate([example]), prune=False)
-        shares = posterior(potentials, states)[0] @ states.members.float()  # (T, J)
-    rows = {t: row for row, t in enumerate(example.kept)}  # a fact without the start of a word has no state
-    nothing = [0.0] * len(record.predicates)
-    values = [shares[rows[t], : len(record.predicates)].tolist() if t in rows else nothing for t in range(len(facts))]
-    texts = [f"{number}  {_wrapped(text.strip())}" for number, text in enumerate(facts, start=1)]
-    title = f"record {record.id}: p(predicate in the fact | text)"
-    return _heat_maps([_Map(values, texts, list(record.predicates), title)], 0.45)
-
-
-class _Map(NamedTuple):
-    """A heat map of probabilities."""
-
-    values: list[list[float]]
-    rows: list[str]
-    columns: list[str]
-    title: str
-
-
-def _heat_maps(maps: Sequence[_Map], row_height: float) -> Figure:
-    """Heat maps beside each other, large enough for their labels; few columns have their numbers written in."""
-    from matplotlib.figure import Figure
-
-    labels = maps[0]
-    numbered = len(labels.columns) <= _NUMBERED_COLUMNS
-    longest = max(len(line) for row in labels.rows for line in row.split("\n"))
-    cells = (0.42 if numbered else 0.2) * len(labels.columns)
-    width = _LETTER_INCHES * longest + max(cells, 0.085 * len(labels.title)) + 1.2
-    height = _LETTER_INCHES * max(map(len, labels.columns)) + row_height * len(labels.rows) + 0.8
-    figure = Figure(figsize=(width * len(maps), height), layout="constrained")
-    for axes, shown in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
-        most = max(0.05, *(max(row) for row in shown.values))
-        image = axes.imshow(shown.values, cmap="Blues", vmin=0.0, vmax=most, aspect="auto")
-        axes.set_xticks(range(len(shown.columns)), shown.columns, rotation=90, fontsize=8)
-        axes.set_yticks(range(len(shown.rows)), shown.rows, fontsize=8)
-        axes.set_title(shown.title, fontsize=10, loc="left")
+    cell, letters = (0.42 if len(shown) <= _NUMBERED else 0.2), 0.066 * max(map(len, [*labels, "start of the text"]))
+    width = letters + max(cell * len(shown), 5.0) + 1.2
+    figure = Figure(figsize=(2 * width, letters + 0.2 * len(shown) + 1.0), layout="constrained")
+    for axes, logits, title, start in zip(
+        figure.subplots(1, 2),
+        (out, inside),
+        ("next fact begins with", "next in the same fact"),
+        ("start of the text", "start of a fact"),
+        strict=True,
+    ):
+        values = _next(logits, shown)
+        most = max(0.05, float(values.max()))
+        image = axes.imshow(values.numpy(), cmap="Blues", vmin=0.0, vmax=most, aspect="auto")
+        axes.set_xticks(range(len(shown)), labels, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(shown) + 1), [start, *labels], fontsize=8)
+        axes.set_title(f"{title}{part}", fontsize=10, loc="left")
         figure.colorbar(image, ax=axes).ax.tick_params(labelsize=7)
-        for y, row in enumerate(shown.values if numbered else ()):
+        for y, row in enumerate(values.tolist() if len(shown) <= _NUMBERED else ()):
             for x, value in enumerate(row):
                 colour = "white" if value > 0.6 * most else "black"
                 axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
@@ -115,7 +63,7 @@ def _heat_maps(maps: Sequence[_Map], row_height: float) -> Figure:
 
 
 def _next(logits: Tensor, shown: list[int]) -> Tensor:
-    """p(next | last) among the predicates `shown`, (n + 1, n): the first row is the beginning; none follows itself."""
+    """p(next | last) of the n predicates `shown`, (n + 1, n): the first row is the beginning; none follows itself."""
     import torch
 
     rows = logits[[len(logits) - 1, *shown]][:, shown].clone()
@@ -124,25 +72,11 @@ def _next(logits: Tensor, shown: list[int]) -> Tensor:
     return torch.softmax(rows, -1)
 
 
-def _most_likely(logits: Tensor, most: int) -> list[int]:
-    """The `most` predicates that most likely follow the others, in table order."""
-    everything = list(range(logits.shape[1]))
-    if len(everything) <= most:
-        return everything
-    return sorted(_next(logits, everything).sum(0).topk(most).indices.tolist())
-
-
 def _order(probability: Tensor) -> list[int]:
-    """Predicates in greedy order: each time the most likely one that is left."""
+    """Predicates in greedy order: each time the most likely of those that are left."""
     remaining, order, row = set(range(probability.shape[1])), [], probability[0]
     while remaining:
         order.append(max(remaining, key=lambda i: float(row[i])))
         remaining.remove(order[-1])
         row = probability[1 + order[-1]]
     return order
-
-
-def _wrapped(text: str, width: int = 70) -> str:
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, width)) or "(no words)"

@@ -255,7 +255,7 @@ class Tracker:
         if not self._warned:
             self._warned = True
             self._report(
-                masked(f"warning: the run log misses parts of this run: {why}. The run goes on; see {self.path}")
+                masked(f"warning: the run log misses parts of this run: {why}. The run continues; see {self.path}")
             )
 
 

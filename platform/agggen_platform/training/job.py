@@ -19,7 +19,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -32,7 +32,6 @@ from agggen.corpora.rejects import write_rejects
 from agggen.datasets import Dataset
 from agggen.errors import StoppedEarlyError, StoppedError
 from agggen.model.joint import JointModel
-from agggen.records import Record
 from agggen.run import Prepared, bundle_of, fit
 from agggen.training.data import Data, check_same, training_data
 from agggen.training.distributed import Alone
@@ -278,7 +277,7 @@ class _Run:
         dev = f"{config.corpus.name}/{config.corpus.dev}"
         params = flatten(result_of(config))
         tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev, data.fingerprints[dev])
-        self.draw(bundle, data.samples(config.tracking.samples))
+        self.draw(bundle)
         records = data.samples(_TABLE if config.tracking.samples else 0)
         stage: ObjectiveName = "joint" if config.training.joint.epochs else "baseline"
         best = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
@@ -293,12 +292,9 @@ class _Run:
         bundles = [place for place, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
         return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
 
-    def draw(self, bundle: Bundle, samples: Sequence[Record]) -> None:
-        """Logs the figures."""
-        tracker = self.tracker
-        tracker.log_figure("transitions", lambda: plots.transitions(bundle))
-        if samples:
-            tracker.log_figure("alignment", lambda: plots.alignment(bundle, samples[0]))
+    def draw(self, bundle: Bundle) -> None:
+        """Logs the figure of the model's transitions."""
+        self.tracker.log_figure("transitions", lambda: plots.transitions(bundle))
 
     def finished(self) -> Finished | None:
         """The bundle of an earlier call.

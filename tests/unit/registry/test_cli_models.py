@@ -33,7 +33,7 @@ def test_from_bundle_to_champion_and_back(run: Run, trained: list[Path], tmp_pat
         "error: agggen/2 as champion is refused:\n  - metric gate: no common evaluation of plain/bleu"
     )
     assert run("models", "record", "agggen/2", reports[1])[1] == "2 scores on toy dev (12 records, protocol plain)\n"
-    code, out, err = run("models", "promote", "agggen/2", "--metric", "plain/ter", "--corpus", "toy")
+    code, out, err = run("models", "promote", "agggen/2", "--metric", "plain/ter")
     assert (code, out) == (0, "models:/agggen@champion is version 2 (before: 1)\n")
     assert err.startswith("plain/ter 40.00 against 40.00 of version 1")
 

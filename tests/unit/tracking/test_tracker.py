@@ -10,9 +10,9 @@ import pytest
 
 from agggen.errors import ConfigError, StoppedEarlyError, StoppedError
 from agggen.records import Plan, Record
-from agggen_platform.mlflow_client import mlflow_client
+from agggen_platform.mlflow_client import KEY_CHARACTERS, mlflow_client
 from agggen_platform.tracking import Tracker
-from agggen_platform.tracking.store import KEY_CHARACTERS, PARAM_CHARACTERS
+from agggen_platform.tracking.store import PARAM_CHARACTERS
 
 Track = Callable[..., Tracker]
 RunOf = Callable[[Tracker], Any]
