@@ -92,7 +92,7 @@ class Sender:
             with self._lock() as locked:
                 if locked:
                     self._send_until_closed()
-        except Exception as error:  # whatever happens to the folder of runs, the run goes on
+        except Exception as error:  # an error in the folder of runs does not stop the run
             self._report_failure(error)
 
     @contextmanager
@@ -200,7 +200,7 @@ class Sender:
         if first is None:
             raise FileNotFoundError(f"there is no run log at {self.path}")
         key = sha256(repr(sorted(first.items())).encode()).hexdigest()[:32]
-        if self.cursor.sent > self.path.stat().st_size:  # somebody removed the log and a run began another
+        if self.cursor.sent > self.path.stat().st_size:  # the log was removed, and a run began another
             self.cursor = Cursor(self.cursor.to)
         known = self.cursor.run_id
         run_id, replaced = store.open(known, key, self.folder.name, first)

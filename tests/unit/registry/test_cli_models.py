@@ -90,7 +90,6 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
         (("evaluate", "models:/agggen/9", "--corpus", "elements"), 8, "has no version 9; it has 1, 2, 3"),
         (("inspect", "models:/agggen"), 8, "names no version of a model"),
         (("models", "show", "aggen/1"), 8, "did you mean agggen?"),
-        (("models", "promote", "agggen/1", "--metric", "bleu"), 2, "no gate by 'bleu'"),
         (("models", "record", "agggen/1", "nowhere"), 2, "nowhere holds no report of `agggen evaluate`"),
         (("models", "record", "agggen/1", "runs:/0123"), 8, "cannot be used: Run with id=0123 not found"),
         (("models", "register", "nowhere"), 3, "there is no bundle at"),
