@@ -6,7 +6,8 @@
 stand under ``args:``.
 
 Before Serve touches anything the function finds the bundle, compares it with its hashes and lets it write a text: a
-broken bundle fails here, and the replicas go on serving. They get the bundle's address and fingerprint, never an alias.
+broken bundle fails here, and the old replicas continue. New ones get the bundle's address and fingerprint, never an
+alias.
 """
 
 from __future__ import annotations

@@ -33,36 +33,38 @@ def check_media_type(request: Request, expected: str) -> None:
             raise Problem("media-type", f"the charset is {value.strip()}; bodies must be UTF-8")
 
 
-async def parsed(data: bytes, what: str = "the body") -> Any:
+async def parsed(data: bytes, subject: str = "the body") -> Any:
     """As `parse_json`, without blocking the event loop."""
-    return parse_json(data, what) if len(data) < _THREAD_BYTES else await asyncio.to_thread(parse_json, data, what)
+    return (
+        parse_json(data, subject) if len(data) < _THREAD_BYTES else await asyncio.to_thread(parse_json, data, subject)
+    )
 
 
-def utf8(data: bytes, what: str) -> str:
+def utf8(data: bytes, subject: str) -> str:
     """`data` as text without a byte order mark; raises Problem with the position of a byte that is not UTF-8."""
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         place = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
-        raise Problem("malformed", f"{what} is not UTF-8: {place}") from None
+        raise Problem("malformed", f"{subject} is not UTF-8: {place}") from None
 
 
-def parse_json(data: bytes, what: str = "the body") -> Any:
+def parse_json(data: bytes, subject: str = "the body") -> Any:
     """The value of strict JSON; raises Problem with the position of the first error."""
     if data.count(b"[") + data.count(b"{") > _MOST_CONTAINERS:
-        raise Problem("too-large", f"{what} has more than {_MOST_CONTAINERS} lists and objects")
-    text = utf8(data, what)
+        raise Problem("too-large", f"{subject} has more than {_MOST_CONTAINERS} lists and objects")
+    text = utf8(data, subject)
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refused, parse_float=_finite)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise Problem("malformed", f"{what} is not JSON at {place}: {error.msg}") from None
+        raise Problem("malformed", f"{subject} is not JSON at {place}: {error.msg}") from None
     except RecursionError:
-        raise Problem("malformed", f"{what} is nested too deeply") from None
+        raise Problem("malformed", f"{subject} is nested too deeply") from None
     except _NotStrict as error:
-        raise Problem("malformed", f"{what} is not strict JSON: {error}") from None
+        raise Problem("malformed", f"{subject} is not strict JSON: {error}") from None
     except ValueError:  # Python's own limit
-        raise Problem("malformed", f"{what} holds an integer of thousands of digits") from None
+        raise Problem("malformed", f"{subject} holds an integer of thousands of digits") from None
 
 
 class _NotStrict(Exception):

@@ -239,19 +239,19 @@ def checked(model: type[_Model], data: Any, prefix: str = "", code: str = "inval
     Raises:
         Problem: names the first invalid field (after `prefix`), and the nearest name of an unknown one.
     """
-    what = prefix or ("the record" if code == "record" else "the body")
+    subject = prefix or ("the record" if code == "record" else "the body")
     if not isinstance(data, dict):
-        raise Problem(code, f"{what} must be an object, not {_KINDS.get(type(data), 'null')}", field=prefix or None)
+        raise Problem(code, f"{subject} must be an object, not {_KINDS.get(type(data), 'null')}", field=prefix or None)
     try:
         return model.model_validate(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         known = (TripleObject if len(first["loc"]) > 1 else model).model_fields
-        raise problem_at(first, [prefix] if prefix else [], known, code, what) from None
+        raise problem_at(first, [prefix] if prefix else [], known, code, subject) from None
 
 
 def problem_at(
-    error: Mapping[str, Any], prefix: list[str], known: Iterable[str], code: str = "invalid", what: str = "the query"
+    error: Mapping[str, Any], prefix: list[str], known: Iterable[str], code: str = "invalid", subject: str = "the query"
 ) -> Problem:
     """The problem of one of pydantic's errors; `known` are the names that could be meant by an unknown one."""
     *parts, last = error["loc"] or ("",)  # no location: a key is not Unicode
@@ -261,4 +261,4 @@ def problem_at(
     if unknown:
         near = get_close_matches(str(last), known, 1)
         detail = f"unknown name {str(last)!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {list(known)}")
-    return Problem(code, f"{place or what}: {detail}", field=place or None)
+    return Problem(code, f"{place or subject}: {detail}", field=place or None)

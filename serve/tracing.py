@@ -1,8 +1,9 @@
 """Traces of requests for MLflow: reading, planning, writing and verifying; ids and sizes, never a record's content.
 
-Nothing imports this module unless `tracing.experiment` is set. Spans wait in a bounded queue, and a thread posts them
-as OTLP over HTTP to `tracing.server`, or to the server that MLFLOW_TRACKING_URI names in the ingress's environment.
-What is lost there is logged; no request waits for it or fails by it.
+Nothing imports this module unless `tracing.experiment` is set. Spans wait in a bounded queue of OpenTelemetry's SDK,
+whose thread sends them by MLflow's client to `tracing.server`, or to the server that MLFLOW_TRACKING_URI names in the
+ingress's environment. What is lost there is logged; no request waits for it or fails by it. As MLflow does it, values
+of attributes are JSON.
 """
 
 from __future__ import annotations
@@ -12,18 +13,13 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 from opentelemetry import trace
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
-from opentelemetry.proto.trace.v1.trace_pb2 import Status as StatusMessage
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
@@ -32,6 +28,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen.errors import ConfigError
 from agggen.generation.results import Candidates, Generation
+from agggen_platform.mlflow_client import experiment_called, mlflow_client
+from agggen_platform.tracking.origin import masked
+from agggen_platform.tracking.store import reason
 from serve.engine import ByModel, Failure
 from serve.observe import current_request
 
@@ -41,7 +40,7 @@ ROUTES = ("/v1/generate", "/v1/plan", "/v1/align", "/v1/check", "/v1/generate:st
 _REFUSED = (401, 403, 404, 405)  # not traced: strangers fill no experiment
 _MOST_CALLS = 256  # spans of one trace: a stream may have thousands of calls
 _MOST_IDS = 20  # of unfulfilled records
-_QUEUE, _PAUSE_MS, _TIMEOUT_S = 2048, 2000, 10.0
+_QUEUE, _PAUSE_MS = 2048, 2000
 _TAG = "mlflow.traceTag."  # MLflow makes such attributes of a root span tags of the trace, which its search knows
 
 
@@ -74,7 +73,7 @@ class Traces:
             yield lambda result: None
             return
         request.calls += 1
-        span = self.tracer.start_span(name, attributes={"records": records})
+        span = self.tracer.start_span(name, attributes=_as_json({"records": records}))
         try:
             yield lambda result: self._ended(span, result, request)
         except BaseException as error:
@@ -118,7 +117,7 @@ class Traced:
             if message["type"] == "http.request":
                 size += len(message.get("body", b""))
                 if not message.get("more_body", False):
-                    self.tracer.start_span("read", start_time=began, attributes={"bytes": size}).end()
+                    self.tracer.start_span("read", start_time=began, attributes=_as_json({"bytes": size})).end()
             return message
 
         token, failure = _request.set(request), ""
@@ -144,11 +143,11 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
     if request.totals["texts"]:
         tags["fulfilled"] = _yes(not request.totals["unfulfilled"])
         tags["fallback"] = _yes(request.totals["fallback"])
-    root.set_attributes(facts | {_TAG + name: value for name, value in tags.items()})
-    root.set_attribute("mlflow.spanInputs", json.dumps({"route": route, "bytes": size, "records": facts["records"]}))
     shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # what MLflow's table has room for
     outputs = {"status": info.status, **shown, **facts, "unfulfilled_ids": request.unfulfilled}
-    root.set_attribute("mlflow.spanOutputs", json.dumps(outputs))
+    inputs = {"route": route, "bytes": size, "records": facts["records"]}
+    root.set_attributes(_as_json(facts | {_TAG + name: value for name, value in tags.items()}))
+    root.set_attributes(_as_json({"mlflow.spanInputs": inputs, "mlflow.spanOutputs": outputs}))
     problem = failure or info.problem or ("" if info.complete else "gone")
     if problem or info.status >= 400:
         root.set_status(Status(StatusCode.ERROR, problem or f"status {info.status}"))
@@ -163,7 +162,6 @@ def _yes(value: int) -> str:
 
 def _sum_up(span: trace.Span, result: ByModel[Any], request: _Request) -> None:
     """Adds the sizes of a call's result to its span and to its request."""
-    span.set_attribute("model", result.model)
     counts: Counter[str] = Counter()
     for answer in result.answers:
         if isinstance(answer, Failure):
@@ -180,15 +178,16 @@ def _sum_up(span: trace.Span, result: ByModel[Any], request: _Request) -> None:
                 request.unfulfilled.append(best.id)
         elif isinstance(answer, list):
             counts["plans"] += len(answer)
-    span.set_attributes(dict(counts))
+    span.set_attributes(_as_json({"model": result.model, **counts}))
     request.totals.update({name: count for name, count in counts.items() if not name.startswith("failed.")})
 
 
-# --- to MLflow --------------------------------------------------------------------------------------------------------
+def _as_json(attributes: Mapping[str, Any]) -> dict[str, str]:
+    return {name: json.dumps(value) for name, value in attributes.items()}
 
 
 class MlflowExporter(SpanExporter):
-    """Posts spans to an MLflow server, which makes the experiment if there is none of this name."""
+    """Sends spans to an MLflow server, which makes the experiment if there is none of this name."""
 
     def __init__(self, experiment: str, uri: str | None = None) -> None:
         """`uri`: the server; None: MLFLOW_TRACKING_URI.
@@ -202,81 +201,21 @@ class MlflowExporter(SpanExporter):
                 "tracing.experiment needs the address of an MLflow server (http://HOST:PORT or https://...) as "
                 "tracing.server, or as MLFLOW_TRACKING_URI in the environment of the ingress"
             )
-        env = os.environ
-        auth = (
-            (env["MLFLOW_TRACKING_USERNAME"], env.get("MLFLOW_TRACKING_PASSWORD", ""))
-            if ("MLFLOW_TRACKING_USERNAME" in env)
-            else None
-        )
-        head = {"Authorization": f"Bearer {env['MLFLOW_TRACKING_TOKEN']}"} if "MLFLOW_TRACKING_TOKEN" in env else {}
-        self._client = httpx.Client(base_url=uri.rstrip("/"), auth=auth, headers=head, timeout=_TIMEOUT_S)
-        self._experiment, self._id, self.lost = experiment, "", 0
+        self._client = mlflow_client(uri)
+        self._experiment, self._uri, self._id, self.lost = experiment, uri, "", 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Posts the spans; those that the server does not take are lost, which is logged."""
+        """Sends the spans; those that the server does not take are lost, which is logged."""
+        from mlflow.entities import Span
+        from mlflow.tracing.client import TracingClient
+
         try:
-            self._id = self._id or self._experiment_id()
-            head = {"x-mlflow-experiment-id": self._id, "Content-Type": "application/x-protobuf"}
-            self._client.post("/v1/traces", content=message(spans), headers=head).raise_for_status()
-        except (httpx.HTTPError, KeyError, ValueError) as error:
+            self._id = self._id or experiment_called(self._client, self._experiment).experiment_id
+            TracingClient(self._uri).log_spans(self._id, [Span(span) for span in spans])
+        except Exception as error:  # MLflow may raise anything
             self.lost += len(spans)
-            why = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else type(error).__name__
+            why = masked(reason(error))
             _log.warning("MLflow did not take %d spans (%s); %d are lost so far", len(spans), why, self.lost)
             self._id = ""  # it may have been another server, or the experiment is deleted
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
-
-    def shutdown(self) -> None:
-        """Closes the connections."""
-        self._client.close()
-
-    def _experiment_id(self) -> str:
-        """The id of the experiment, which is made if it is missing."""
-        address, name = "/api/2.0/mlflow/experiments", self._experiment
-        answer = self._client.get(f"{address}/get-by-name", params={"experiment_name": name})
-        if answer.status_code == 404:
-            answer = self._client.post(f"{address}/create", json={"name": name})
-            if answer.status_code == 400:  # another replica made it meanwhile
-                answer = self._client.get(f"{address}/get-by-name", params={"experiment_name": name})
-        data = answer.raise_for_status().json()
-        return str(data["experiment"]["experiment_id"] if "experiment" in data else data["experiment_id"])
-
-
-def message(spans: Sequence[ReadableSpan]) -> bytes:
-    """The spans as an ExportTraceServiceRequest of OTLP."""
-    request = ExportTraceServiceRequest()
-    group = request.resource_spans.add()
-    group.resource.attributes.extend(_key_values(spans[0].resource.attributes))
-    scope = group.scope_spans.add()
-    for span in spans:
-        context = span.get_span_context()
-        assert context is not None
-        scope.spans.append(
-            SpanMessage(
-                trace_id=context.trace_id.to_bytes(16, "big"),
-                span_id=context.span_id.to_bytes(8, "big"),
-                parent_span_id=b"" if span.parent is None else span.parent.span_id.to_bytes(8, "big"),
-                name=span.name,
-                kind=SpanMessage.SPAN_KIND_INTERNAL,
-                start_time_unix_nano=span.start_time or 0,
-                end_time_unix_nano=span.end_time or 0,
-                attributes=_key_values(span.attributes or {}),
-                status=_status(span),
-            )
-        )
-    return request.SerializeToString()
-
-
-def _status(span: ReadableSpan) -> StatusMessage:
-    code = {StatusCode.OK: StatusMessage.STATUS_CODE_OK, StatusCode.ERROR: StatusMessage.STATUS_CODE_ERROR}
-    return StatusMessage(
-        code=code.get(span.status.status_code, StatusMessage.STATUS_CODE_UNSET), message=span.status.description or ""
-    )
-
-
-def _key_values(attributes: Any) -> list[KeyValue]:
-    """Texts and whole numbers, which are all that the spans here hold."""
-    return [
-        KeyValue(key=key, value=AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value))
-        for key, value in attributes.items()
-    ]

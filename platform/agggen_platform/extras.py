@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from agggen.errors import ConfigError
 
 EXTRAS = {
-    **dict.fromkeys(("ray", "mlflow", "sqlalchemy", "optuna", "boto3", "botocore", "matplotlib", "psutil"), "ray"),
+    **dict.fromkeys(("ray", "mlflow", "sqlalchemy", "optuna", "boto3", "botocore", "psutil"), "ray"),
     **dict.fromkeys(("httpx", "fastapi", "starlette", "uvicorn"), "serve"),
 }
 

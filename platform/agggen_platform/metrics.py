@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agggen.training.events import TrainingEvent
     from agggen_platform.job_config import JobConfig
     from agggen_platform.sharded.shards import Shard
-    from agggen_platform.sharded.worker import Done
+    from agggen_platform.sharded.worker import FinishedShard
 
 _log = logging.getLogger(__name__)
 _REFRESH_SECONDS = 5.0  # Ray's processes export every 10
@@ -177,7 +177,7 @@ class ShardsMeter(JobMetrics):
         self.set("job_reject_limit_ratio", self._limit)
         self.set("job_shard_timestamp_seconds", time.time())
 
-    def done(self, done: Done[Any], left: int) -> None:
+    def done(self, done: FinishedShard[Any], left: int) -> None:
         """A shard was done, `left` remain; a shard done by an earlier run does not count."""
         self.set("job_shards_left", left)
         if done.reused:

@@ -39,7 +39,7 @@ from agggen_platform.bulk.rows import Counts, text_schema
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.ray_cluster import connected
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import Done, Worker
+from agggen_platform.sharded.worker import FinishedShard, Worker
 
 SENT = count()
 """Requests to S3 of this process; `next` counts one."""
@@ -66,7 +66,7 @@ class Writer(BulkWorker):
         pq.write_table(pa.table(columns | {"row": numbers, "id": ids}, text_schema()), path, compression="zstd")
         return Counts(len(ids), len(ids)), len(ids), ()
 
-    def run(self, shard: Shard) -> Done[Counts]:
+    def run(self, shard: Shard) -> FinishedShard[Counts]:
         done = super().run(shard)
         self.sent.write_text(str(sent() - self.before))
         return done

@@ -78,7 +78,6 @@ def test_training_keeps_its_last_checkpoint_and_ends_in_the_same_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Full from the third update on, then from the fifth with the temporary files on that disk too."""
-    monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)  # figures take longer than training
     config, runs, files = config_of(write_corpus(tmp_path / "toy")), DISK / "runs", list[str]()
     store = CheckpointStore(Folder(str(runs / "r" / "checkpoints")))
     updates = []

@@ -102,7 +102,7 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
         node.kill()
         wait(0.6)
         faulty_s3.inject("reset", -1)
-        assert job.finish() == 5 and "try again when it is well" in job.output()
+        assert job.finish() == 5 and "try again later" in job.output()
         faulty_s3.heal()
         job = start()
         wait(0.75)

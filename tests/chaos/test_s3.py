@@ -28,9 +28,8 @@ REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
 
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A claim that was not released is taken over after four seconds, and no figures are drawn."""
+    """A claim that was not released is taken over after four seconds."""
     monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 1.0)
-    monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
 
 
@@ -45,9 +44,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
 @pytest.fixture(scope="module")
 def trained(local: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The fingerprint of the bundle that training ends in where nothing goes wrong."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
-        return fingerprint(train_job(local, "whole", runs_dir=tmp_path_factory.mktemp("whole")).path)
+    return fingerprint(train_job(local, "whole", runs_dir=tmp_path_factory.mktemp("whole")).path)
 
 
 @pytest.fixture

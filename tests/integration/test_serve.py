@@ -52,22 +52,6 @@ def test_every_route_answers(client: httpx.Client, bundle: Path) -> None:
         assert answer["status"] == "ok", answer
 
 
-EVIL = "evil.example"
-PAGES = [
-    {"Host": EVIL},
-    {"Host": f"{EVIL}:8000"},
-    {"Origin": f"https://{EVIL}", "Content-Type": "text/plain"},
-]
-"""What a browser sends for a page of another site, or of one whose name was made to lead here (DNS rebinding)."""
-
-
-@pytest.mark.parametrize("headers", PAGES, ids=str)
-def test_a_web_page_gets_nothing_of_an_endpoint_without_keys(client: httpx.Client, headers: dict[str, str]) -> None:
-    answer = client.post("/v1/generate", json={"records": RECORDS}, headers=headers)
-    assert answer.status_code == (403 if "Host" in headers else 415)
-    assert "access-control-allow-origin" not in answer.headers
-
-
 def test_answers_are_those_of_the_library_however_many_ask_at_once(client: httpx.Client, bundle: Path) -> None:
     generator = load_bundle(bundle).generator()
     values = [f"value {n}" for n in range(24)]
@@ -85,24 +69,13 @@ def test_answers_are_those_of_the_library_however_many_ask_at_once(client: httpx
         assert generator.generate([record])[0][0].text == text
 
 
-def _lines(count: int, bad: int | None = None) -> Iterator[bytes]:
+def _lines(count: int) -> Iterator[bytes]:
     for n in range(count):
         record = {
             "id": str(n),
             "triples": [["Neon", "discoveredBy", f"value {n}"], ["Neon", "discoveryPlace", "x" * (n % 7 + 1)]],
         }
-        yield b'{"id": "bad", "triples": 7}\n' if n == bad else json.dumps(record).encode() + b"\n"
-
-
-NDJSON = {"Content-Type": "application/x-ndjson"}
-
-
-def test_a_stream_of_a_hundred_with_one_bad_gives_99_texts_and_one_error_in_order(client: httpx.Client) -> None:
-    answer = client.post("/v1/generate:stream", content=_lines(100, bad=40), headers=NDJSON)
-    *lines, end = [json.loads(line) for line in answer.text.splitlines()]
-    assert [line["id"] for line in lines] == [str(n) if n != 40 else "bad" for n in range(100)]
-    assert [n for n, line in enumerate(lines) if line["status"] != "ok"] == [40]
-    assert end == {"status": "end", "records": 100, "ok": 99, "errors": 1}
+        yield json.dumps(record).encode() + b"\n"
 
 
 def test_a_stream_is_answered_while_it_is_sent(served: Endpoint) -> None:

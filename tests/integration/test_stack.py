@@ -1,6 +1,5 @@
-"""Training, a sweep, promotion, bulk generation and the endpoint on PostgreSQL, MLflow and an S3 server, for real."""
+"""Training, a sweep, promotion and the endpoint on PostgreSQL, MLflow and an S3 server, for real."""
 
-import io
 import json
 import os
 import shlex
@@ -17,11 +16,9 @@ from typing import Any
 
 import httpx
 import psutil
-import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
 
-from agggen.corpora.elements import elements_records
 from infra.servers import postgres_programs, rclone
 from infra.supervisor import StackError
 from tests.processes import Running, free_ports
@@ -244,35 +241,6 @@ def test_training_leaves_its_run_in_postgresql_and_its_bundle_in_s3(stack: Stack
     artifacts = stack.keys("agggen-mlflow")
     assert [key for key in artifacts if run_id in key], artifacts
     assert not list(work.rglob("mlflow.db"))
-
-
-def test_a_sweep_has_its_trials_in_mlflow_and_its_best_in_the_registry(
-    stack: StackCommand, champion: dict[str, str]
-) -> None:
-    runs = stack.runs()
-    parent = runs["swept"]["info"]["run_id"]
-    trials = {name: run for name, run in runs.items() if name.startswith("swept-t")}
-    tags = [{tag["key"]: tag["value"] for tag in run["data"]["tags"]} for run in trials.values()]
-    assert [tag["mlflow.parentRunId"] for tag in tags] == [parent, parent]
-    assert champion["source"].startswith("s3://agggen-models/runs/swept-t")
-    prefix = champion["source"].removeprefix("s3://agggen-models/")
-    assert f"{prefix}/manifest.json" in stack.keys("agggen-models", prefix)
-
-
-def test_bulk_generation_reads_and_writes_s3(stack: StackCommand, champion: dict[str, str], work: Path) -> None:
-    records = list(elements_records("dev"))[:24]
-    lines = "".join(json.dumps(record.as_dict()) + "\n" for record in records)
-    stack.s3().put_object(Bucket="agggen-data", Key="in/records.jsonl", Body=lines.encode())
-    job = ["bulk", "models:/agggen@champion", "s3://agggen-data/in/records.jsonl", "--out", "s3://agggen-data/out"]
-    stack.agggen(*job, "actors=1", "shard_rows=8", folder=work)
-    keys = stack.keys("agggen-data", "out/")
-    assert {"out/manifest.json", "out/report.json"} <= set(keys)
-    parts = [key for key in sorted(keys) if key.startswith("out/texts/")]
-    assert len(parts) == 3
-    bodies = [stack.s3().get_object(Bucket="agggen-data", Key=part)["Body"].read() for part in parts]
-    rows = [row for body in bodies for row in pq.read_table(io.BytesIO(body)).to_pylist()]
-    assert [row["id"] for row in rows] == [record.id for record in records]
-    assert {row["bundle"] for row in rows} == {champion["bundle.fingerprint"]}
 
 
 def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[str, str], work: Path) -> None:

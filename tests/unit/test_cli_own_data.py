@@ -19,7 +19,6 @@ TINY = (
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)  # figures take seconds
     lines = [
         "key,film,Made In,plot,url",
         *(f"{n},{name},{1950 + n},{name} is of {1950 + n}.,http://x" for n, name in enumerate(NAMES)),

@@ -13,7 +13,7 @@ from agggen_platform.extras import EXTRAS
 from tests.bare import REPO, python_without
 from tests.tiny_models import save_tiny_bundle
 
-ABSENT = {"ray", "mlflow", "sqlalchemy", "optuna", "boto3", "botocore", "matplotlib", "psutil", "httpx", "fastapi"}
+ABSENT = {"ray", "mlflow", "sqlalchemy", "optuna", "boto3", "botocore", "psutil", "httpx", "fastapi"}
 ABSENT |= {"starlette", "uvicorn", "pandas"}
 NAMES = ("Aromi", "Mill", "Blue Door", "Zizzi", "Fitzbillies", "The Vaults", "Cotto", "Strada", "Alimentum", "Wildwood")
 STAGE = "epochs=1 {0}.max_records=3".replace("epochs", "{0}.epochs")

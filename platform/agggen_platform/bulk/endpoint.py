@@ -17,7 +17,7 @@ from agggen_platform.client import Client, EndpointError
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import Done
+from agggen_platform.sharded.worker import FinishedShard
 
 _SENT = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
 _TIMEOUT = 540.0  # seconds of a request, which is a batch of its own and may wait for others
@@ -39,7 +39,7 @@ class EndpointWorker(BulkWorker):
         options = options_of(config.inference, own) | {"n_best": config.n_best, "complete": config.complete}
         self.generator = cast(Any, _Remote(self.client, self.generator, settings.fingerprint, options))
 
-    def runs(self, shards: Sequence[Shard]) -> Iterator[Done[Counts]]:
+    def runs(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[Counts]]:
         return in_parallel(iter(shards), self.run, self.client.width(ROWS_AT_ONCE))
 
     def close(self) -> None:

@@ -105,14 +105,11 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _print_scores(report: Report) -> None:
-    rows = []
-    for section in report.sections:
-        for name, value, interval, signature in (row.values() for row in section.table().rows):
-            rows.append((f"{section.key}/{name}", _shown(value), interval or "-", signature))
-    console.print_table(("score", "value", "95 % interval", "signature"), rows)
-
-
-def _shown(value: object) -> str:
     from agggen.report.content import shown
 
-    return shown(value)  # type: ignore[arg-type]
+    rows = [
+        (f"{section.key}/{name}", *map(shown, values))
+        for section in report.sections
+        for name, *values in (row.values() for row in section.table().rows)
+    ]
+    console.print_table(("score", "value", "95 % interval", "signature"), rows)

@@ -157,8 +157,6 @@ def promote(
     tolerance: Annotated[
         float, typer.Option(help="By how many points it may be worse than the present version.")
     ] = 0.0,
-    corpus: Annotated[str | None, typer.Option(help="Compare only on this corpus. [default: all]")] = None,
-    split: Annotated[str | None, typer.Option(help="Compare only on this split. [default: all]")] = None,
     force: Annotated[bool, typer.Option(help="Skip the comparison; the other checks stay.")] = False,
     registry: RegistryUri = None,
 ) -> None:
@@ -169,11 +167,11 @@ def promote(
 
     \b
         agggen models promote agggen@candidate
-        agggen models promote agggen/3 --metric plain/chrf --corpus webnlg --split dev --tolerance 0.5
+        agggen models promote agggen/3 --metric plain/chrf --tolerance 0.5
     """
     from agggen_platform import registry as models
 
-    gate = models.Gate(metric, tolerance, corpus, split)
+    gate = models.Gate(metric, tolerance)
     version = models.Registry(registry).version(models.parse_address(model))
     done = models.promote(version.name, version.number, alias, gate=gate, force=force, uri=registry)
     console.note(f"{'FORCED past the metric gate: ' if done.forced else ''}{done.note}")

@@ -187,54 +187,54 @@ class Client:
     ) -> list[Any]:
         """An answer for each record, in their order; records with a retryable error are retried.
 
-        `start`: the place of the first record in the whole input, for messages.
+        `start`: the index of the first record in the whole input, for messages.
 
         Raises:
             EndpointError: no record has an answer.
         """
-        objects = [_object(record, place) for place, record in enumerate(records, start)]
+        objects = [_object(record, index) for index, record in enumerate(records, start)]
         attempts = self._attempts(deadline)
         answers = self._once(path, objects, options, attempts)
-        while failed := [place for place, answer in enumerate(answers) if _is_retryable(answer)]:
+        while failed := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
             if options.get("alone"):  # all together again: numbers depend on the batch
                 failed = list(range(len(answers)))
             try:
                 problem = next(answer["error"] for answer in answers if _is_retryable(answer))
                 attempts.pause(UnavailableError(described(problem), problem))
-                retried = self._once(path, [objects[place] for place in failed], options, attempts)
+                retried = self._once(path, [objects[index] for index in failed], options, attempts)
             except EndpointError:
                 break  # these records keep their errors
             if not all(map(_is_retryable, retried)):
                 attempts.restart()
-            for place, answer in zip(failed, retried, strict=True):
-                answers[place] = _placed(answer, place, objects[place].get("id") is None)
+            for index, answer in zip(failed, retried, strict=True):
+                answers[index] = _placed(answer, index, objects[index].get("id") is None)
         return answers
 
     def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
         response = self._transport.call("POST", path, attempts, _json({"records": records, "options": options}))
         answers = response.get("answers")
-        what = f"POST {self.url}{path}"
+        request = f"POST {self.url}{path}"
         if not isinstance(answers, list) or len(answers) != len(records):
             count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
-            raise AnswerError(f"{what}: {count} to {len(records)} records")
+            raise AnswerError(f"{request}: {count} to {len(records)} records")
         if not all(map(_is_answer, answers)):
-            raise AnswerError(f"{what}: answers without a status or an error's reason")
+            raise AnswerError(f"{request}: answers without a status or an error's reason")
         if [answer.get("index") for answer in answers] != list(range(len(answers))):
-            raise AnswerError(f"{what}: answers out of order")
+            raise AnswerError(f"{request}: answers out of order")
         return answers
 
 
 def _pieces(records: Iterable[RecordLike], size: int) -> Iterator[tuple[int, list[RecordLike]]]:
-    """Successive records, at most `size` together, and the place of the first of them."""
+    """Successive records, at most `size` together, and the index of the first of them."""
     start, iterator = 0, iter(records)
     while piece := list(islice(iterator, size)):
         yield start, piece
         start += len(piece)
 
 
-def _object(record: object, place: int) -> dict[str, Any]:
+def _object(record: object, index: int) -> dict[str, Any]:
     if not isinstance(record, Mapping):
-        raise RefusedError(f"record {place} must be an object with triples, not {type(record).__name__}")
+        raise RefusedError(f"record {index} must be an object with triples, not {type(record).__name__}")
     return dict(record)
 
 
@@ -261,20 +261,20 @@ def _failed(error: EndpointError, count: int) -> list[Any]:
     if len(problems) != count or any(problem.get("record") is None for problem in problems):
         raise error
     return [
-        {"index": place, "id": problem["record"], "status": "error", "error": problem}
-        for place, problem in enumerate(problems)
+        {"index": index, "id": problem["record"], "status": "error", "error": problem}
+        for index, problem in enumerate(problems)
     ]
 
 
-def _placed(answer: Any, place: int, nameless: bool) -> Any:
-    """The answer with the record's `place` in the whole input as its index, and as its id if it has none."""
-    if answer["index"] == place:
+def _placed(answer: Any, index: int, nameless: bool) -> Any:
+    """The answer with `index`, of the record in the whole input, as its index, and as its id if it has none."""
+    if answer["index"] == index:
         return answer
-    name = {"id": str(place)} if nameless else {}
-    placed = {**answer, "index": place, **name}
+    name = {"id": str(index)} if nameless else {}
+    placed = {**answer, "index": index, **name}
     if answer["status"] == "error":
-        record = {"record": str(place)} if nameless else {}
-        placed["error"] = {**answer["error"], "index": place, **record}
+        record = {"record": str(index)} if nameless else {}
+        placed["error"] = {**answer["error"], "index": index, **record}
     return placed
 
 

@@ -52,35 +52,37 @@ class Transport:
         patience = min(self._timeout, attempts.left)
         headers = {**self._headers, "x-deadline-seconds": f"{_SHARE * patience:.3f}"}
         headers |= {} if body is None else {"content-type": "application/json"}
-        what = f"{method} {self.url}{path}"
+        request = f"{method} {self.url}{path}"
         try:
             response = self._http.request(method, self.url + path, content=body, headers=headers, timeout=patience)
         except httpx.TimeoutException as error:
-            late = UnavailableError(f"{what}: no data for {patience:.3g} s")
+            late = UnavailableError(f"{request}: no data for {patience:.3g} s")
             attempts.check(late)
             raise late from error
         except httpx.TransportError as error:
-            raise UnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
+            raise UnavailableError(f"{request}: {str(error) or type(error).__name__}") from error
         except httpx.DecodingError as error:
-            raise AnswerError(f"{what}: the answer cannot be decompressed: {error}") from error
+            raise AnswerError(f"{request}: the answer cannot be decompressed: {error}") from error
         if response.status_code != 200:
-            raise _failure(what, response)
+            raise _failure(request, response)
         value = _object(response)
         if value is None:
             raise AnswerError(
-                f"{what}: expected a JSON object, not {response.text[:60]!r}; is this the endpoint?",
+                f"{request}: expected a JSON object, not {response.text[:60]!r}; is this the endpoint?",
                 request_id=response.headers.get("x-request-id"),
             )
         return value
 
 
-def _failure(what: str, response: httpx.Response) -> EndpointError:
+def _failure(request: str, response: httpx.Response) -> EndpointError:
     """The error for a response other than 200."""
     status, request_id = response.status_code, response.headers.get("x-request-id")
     kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
     document = _object(response) if kind == "application/problem+json" else None
     problem = None if document is None else {"status": status, **document}
-    message = f"{what}: {described(problem)}" if problem else f"{what}: status {status} without a problem document"
+    message = (
+        f"{request}: {described(problem)}" if problem else f"{request}: status {status} without a problem document"
+    )
     # A 5xx without a problem document comes from a proxy, whose application died.
     if status in _TRANSIENT or (problem.get("retryable") is True if problem else status >= 500):
         return UnavailableError(message, problem, request_id, retry_after(response.headers.get("retry-after")))

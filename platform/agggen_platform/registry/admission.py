@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -95,20 +94,17 @@ def _check_stored(folder: Folder, path: Path) -> None:
             raise BundleError(f"{folder.at(name)} is not what its manifest says (size or SHA-256 differ)")
 
 
-def smoke(bundle: Bundle | Critic, records: Sequence[Record] = (), device: str = "cpu") -> list[str]:
-    """Generates from `records` on `device`; returns what goes wrong. A critic judges a text instead.
+def smoke(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
+    """Generates from two records on `device`; returns what goes wrong. A critic judges a text instead.
 
-    By default the records are a chemical element, and values of the bundle's own predicates. Each is generated with
+    The records are a chemical element, and values of the bundle's own predicates. Both are generated with
     ``verify=off`` too, because ``verify=strict`` would hide a model that generates nothing behind template clauses.
     """
     if isinstance(bundle, Critic):
         return _fault_of_critic(bundle)
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
-    faults = (
-        (_fault(generator, record, config) for config in configs.values())
-        for record in records or _default_records(bundle)
-    )
+    faults = ((_fault(generator, record, config) for config in configs.values()) for record in _smoke_records(bundle))
     return [fault for of_record in faults if (fault := next(filter(None, of_record), None))]
 
 
@@ -131,7 +127,7 @@ def _fault_of_critic(critic: Critic) -> list[str]:
     return [] if all(0 <= score <= 1 for score in scores) else [f"judging a text gave the scores {scores}"]
 
 
-def _default_records(bundle: Bundle) -> list[Record]:
+def _smoke_records(bundle: Bundle) -> list[Record]:
     element = next(record for record in elements_records("dev") if len(record.triples) == 3)
     known = islice((name for name in bundle.encoder.predicates if not name.startswith("[")), 3)
     own = Record("smoke", tuple(Triple("Oda Lind", name, f"value {n}") for n, name in enumerate(known, start=1)))

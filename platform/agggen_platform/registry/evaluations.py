@@ -10,7 +10,7 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -97,34 +97,27 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     """
     address = str(report)
     file = f"{address.rstrip('/')}/report.json"
-    content = (
-        _artifact(address.removeprefix("runs:/"), uri)
-        if address.startswith("runs:/")
-        else Folder(address).read("report.json")
-    )
+    in_mlflow = address.startswith("runs:/")
+    content = _artifact(address.removeprefix("runs:/"), uri) if in_mlflow else Folder(address).read("report.json")
     if content is None:
         raise ConfigError(f"{address} holds no report of `agggen evaluate`: there is no {file}")
     try:
         read = json.loads(content)
-        identity, run, sections = read["identity"], read["run"], read["scores"]
-        bundle = identity["bundle"]
-        measures = {
-            f"{key}/{measure['name']}": measure for key, section in sections.items() for measure in section["measures"]
-        }
-        scores = {
-            name: (float(measure["value"]), str(measure["signature"]))
-            for name, measure in measures.items()
-            if measure["value"] is not None and _leaf(name) in _HIGHER | _LOWER
-        }
+        identity, run, bundle = read["identity"], read["run"], read["identity"]["bundle"]
         evaluation = Evaluation(
-            identity["corpus"],
-            identity["split"],
-            identity["records"],
-            int(run["records"]),
-            bool(read["partial"]),
-            identity["protocol"],
-            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            scores,
+            corpus=identity["corpus"],
+            split=identity["split"],
+            records=identity["records"],
+            count=int(run["records"]),
+            partial=bool(read["partial"]),
+            protocol=identity["protocol"],
+            at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            scores={
+                f"{section}/{measure['name']}": (float(measure["value"]), str(measure["signature"]))
+                for section, table in read["scores"].items()
+                for measure in table["measures"]
+                if measure["value"] is not None and measure["name"] in _HIGHER | _LOWER
+            },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file} is not a report of `agggen evaluate` ({type(error).__name__}: {error})") from error
@@ -164,9 +157,6 @@ class Gate:
     metric: str = "plain/bleu"
     tolerance: float = 0.0
     """By how much, in the metric's own points, the candidate may be worse."""
-    corpus: str | None = None
-    """Only evaluations of this corpus count; None: all. `split` likewise."""
-    split: str | None = None
 
     def __post_init__(self) -> None:
         if _leaf(self.metric) not in _HIGHER | _LOWER or "/" not in self.metric:
@@ -181,61 +171,42 @@ class Gate:
         """Compares candidate and champion on every evaluation that both have."""
         if champion is None:
             return Verdict(True, "nothing to compare with: no version had the alias")
-        of_candidate, of_champion = self._counting(candidate), self._counting(champion)
-        shared = [(ours, theirs) for ours in of_candidate for theirs in of_champion if self._comparable(ours, theirs)]
+        of_candidate, of_champion = self._evaluations(candidate), self._evaluations(champion)
+        shared = of_candidate.keys() & of_champion.keys()
         if not shared:
-            return Verdict(False, self._missing(candidate, champion, of_candidate, of_champion))
+            return Verdict(False, self._missing(candidate, champion))
         notes, passed = [], True
-        for ours, theirs in shared:
-            (value, _), (best, _) = ours.scores[self.metric], theirs.scores[self.metric]
+        for key in sorted(shared):
+            value, best = of_candidate[key].scores[self.metric][0], of_champion[key].scores[self.metric][0]
             worse = (best - value) if _leaf(self.metric) in _HIGHER else (value - best)
-            fine = worse <= self.tolerance
-            passed &= fine
-            # Enough digits to show the difference.
-            digits = 2 if abs(worse) >= 0.005 or not worse else 6
-            scores = f"{self.metric} {value:.{digits}f} against {best:.{digits}f} of version {champion.number}"
-            note = f"{scores} on {ours}"
-            notes.append(note if fine else f"{note}: worse by {worse:.{digits}f}, {self.tolerance:g} is tolerated")
+            passed &= worse <= self.tolerance
+            digits = 2 if abs(worse) >= 0.005 or not worse else 6  # enough to show the difference
+            note = f"{self.metric} {value:.{digits}f} against {best:.{digits}f} of version {champion.number}"
+            note += f" on {of_candidate[key]}"
+            if worse > self.tolerance:
+                note += f": worse by {worse:.{digits}f}, {self.tolerance:g} is tolerated"
+            notes.append(note)
         return Verdict(passed, "; ".join(notes))
 
-    def _counting(self, version: Version) -> list[Evaluation]:
-        return [
-            evaluation
-            for evaluation in evaluations_of(version)
-            if self.metric in evaluation.scores
-            and self.corpus in (None, evaluation.corpus)
-            and self.split in (None, evaluation.split)
-        ]
+    def _evaluations(self, version: Version) -> dict[tuple[str, str], Evaluation]:
+        """The version's evaluations with the metric, by what must be equal in a comparison."""
+        evaluations = [evaluation for evaluation in evaluations_of(version) if self.metric in evaluation.scores]
+        return {(item.key, method(item.scores[self.metric][1])): item for item in evaluations}
 
-    def _comparable(self, first: Evaluation, second: Evaluation) -> bool:
-        return first.key == second.key and method(first.scores[self.metric][1]) == method(second.scores[self.metric][1])
-
-    def _missing(
-        self,
-        candidate: Version,
-        champion: Version,
-        of_candidate: Sequence[Evaluation],
-        of_champion: Sequence[Evaluation],
-    ) -> str:
+    def _missing(self, candidate: Version, champion: Version) -> str:
         """Names the missing evaluations, with the commands that make them."""
-        asked = self.metric + "".join(f" on {part}" for part in (self.corpus, self.split) if part)
-        if known := of_champion or of_candidate:
-            options = known[-1].options
-        else:
-            options = f"--corpus {self.corpus or 'CORPUS'} --split {self.split or 'SPLIT'}"
-        both = [(candidate, of_candidate), (champion, of_champion)]
-        lacking = [version for version, evaluations in both if not evaluations] or [candidate, champion]
-        why = (
-            "their evaluations differ in records, protocol or signature"
-            if of_candidate and of_champion
-            else f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
-        )
+        versions = (candidate, champion)
+        known = [list(self._evaluations(version).values()) for version in versions]
+        lacking = [version for version, evaluations in zip(versions, known, strict=True) if not evaluations]
+        options = next((evaluations[-1].options for evaluations in reversed(known) if evaluations), "--corpus CORPUS")
+        why = f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
         commands = " && ".join(
             f"agggen evaluate models:/{version} {options} -o DIR-{version.number} && "
             f"agggen models record {version} DIR-{version.number}"
-            for version in lacking
+            for version in lacking or versions
         )
-        return f"no common evaluation of {asked}: {why}. Run: {commands}"
+        why = why if lacking else "their evaluations differ in records, protocol or signature"
+        return f"no common evaluation of {self.metric}: {why}. Run: {commands}"
 
 
 @dataclass(frozen=True)

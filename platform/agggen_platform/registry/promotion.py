@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError
-from agggen.records import Record
 from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias
 from agggen_platform.registry.admission import Admitted, admit, smoke
 from agggen_platform.registry.evaluations import Gate
@@ -26,9 +25,9 @@ class PromotionRefused(AggGenError):
 
     exit_code = 9
 
-    def __init__(self, what: str, failures: Sequence[str]) -> None:
+    def __init__(self, subject: str, failures: Sequence[str]) -> None:
         self.failures = tuple(failures)
-        super().__init__("\n".join([f"{what} is refused:", *(f"  - {failure}" for failure in failures)]))
+        super().__init__("\n".join([f"{subject} is refused:", *(f"  - {failure}" for failure in failures)]))
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ def promote(
     *,
     gate: Gate | None = None,
     force: bool = False,
-    records: Sequence[Record] = (),
     uri: str | None = None,
 ) -> Promotion:
     """Gives the alias to a version that passes all checks; a version that already has it keeps it, unchecked.
@@ -58,7 +56,6 @@ def promote(
         version: its number.
         gate: the metric gate; by default BLEU must not be worse at all.
         force: ignore the metric gate, which the history records. The other checks stay.
-        records: for the smoke test; see `smoke`.
         uri: of the registry; see `registry_uri`.
 
     Raises:
@@ -75,7 +72,7 @@ def promote(
     if not verdict.passed and not force:
         failures.append(f"metric gate: {verdict.note}")
     if admitted is not None:
-        failures += [f"smoke test: {fault}" for fault in smoke(admitted.bundle, records)]
+        failures += [f"smoke test: {fault}" for fault in smoke(admitted.bundle)]
     if failures:
         raise PromotionRefused(f"{candidate} as {alias}", failures)
     forced = force and not verdict.passed

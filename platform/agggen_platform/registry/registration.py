@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from agggen.bundle import fingerprint
 from agggen.config import config_hash
 from agggen.errors import AggGenError
 from agggen.verification.critic.critic import Critic
+from agggen_platform.mlflow_client import mlflow_key
 from agggen_platform.registry.address import CANDIDATE, RegistryError, check_name, parse_address
 from agggen_platform.registry.admission import Admitted, admit
 from agggen_platform.registry.client import registry_uri
@@ -20,9 +20,6 @@ from agggen_platform.registry.store import CONFIG_HASH, DATA, FINGERPRINT, METRI
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking.origin import masked
-
-_REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
-_KEY_CHARACTERS = 250  # MLflow's limit
 
 
 def register(
@@ -135,9 +132,9 @@ def _add(
     if run := _run_of(address):
         described[RUN] = run
     for source, value in bundle.sources.items():
-        described[_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
+        described[mlflow_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
     numbers = {**bundle.metrics, **metrics}
-    described |= {_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
+    described |= {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
     return registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
 
 
@@ -145,7 +142,3 @@ def _run_of(address: str) -> str:
     """The name of the run that left its bundle at ``RUNS/NAME/bundle``."""
     *_, run, last = ("", "", *address.rstrip("/").split("/"))
     return run if last == "bundle" else ""
-
-
-def _key(name: str) -> str:
-    return _REFUSED_KEY_CHARACTERS.sub("_", name)[:_KEY_CHARACTERS]

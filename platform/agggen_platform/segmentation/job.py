@@ -20,7 +20,7 @@ from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects, check_unchanged
 from agggen_platform.sharded.output import MANIFEST, JobFolder
 from agggen_platform.sharded.shards import Shard, file_at
-from agggen_platform.sharded.worker import WORK, Done, PartFile
+from agggen_platform.sharded.worker import WORK, FinishedShard, PartFile
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
@@ -191,7 +191,7 @@ def segment(
     return SegmentReport(reports, False, work.progress(), time.monotonic() - begin)
 
 
-def _report(source: Source, done: Sequence[Done[Counts]]) -> SplitReport:
+def _report(source: Source, done: Sequence[FinishedShard[Counts]]) -> SplitReport:
     counts = Counts()
     for shard in done:
         counts.add(shard.counts)

@@ -30,19 +30,21 @@ class Room:
         return f"{self.cpus:g} CPUs" + (f" and {self.gpus:g} GPUs" if self.gpus else "")
 
     @classmethod
-    def of(cls, resources: Mapping[str, float]) -> Room:
+    def from_resources(cls, resources: Mapping[str, float]) -> Room:
         """The room of Ray's resources."""
         return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
-
-def deployments(config: ServeConfig) -> dict[str, ReplicaConfig]:
-    """The deployments by the names of their settings."""
-    return {"ingress": config.ingress, "planner": config.planner, "generator": config.generator}
+    @classmethod
+    def of_replica(cls, role: ReplicaConfig) -> Room:
+        """The room of a replica."""
+        return cls(role.cpus, role.gpus)
 
 
 GENERATORS_A_HELPER = 8
 """Generators for which one ingress replica and one planner suffice: a record costs these a few milliseconds."""
 _MOST = 1000  # generators
+_ROLES = ("ingress", "planner", "generator")
+"""The deployments, by the names of their settings."""
 
 
 def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
@@ -52,7 +54,7 @@ def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeCon
     """
     generator, beside = config.generator, config.update == "beside"
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
-    cluster = sum(map(Room.of, nodes), Room())
+    cluster = sum(map(Room.from_resources, nodes), Room())
     spare = one_of_each(config) if beside else Room()
     count = min(_MOST, room_for(replica, nodes) - beside if replica else 1)
     while count > 1 and not cluster.holds(most(_with_generators(config, count)) + spare):
@@ -73,7 +75,8 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
 
 
 def _room(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Room:
-    return sum((_times(role, replicas(role)) for role in deployments(config).values()), Room())
+    roles: list[ReplicaConfig] = [getattr(config, name) for name in _ROLES]
+    return sum((Room(role.cpus * replicas(role), role.gpus * replicas(role)) for role in roles), Room())
 
 
 def one_of_each(config: ServeConfig) -> Room:
@@ -100,9 +103,8 @@ def local_cpus(config: ServeConfig) -> int:
         CapacityError: the fewest replicas ask for more than the machine has.
     """
     machine = os.cpu_count() or 1
-    needed = least(config)
-    if needed.cpus > max(machine, 2):
-        raise CapacityError(f"the endpoint needs {needed.cpus:g} CPUs, and this machine has {machine}: {_hint(config)}")
+    if least(config).cpus > max(machine, 2):
+        raise _too_small(config, f"this machine has {machine} CPUs")
     return math.ceil(2 * max(machine, most(config).cpus))
 
 
@@ -112,37 +114,20 @@ def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> Non
     Raises:
         CapacityError: a replica is too large for every node, or the fewest replicas together for all of them.
     """
-    rooms = [Room.of(node) for node in nodes]
-    for name, role in deployments(config).items():
-        replica = _times(role, 1)
+    rooms = [Room.from_resources(node) for node in nodes]
+    for name in _ROLES:
+        replica = Room.of_replica(getattr(config, name))
         if not any(room.holds(replica) for room in rooms):
-            largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if role.gpus else (room.cpus, room.gpus))
+            largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if replica.gpus else (room.cpus, room.gpus))
             raise CapacityError(
                 f"a replica of the {name} needs {replica}, and no node of the cluster has that (the largest has "
                 f"{largest}): set {name}.cpus and {name}.gpus"
             )
-    total, needed = sum(rooms, Room()), least(config)
-    if not total.holds(needed):
-        raise CapacityError(f"the endpoint needs {needed}, and the cluster has {total}: {_hint(config)}")
+    if not (total := sum(rooms, Room())).holds(least(config)):
+        raise _too_small(config, f"the cluster has {total}")
 
 
-def update_room(config: ServeConfig, free: Mapping[str, float]) -> str | None:
-    """The reason why an update beside the old replicas must wait if only `free` is left; None if there is room."""
-    if config.update != "beside":
-        return None
-    for name, role in deployments(config).items():
-        if not Room.of(free).holds(_times(role, 1)):
-            return (
-                f"the cluster has {Room.of(free)} free, and an update starts a new {name} ({_times(role, 1)}) before "
-                "it stops the old one: it waits for room (update=replace stops the old one first)"
-            )
-    return None
-
-
-def _times(role: ReplicaConfig, replicas: int) -> Room:
-    return Room(role.cpus * replicas, role.gpus * replicas)
-
-
-def _hint(config: ServeConfig) -> str:
-    parts = (f"{name}.cpus={role.cpus:g} x {max(1, role.min_replicas)}" for name, role in deployments(config).items())
-    return f"lower {', '.join(parts)}"
+def _too_small(config: ServeConfig, available: str) -> CapacityError:
+    roles: dict[str, ReplicaConfig] = {name: getattr(config, name) for name in _ROLES}
+    parts = (f"{name}.cpus={role.cpus:g} x {max(1, role.min_replicas)}" for name, role in roles.items())
+    return CapacityError(f"the endpoint needs {least(config)}, and {available}: lower {', '.join(parts)}")

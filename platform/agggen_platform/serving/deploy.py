@@ -27,7 +27,7 @@ from agggen_platform.ray_private import (
     serve_address,
     wait_for_proxies,
 )
-from agggen_platform.serving.capacity import check_fits, local_cpus, one_of_each, sized, update_room
+from agggen_platform.serving.capacity import check_fits, local_cpus, one_of_each, sized
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError, DeployError, PortError
 from agggen_platform.serving.keys import check_keys_required
@@ -128,11 +128,7 @@ class Endpoint:
             CapacityError: another application answers at this address.
             Stopped: `stop` returned True.
         """
-        import ray
-
         before = self.target
-        if before is not None and (waits := update_room(self.config, ray.available_resources())):
-            self._say(waits)
         self._apply(target)
         try:
             self._wait(stop)

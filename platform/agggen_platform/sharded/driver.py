@@ -16,7 +16,7 @@ from agggen.errors import AggGenError
 from agggen_platform.metrics import ShardsMeter
 from agggen_platform.sharded.config import JobError, ShardedConfig
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import C, Done, Worker, with_attempts
+from agggen_platform.sharded.worker import C, FinishedShard, Worker, with_attempts
 from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ class Work(Generic[C]):
     """Of all finished shards, those of earlier runs included."""
     _fresh: C
     _speed: Callable[[Progress[C]], dict[str, float]]
-    done: dict[int, Done[C]] = field(default_factory=dict)
+    done: dict[int, FinishedShard[C]] = field(default_factory=dict)
     """The results by the index of their shards."""
     retries: int = 0
     """Retries of shards whose worker died."""
     _reused: int = 0
     _began: float = field(default_factory=time.monotonic)
 
-    def add(self, done: Done[C]) -> None:
+    def add(self, done: FinishedShard[C]) -> None:
         self.done[done.shard] = done
         self.counts.add(done.counts)
         self.retries += done.retries
@@ -82,7 +82,7 @@ def process(
     shards: Sequence[Shard],
     worker: type[Worker[C]],
     settings: Any,
-    here: Callable[[], Worker[C]],
+    make_local_worker: Callable[[], Worker[C]],
     config: ShardedConfig,
     kind: str,
     *,
@@ -96,7 +96,7 @@ def process(
 
     Args:
         worker: the class of the actors, created from `settings`, which have the folder `out` and the fingerprint `job`.
-        here: creates the worker of this process.
+        make_local_worker: creates the worker of this process.
         kind: of the job, for Prometheus.
         actors: the largest number, with a CPU each; None: as many as the cluster has or gets; 0: this process.
         gpus: the GPUs of each actor.
@@ -112,7 +112,7 @@ def process(
     left = with_attempts(shards, Folder(settings.out))
     with (
         ShardsMeter(kind, f"{kind}-{settings.job}", shards, config.max_reject_share) as meter,
-        _results(left, worker, settings, here, actors, config.ray_address, gpus) as results,
+        _results(left, worker, settings, make_local_worker, actors, config.ray_address, gpus) as results,
     ):
         meter.begin()
         for done in results:
@@ -132,13 +132,13 @@ def _results(
     shards: Sequence[Shard],
     worker: type[Worker[C]],
     settings: Any,
-    here: Callable[[], Worker[C]],
+    make_local_worker: Callable[[], Worker[C]],
     actors: int | None,
     address: str | None,
     gpus: float,
-) -> Iterator[Iterator[Done[C]]]:
+) -> Iterator[Iterator[FinishedShard[C]]]:
     if actors == 0 or not shards:
-        with closing(here()) as local_worker:
+        with closing(make_local_worker()) as local_worker:
             yield local_worker.runs(shards)
         return
     from agggen_platform.ray_cluster import connected
@@ -156,7 +156,7 @@ def _results(
 
 def by_actors(
     shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, most: int, room: int, gpus: float
-) -> Generator[Done[C]]:
+) -> Generator[FinishedShard[C]]:
     """`room`: the number of actors that fit now and are started; more actors make an autoscaler add nodes."""
     import ray.data
 
@@ -175,7 +175,7 @@ def by_actors(
     try:
         for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
             for done in table["done"].drop_null().to_pylist():
-                yield Done.from_json(done, worker.counts)
+                yield FinishedShard.from_json(done, worker.counts)
     except ray.exceptions.RayError as error:
         raise _explained(error) from error
 

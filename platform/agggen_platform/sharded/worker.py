@@ -67,7 +67,7 @@ class PartFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Generic[C]):
+class FinishedShard(Generic[C]):
     """A finished shard."""
 
     shard: int
@@ -85,7 +85,7 @@ class Done(Generic[C]):
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str, counts: type[C]) -> Done[C]:
+    def from_json(cls, text: str, counts: type[C]) -> FinishedShard[C]:
         """The result of an actor.
 
         Raises:
@@ -130,7 +130,7 @@ class Worker(ABC, Generic[C]):
             done = json.dumps({"error": reason, "exit_code": JobError.exit_code})
         return pa.table({"done": pa.array([done, *[None] * (shard.rows - 1)], pa.string())})
 
-    def run(self, shard: Shard) -> Done[C]:
+    def run(self, shard: Shard) -> FinishedShard[C]:
         """Processes a shard, unless an earlier run finished it with a final result (`is_final`).
 
         Raises:
@@ -152,11 +152,11 @@ class Worker(ABC, Generic[C]):
             files = [PartFile(shard.part, rows, *measure(path))]
         if rejects:
             files.append(self._write_rejects(shard, rejects))
-        done = Done(shard.index, counts, tuple(files), False, retries, time.monotonic() - begin)
+        done = FinishedShard(shard.index, counts, tuple(files), False, retries, time.monotonic() - begin)
         self.out.write(f"{notes}/{_DONE}", json.dumps({"shard": _identity(shard), "done": done.as_json()}).encode())
         return done
 
-    def runs(self, shards: Sequence[Shard]) -> Iterator[Done[C]]:
+    def runs(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[C]]:
         """Processes all shards lazily."""
         return map(self.run, shards)
 
@@ -188,13 +188,13 @@ class Worker(ABC, Generic[C]):
         gone = dead_nodes() if begun and self._node else set()
         return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in gone for number in begun)
 
-    def _reused(self, shard: Shard) -> Done[C] | None:
+    def _reused(self, shard: Shard) -> FinishedShard[C] | None:
         """An earlier run's result; None if it cut other shards, or the part is missing or incomplete."""
         try:
             note = json.loads(self.out.read(f"{_notes(shard)}/{_DONE}") or b"{}")
             if note.get("shard") != _identity(shard):
                 return None
-            done: Done[C] = Done.from_json(note["done"], self.counts)
+            done: FinishedShard[C] = FinishedShard.from_json(note["done"], self.counts)
         except (ValueError, TypeError):  # an incomplete note, or of another version
             return None
         if any(self.out.size(file.name) != file.bytes for file in done.files):

@@ -13,7 +13,7 @@ from agggen.errors import ConfigError
 from agggen_platform.extras import require
 from agggen_platform.storage.errors import DamagedError, StorageError
 
-_BUSY = {  # beside all statuses of 500 and more: what S3 says of a request that may succeed a moment later
+_BUSY = {  # besides all statuses from 500: S3 errors of requests that may succeed later
     *("SlowDown", "Throttling", "ThrottlingException", "TooManyRequests", "RequestLimitExceeded", "429"),
     *("RequestTimeout", "RequestTimeTooSlow", "OperationAborted", "ConditionalRequestConflict"),
     *("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),  # damaged on the way there
@@ -108,7 +108,7 @@ class Tries:
         if self._count >= self._policy.attempts or spent >= self._policy.seconds:
             raise StorageError(
                 f"{self._what}: {self._endpoint} failed {self._count} times in {spent:.0f} s, lastly with "
-                f"{_reason(error)}; try again when it is well"
+                f"{_reason(error)}; try again later"
             ) from error
         pause = min(self._policy.longest_pause, self._policy.pause * 2 ** (self._count - 1))
         time.sleep(pause * random.uniform(0.5, 1))

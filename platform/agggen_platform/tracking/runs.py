@@ -138,7 +138,7 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
     parents = {run.parent for run in runs}
     compared = [run for run in runs if run.name not in parents]
     if len(compared) < 2:
-        raise ConfigError(f"comparing takes two runs or more, and there {'is 1' if compared else 'are none'}")
+        raise ConfigError(f"a comparison needs at least two runs, not {len(compared)}")
     stores = sorted({f"{run.uri} experiment {run.experiment}" for run in compared})
     if len(stores) > 1:
         raise ConfigError(f"MLflow compares runs of one experiment; these are in {' and '.join(stores)}: name some")

@@ -92,7 +92,7 @@ class Sender:
             with self._lock() as locked:
                 if locked:
                     self._send_until_closed()
-        except Exception as error:  # whatever happens to the folder of runs, the run goes on
+        except Exception as error:  # an error in the folder of runs does not stop the run
             self._report_failure(error)
 
     @contextmanager
@@ -200,11 +200,11 @@ class Sender:
         if first is None:
             raise FileNotFoundError(f"there is no run log at {self.path}")
         key = sha256(repr(sorted(first.items())).encode()).hexdigest()[:32]
-        if self.cursor.sent > self.path.stat().st_size:  # somebody removed the log and a run began another
+        if self.cursor.sent > self.path.stat().st_size:  # the log was removed, and a run began another
             self.cursor = Cursor(self.cursor.to)
         known = self.cursor.run_id
-        run_id, gone = store.open(known, key, self.folder.name, first)
-        if gone:
+        run_id, replaced = store.open(known, key, self.folder.name, first)
+        if replaced:
             self._say(f"MLflow ({self.cursor.to}) has no run {known} any more: the whole run log goes to a new run")
         if run_id != known:
             self.cursor = Cursor(self.cursor.to, run_id)
@@ -240,23 +240,23 @@ class Sender:
                 text = text.replace(form, "***")
         return masked(text)
 
-    def _rejected(self, what: str) -> None:
+    def _rejected(self, entry: str) -> None:
         self.cursor.rejected += 1
         if self.cursor.rejected <= _REJECTIONS_SAID:
             more = "; further ones are only counted" if self.cursor.rejected == _REJECTIONS_SAID else ""
-            self._say(f"warning: MLflow refuses {what.rstrip('.')}; the rest is sent, and {self.path} has it{more}")
+            self._say(f"warning: MLflow refuses {entry.rstrip('.')}; the rest is sent, and {self.path} has it{more}")
 
-    def _report_failure(self, error: Exception, what: str = "nothing") -> None:
+    def _report_failure(self, error: Exception, accepted: str = "no entries") -> None:
         if not self.failure:
             self._say(
-                f"warning: MLflow ({without_credentials(self._uri)}) takes {what}: {reason(error)}. The run goes on; "
-                f"{self.path} has all of it, and MLflow gets it when it can"
+                f"warning: MLflow ({without_credentials(self._uri)}) accepts {accepted}: {reason(error)}. The run "
+                f"continues; {self.path} has all entries, which are sent when MLflow answers again"
             )
         self.failure = self._hidden(reason(error))
 
     def _report_recovery(self) -> None:
         if self.failure:
-            self._say(f"MLflow ({without_credentials(self._uri)}) has all of run {self.folder.name} again")
+            self._say(f"MLflow ({without_credentials(self._uri)}) has all entries of run {self.folder.name} again")
         self.failure = ""
 
 

@@ -7,28 +7,24 @@ other calls are idempotent. The run is found by a tag.
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from agggen_platform.mlflow_client import mlflow_client
+from agggen_platform.mlflow_client import experiment_called, mlflow_client, mlflow_key
 from agggen_platform.tracking.cursor import locked
 from agggen_platform.tracking.journal import Event, numbers
 
 # MLflow's own limits.
 PARAM_CHARACTERS = 6000
 TAG_CHARACTERS = 8000
-KEY_CHARACTERS = 250
 DIGEST_CHARACTERS = 36
 METRICS_PER_BATCH = 1000
 _PARAMS_PER_BATCH = 100
 
-_REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
 _CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
 ENDED_TAG = "ended"  # how and why the run ended
@@ -110,20 +106,12 @@ class Store:
             self._experiment_id = self._experiment(experiment, runs_dir if sqlite else None)
 
     def _experiment(self, name: str, runs_dir: Path | None) -> str:
-        from mlflow.exceptions import MlflowException
-
-        known = self._client.get_experiment_by_name(name)
-        if known is None:
-            try:
-                folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
-                return self._client.create_experiment(name, folder, {_KIND_TAG: "custom_model_development"})
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                    raise
-                known = self._client.get_experiment_by_name(name)  # another process was faster
-        if known.lifecycle_stage != "active":
+        folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
+        tags = {_KIND_TAG: "custom_model_development"}
+        experiment = experiment_called(self._client, name, artifact_location=folder, tags=tags)
+        if experiment.lifecycle_stage != "active":
             raise GoneError(f"the experiment {name!r} was deleted there: restore it, or name another")
-        return known.experiment_id
+        return str(experiment.experiment_id)
 
     def find(self, run_name: str) -> str | None:
         """The id of the newest run of this name in the experiment."""
@@ -143,15 +131,15 @@ class Store:
         """
         from mlflow.exceptions import MlflowException
 
-        run, gone = None, False
+        run, replaced = None, False
         if run_id is not None:
             try:
                 run = self._client.get_run(run_id)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
-            gone = run is None or run.info.lifecycle_stage != "active"
-        if run is None or gone:
+            replaced = run is None or run.info.lifecycle_stage != "active"
+        if run is None or replaced:
             known = self._search(f"tags.`{_LOG_TAG}` = '{key}'")
             if known:
                 run = self._client.get_run(known)
@@ -159,7 +147,7 @@ class Store:
                 tags = {_LOG_TAG: key}
                 run = self._client.create_run(self._experiment_id, _milliseconds(first), tags, run_name)
         self._run_id, self._params = run.info.run_id, dict(run.data.params)
-        return self._run_id, gone
+        return self._run_id, replaced
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -170,7 +158,7 @@ class Store:
         points: list[Any] = []
         for event in events:
             at = _milliseconds(event), event["step"]
-            points += [Metric(_key(name), value, *at) for name, value in numbers(event).items()]
+            points += [Metric(mlflow_key(name), value, *at) for name, value in numbers(event).items()]
         self._log("metrics", points, METRICS_PER_BATCH)
 
     def send(self, event: Event) -> None:
@@ -195,7 +183,7 @@ class Store:
                 end = (self._run_id, event["status"], _milliseconds(event))
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
-    def _send(self, what: str, call: Callable[[], object]) -> None:
+    def _send(self, subject: str, call: Callable[[], object]) -> None:
         """Makes a call; a rejection by MLflow is reported and not raised."""
         try:
             call()
@@ -203,7 +191,7 @@ class Store:
             if verdict(error) != "rejected":
                 raise
             self.check()
-            self._rejected(f"{what}: {reason(error)}")
+            self._rejected(f"{subject}: {reason(error)}")
 
     def _log(self, kind: Literal["metrics", "params", "tags"], items: Sequence[Any], size: int) -> None:
         """Sends items, at most `size` in a call."""
@@ -224,14 +212,14 @@ class Store:
     def _set_tags(self, tags: dict[str, str]) -> None:
         from mlflow.entities import RunTag
 
-        items = [RunTag(_key(name), _shortened(str(value), TAG_CHARACTERS)) for name, value in tags.items()]
+        items = [RunTag(mlflow_key(name), _shortened(str(value), TAG_CHARACTERS)) for name, value in tags.items()]
         self._log("tags", items, _PARAMS_PER_BATCH)
 
     def _log_params(self, values: dict[str, Any]) -> None:
         """Logs parameters; MLflow keeps the first value of each, the run log has the new one."""
         from mlflow.entities import Param
 
-        texts = {_key(name): _shortened(str(value), PARAM_CHARACTERS) for name, value in values.items()}
+        texts = {mlflow_key(name): _shortened(str(value), PARAM_CHARACTERS) for name, value in values.items()}
         new = {key: text for key, text in texts.items() if key not in self._params}
         self._log("params", [Param(key, text) for key, text in new.items()], _PARAMS_PER_BATCH)
         self._params |= new
@@ -260,7 +248,7 @@ class Store:
             model_id = models[0].model_id
         else:
             tags = {"fingerprint": event["fingerprint"], "mlflow.model.isExternal": "true"}
-            params = {_key(name): _shortened(str(value), 500) for name, value in event["params"].items()}
+            params = {mlflow_key(name): _shortened(str(value), 500) for name, value in event["params"].items()}
             model_id = self._client.create_logged_model(
                 self._experiment_id, event["name"], self._run_id, tags, params, "agggen"
             ).model_id
@@ -268,7 +256,7 @@ class Store:
         about = {"model_id": model_id, "dataset_name": event["dataset"], "run_id": self._run_id}
         about["dataset_digest"] = event["digest"][:DIGEST_CHARACTERS]
         at = _milliseconds(event), 0
-        points = [Metric(_key(name), float(value), *at, **about) for name, value in event["metrics"].items()]
+        points = [Metric(mlflow_key(name), float(value), *at, **about) for name, value in event["metrics"].items()]
         self._log("metrics", points, METRICS_PER_BATCH)
 
     def _log_files(self, path: Path, folder: str) -> None:
@@ -295,14 +283,6 @@ def _readable(file: Path) -> None:
 
 def _milliseconds(event: Event) -> int:
     return round(event["time"] * 1000)
-
-
-def _key(name: str) -> str:
-    """A name as MLflow takes it: other characters replaced, and a long one cut and made distinct by a hash."""
-    key = posixpath.normpath("/" + _REFUSED_KEY_CHARACTERS.sub("_", name)).lstrip("/") or "_"  # refused: /a, a//b, ../a
-    if len(key) <= KEY_CHARACTERS:
-        return key
-    return f"{key[: KEY_CHARACTERS - 9]}.{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _shortened(text: str, characters: int) -> str:

@@ -20,7 +20,7 @@ SECONDS = 30.0
 def stored_log(
     folder: Path, store: Folder, others: tuple[str, ...], claimed: Callable[[], None], say: Callable[[str], None]
 ) -> Iterator[None]:
-    """Fetches the log, samples and figures of a run into `folder`, and copies them to `store` while the block lasts.
+    """Fetches the log and samples of a run into `folder`, and copies them to `store` while the block lasts.
 
     A log in `folder` that begins with the stored one is kept. A copy that the store refuses is reported, not raised.
 

@@ -3,7 +3,7 @@
 Tracking never stops a run. Every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread
 sends the lines to MLflow. If MLflow is unreachable, slow, or refuses a value, the user is told and the run continues;
 MLflow gets the missing lines when it answers again, in the next run of the same name, or by `agggen runs sync`.
-Without MLflow installed the file is all there is: no figures are drawn, and no CPU and memory measured.
+Without MLflow installed the file is all there is: no CPU and memory are measured.
 
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
         tracker.log_params(flatten(config))
@@ -39,8 +39,6 @@ from agggen_platform.tracking.store import reason
 from agggen_platform.tracking.system import SystemMetrics
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from agggen.records import Plan, Record
 
 _TEXTS = "texts.json"
@@ -195,7 +193,19 @@ class Tracker:
 
     def log_text(self, text: str, name: str) -> None:
         """Writes `text` to the file `name` in the run's folder and logs it under this name."""
-        self._log_made(name, lambda path: path.write_text(text, encoding="utf-8"))
+        folder = self.path.parent
+        path = (folder / name).resolve()
+        try:
+            if not path.is_relative_to(folder):
+                raise ValueError("it would lie outside the run's folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except (OSError, ValueError) as error:  # the run continues without this text
+            self._warn(f"cannot write {folder / name}: {reason(error)}")
+        else:
+            inside = path.relative_to(folder)
+            about = {"path": inside.as_posix(), "folder": "" if inside.parent == Path() else inside.parent.as_posix()}
+            self._record("artifact", about)
 
     def log_texts(self, written: Iterable[tuple[Record, Plan | None, str]]) -> None:
         """Logs records with plans and texts as a table, which MLflow's pages show side by side for several runs."""
@@ -208,11 +218,6 @@ class Tracker:
         self.log_text(json.dumps(table, ensure_ascii=False), _TEXTS)
         self.set_tags({"mlflow.loggedArtifacts": json.dumps([{"path": _TEXTS, "type": "table"}])})
 
-    def log_figure(self, name: str, figure: Callable[[], Figure]) -> None:
-        """Draws `figure()`, here and now, into ``figures/NAME.png`` of the run's folder and logs it."""
-        if self._mlflow:
-            self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120, bbox_inches="tight"))
-
     def ui_command(self) -> str:
         """MLflow's address, or the command that opens its pages; no credentials. Empty without MLflow."""
         if not self._mlflow:
@@ -222,21 +227,6 @@ class Tracker:
             return uri
         own = self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}"
         return shlex.join(["agggen", "runs", "ui", *(("--runs", str(self.runs_dir)) if own else ("--uri", uri))])
-
-    def _log_made(self, name: str, make: Callable[[Path], object]) -> None:
-        folder = self.path.parent
-        path = (folder / name).resolve()
-        try:
-            if not path.is_relative_to(folder):
-                raise ValueError("it would lie outside the run's folder")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            make(path)
-        except Exception as error:  # the run goes on without this text or figure
-            self._warn(f"cannot make {folder / name}: {reason(error)}")
-        else:
-            inside = path.relative_to(folder)
-            about = {"path": inside.as_posix(), "folder": "" if inside.parent == Path() else inside.parent.as_posix()}
-            self._record("artifact", about)
 
     def log_system(self, metrics: Mapping[str, float]) -> None:
         """Logs system metrics; their step is the seconds since the run began, continuations included."""
@@ -255,7 +245,7 @@ class Tracker:
         if not self._warned:
             self._warned = True
             self._report(
-                masked(f"warning: the run log misses parts of this run: {why}. The run goes on; see {self.path}")
+                masked(f"warning: the run log misses parts of this run: {why}. The run continues; see {self.path}")
             )
 
 

@@ -1,6 +1,6 @@
 """A training job, from a configuration to a bundle. The same name resumes a run, or finds it finished.
 
-    RUNS/NAME/tracking.jsonl, samples/, figures/    the run log, on the machine where the job runs
+    RUNS/NAME/tracking.jsonl, samples/    the run log, on the machine where the job runs
     STORE/NAME/run.json                             the configuration and the fingerprints of the data
     STORE/NAME/prepared/                            examples (`prepared`)
     STORE/NAME/checkpoints/                         verified checkpoints of both stages (`storage.checkpoints`)
@@ -19,7 +19,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -32,7 +32,6 @@ from agggen.corpora.rejects import write_rejects
 from agggen.datasets import Dataset
 from agggen.errors import StoppedEarlyError, StoppedError
 from agggen.model.joint import JointModel
-from agggen.records import Record
 from agggen.run import Prepared, bundle_of, fit
 from agggen.training.data import Data, check_same, training_data
 from agggen.training.distributed import Alone
@@ -45,9 +44,10 @@ from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
-from agggen_platform.tracking import Tracker, plots
+from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.stored import stored_log
+from agggen_platform.tracking.transitions import transitions_table
 from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
 from agggen_platform.training.prepared import prepared_in
@@ -272,13 +272,13 @@ class _Run:
             self.tracker.log_dataset(corpus, split, digest, corpus)
 
     def log_end(self, bundle: Bundle, path: Path, address: str, data: Data) -> None:
-        """Logs the bundle, the figures, and a table of texts."""
+        """Logs the bundle, its transitions, and a table of texts."""
         tracker, config = self.tracker, self.config
         tracker.log_artifact(path)
         dev = f"{config.corpus.name}/{config.corpus.dev}"
         params = flatten(result_of(config))
         tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev, data.fingerprints[dev])
-        self.draw(bundle, data.samples(config.tracking.samples))
+        self.tracker.log_text(transitions_table(bundle), "transitions.csv")
         records = data.samples(_TABLE if config.tracking.samples else 0)
         stage: ObjectiveName = "joint" if config.training.joint.epochs else "baseline"
         best = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
@@ -292,13 +292,6 @@ class _Run:
         events = [event for event, _ in entries(self.tracker.path) if event is not None]
         bundles = [place for place, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
         return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
-
-    def draw(self, bundle: Bundle, samples: Sequence[Record]) -> None:
-        """Logs the figures."""
-        tracker = self.tracker
-        tracker.log_figure("transitions", lambda: plots.transitions(bundle))
-        if samples:
-            tracker.log_figure("alignment", lambda: plots.alignment(bundle, samples[0]))
 
     def finished(self) -> Finished | None:
         """The bundle of an earlier call.

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from agggen.records import Record, Triple
 from agggen_platform.bulk.model import Model
-from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import RECORDS, numbered_records, write_jsonl
 from tests.command import command
 
@@ -47,22 +43,3 @@ def test_predicates_that_training_never_saw_are_counted_by_record(
     assert manifest["summary"]["unknown_predicates"] == {"used for": 6, "used in": 12}
     assert report["unknown_predicates"] == {"used for": 6, "used in": 12}
     assert "used in (12), used for (6)" in command(capsys)(*arguments, "--runs", tmp_path / "runs")[2]
-
-
-@pytest.mark.slow
-def test_the_command_on_s3_with_actors_of_its_own(model: Model, source: Path, s3: str, tmp_path: Path) -> None:
-    bucket = Folder(s3)
-    bucket.write("in/in.jsonl", source.read_bytes())
-    for path in Path(model.address).iterdir():
-        bucket.upload(f"model/{path.name}", path)
-    script = Path(__file__).parents[3] / "jobs" / "generate.py"
-    call = [sys.executable, str(script), f"{s3}/model", f"{s3}/in", "--out", f"{s3}/out", "shard_rows=8"]
-    done = subprocess.run([*call, "--actors", "2"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert f"\n{RECORDS}\t{RECORDS}\t" in done.stdout
-    ids = [row["id"] for name in bucket.names("out/texts") for row in pq.read_table(bucket.open(name)).to_pylist()]
-    assert ids == [f"r{number}" for number in range(RECORDS)]
-    log = next(tmp_path.glob("runs/generate-*/tracking.jsonl")).read_text().splitlines()
-    metrics = [json.loads(line)["values"] for line in log if json.loads(line)["event"] == "metrics"]
-    assert metrics[-1]["records"] == RECORDS
-    assert {"records_per_second", "fulfilled_share", "redone_shards", "mean_plan_length"} <= metrics[-1].keys()

@@ -21,7 +21,7 @@ from agggen_platform.bulk.rows import Counts
 from agggen_platform.job_config import ClusterConfig
 from agggen_platform.metrics import JobMetrics, Metric, ShardsMeter, TrainingMeter
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import Done
+from agggen_platform.sharded.worker import FinishedShard
 from tests.unit.training.toy import config_of
 
 CONFIG = config_of(Path("nowhere"))
@@ -186,10 +186,10 @@ def test_a_job_counts_what_it_did_itself(ray: Ray) -> None:
     with ShardsMeter("generate", "generate-1", shards, 0.01) as meter:
         meter.begin()
         at = ("generate", "generate-1")
-        meter.done(Done(0, Counts(records=8, texts=16), (), True, 5, 9.0), 2)
+        meter.done(FinishedShard(0, Counts(records=8, texts=16), (), True, 5, 9.0), 2)
         assert ray["agggen_job_items", *at, "records"] is None, "an earlier run did it"
-        meter.done(Done(1, Counts(records=7, texts=14, rejects=1), (), False, 1, 2.0), 1)
-        meter.done(Done(2, Counts(records=8, texts=16), (), False, 0, 3.0), 0)
+        meter.done(FinishedShard(1, Counts(records=7, texts=14, rejects=1), (), False, 1, 2.0), 1)
+        meter.done(FinishedShard(2, Counts(records=8, texts=16), (), False, 0, 3.0), 0)
     assert (ray["agggen_job_shards", *at], ray["agggen_job_shards_left", *at]) == (3, 0)
     assert [ray["agggen_job_items", *at, item] for item in ("records", "texts", "rejects")] == [15, 30, 1]
     assert (ray["agggen_job_work_seconds", *at], ray["agggen_job_shard_retries", *at]) == (5, 1)

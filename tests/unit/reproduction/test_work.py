@@ -25,7 +25,6 @@ from tests.unit.training.toy import RECORDS
 def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # this store takes no time
-        patch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
         yield
 
 

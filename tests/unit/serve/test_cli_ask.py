@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from agggen.corpora.elements import elements_records
-from agggen.generation.generator import Generator
 from tests.command import Run
 from tests.processes import free_ports
 
@@ -49,27 +47,6 @@ def test_it_writes_what_generate_writes(
     assert len(mine) == 10
     assert [exact(line) for line in mine] == [exact(line) for line in other]
     assert [line["score"] for line in mine] == pytest.approx([line["score"] for line in other], abs=1e-3)
-
-
-@pytest.mark.parametrize("verify", ["strict", "off"])
-def test_verify_reaches_the_generator(
-    run: Run, endpoint: str, source: Path, library: Generator, verify: Literal["strict", "off"]
-) -> None:
-    code, out, _ = run("ask", endpoint, "-i", source, "--verify", verify)
-    assert code == 0
-    config = replace(library.config, verify=verify)
-    assert [json.loads(line)["text"] for line in out.splitlines()] == [
-        texts[0].text for texts in library.generate(RECORDS, config=config)
-    ]
-
-
-def test_predicates_that_training_never_saw_are_named_once(run: Run, endpoint: str, tmp_path: Path) -> None:
-    source = tmp_path / "records.jsonl"
-    strange = [["Aromi", "food", "English"], ["Aromi", "area", "centre"]]
-    source.write_text("".join(json.dumps({"triples": strange[:count]}) + "\n" for count in (1, 2)))
-    code, _, err = run("ask", endpoint, "-i", source)
-    assert code == 0
-    assert err == "Predicates that are not in the training data, with their number of records: food (2), area (1)\n"
 
 
 def test_a_plan_for_all(run: Run, endpoint: str, tmp_path: Path) -> None:

@@ -161,12 +161,6 @@ def test_records_lost_twice_are_reported_lost() -> None:
     assert len(generator.calls) == 2
 
 
-def test_a_lost_part_does_not_affect_the_others() -> None:
-    generator = Replicas(DIED, texts, DIED, texts)  # parts 1 and 3 are lost, whichever these are; once each
-
-    assert codes(generated(Replicas(plans), generator, "a", "b", "c", records=1)) == ["a.", "b.", "c."]
-
-
 def test_a_full_queue_is_not_retried() -> None:
     generator = Replicas(BackPressureError(num_queued_requests=9, max_queued_requests=9))
 
@@ -220,15 +214,6 @@ def test_cancelling_a_call_cancels_its_requests() -> None:
 
     run(test)
     assert [call.cancelled for call in generator.calls] == [True, True]
-
-
-def test_each_part_names_the_bundle_that_wrote_it() -> None:
-    """While one replaces another, the calls that a large request is cut into may meet both."""
-    first, second = (lambda jobs, *_, name=name: ByModel([text_of(job) for job in jobs], name) for name in ("ab", "cd"))
-
-    assert sorted(
-        answer.model for answer in generated(Replicas(plans), Replicas(first, second), "a", "b", records=1)
-    ) == ["ab", "cd"]
 
 
 # --- the other calls ---

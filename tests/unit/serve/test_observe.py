@@ -26,7 +26,7 @@ from serve.engine import EngineError, Failure
 from serve.meters import Meters
 from serve.observe import RequestContext, current_request, set_up_logging
 from serve.replica import log_as_replica
-from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, client, part, read, records, scope
+from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, part, read, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 PATHS = ["/v1/generate"]
@@ -93,16 +93,6 @@ def test_an_invalid_id_is_replaced(names: list[str]) -> None:
     headers = [(b"X-Request-Id", name.encode("latin-1")) for name in names]
     ids = {ask(within(who, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)}
     assert len(ids) == 2 and all(len(name) == 32 for name in ids)
-
-
-def test_requests_at_once_keep_their_own_ids() -> None:
-    async def check() -> None:
-        async with client(within(who)) as http:
-            ids = [f"id-{number}" for number in range(50)]
-            responses = await asyncio.gather(*(http.get("/", headers={"X-Request-Id": name}) for name in ids))
-        assert [response.text for response in responses] == ids
-
-    asyncio.run(check())
 
 
 # --- the log --------------------------------------------------------------------------------------------------------

@@ -118,13 +118,6 @@ def test_torch_gets_a_thread_for_each_cpu(serve_config: ServeConfig, monkeypatch
 # --- what is not fit to answer ---
 
 
-def test_another_bundle_than_was_asked_for_is_refused(serve_config: ServeConfig) -> None:
-    with pytest.raises(BundleError, match=r"its fingerprint is [0-9a-f]{64}, not ab12"):
-        PlannerReplica(replace(serve_config, fingerprint="ab12"))
-    with pytest.raises(BundleError, match="there is no bundle at"):
-        PlannerReplica(replace(serve_config, bundle="/nowhere/bundle"))
-
-
 def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle_path: Path, tmp_path: Path) -> None:
     broken = load_bundle(bundle_path)
     with torch.no_grad():

@@ -9,7 +9,7 @@ import pytest
 
 from agggen.config import load_config
 from agggen.errors import ConfigError
-from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, sized, update_room
+from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, sized
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError
 
@@ -87,14 +87,6 @@ def test_unset_maxima_are_what_the_cluster_has_room_for(
 ) -> None:
     chosen = sized(config(*settings), nodes)
     assert (chosen.ingress.max_replicas, chosen.planner.max_replicas, chosen.generator.max_replicas) == replicas
-
-
-def test_an_update_needs_room_for_one_more_of_the_largest_replica() -> None:
-    assert update_room(config(), {"CPU": 1.0}) is None
-    waits = update_room(config(), {"CPU": 0.5})
-    assert waits is not None
-    assert "a new generator (1 CPUs)" in waits
-    assert update_room(config("update=replace"), {}) is None
 
 
 def test_a_local_cluster_has_room_for_all_replicas_twice() -> None:

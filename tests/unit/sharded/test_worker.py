@@ -19,7 +19,7 @@ from agggen_platform.sharded import driver
 from agggen_platform.sharded import worker as worker_module
 from agggen_platform.sharded.config import JobError, ShardedConfig
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import ATTEMPTS, Done, Tally, Worker, with_attempts
+from agggen_platform.sharded.worker import ATTEMPTS, FinishedShard, Tally, Worker, with_attempts
 from agggen_platform.storage.folder import Folder
 from tests.s3_faults import FaultyS3
 
@@ -47,13 +47,13 @@ class Dying(Worker[Rows]):
         return JobError(f"workers died over {shard}")
 
 
-def attempt(out: Folder, shard: Shard, fault: BaseException | None = Dying.fault) -> Done[Rows]:
+def attempt(out: Folder, shard: Shard, fault: BaseException | None = Dying.fault) -> FinishedShard[Rows]:
     """An actor's."""
     worker = Dying(out.address, "job")
     worker.fault = fault
     done, *others = worker({"shard": [shard.as_json()]})["done"].to_pylist()
     assert others == [None] * (shard.rows - 1)  # so Ray's dashboard counts rows
-    return Done.from_json(done, Rows)
+    return FinishedShard.from_json(done, Rows)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_gpus_that_are_not_there_are_waited_for_on_a_cluster_that_may_grow(
 
     def actors(*arguments: Any) -> Iterator[Any]:
         calls.append(arguments[3:])
-        yield Done(0, Rows(8), (), False, 0, 1.0)
+        yield FinishedShard(0, Rows(8), (), False, 0, 1.0)
 
     def results(local: bool) -> None:
         @contextmanager

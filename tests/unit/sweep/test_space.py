@@ -43,13 +43,10 @@ def test_the_kinds() -> None:
     [
         ({}, "space is empty"),
         ({"model.width": {"choose": [1]}}, "must be one of {choice: [...]}"),
-        ({"model.width": {"choice": [1], "int": [1, 2]}}, "must be one of {choice: [...]}"),
         ({"model.width": {"choice": []}}, "space, 'model.width', choice []: The `choices` must contain"),
         ({"model.width": {"int": [1, 2.5]}}, "takes two whole numbers"),
         ({"model.dropout": {"uniform": [0.5]}}, "space, 'model.dropout', uniform [0.5]: not enough values"),
-        ({"model.dropout": {"uniform": [0.5, 0.1]}}, "`low <= high` must hold"),
         ({"model.dropout": {"log_uniform": [0, 1]}}, "`low > 0` must hold for `log=True`"),
-        ({"model.dropout": {"log_uniform": ["a", 1]}}, "space, 'model.dropout', log_uniform ['a', 1]: "),
     ],
 )
 def test_an_invalid_dimension_is_refused(described: dict[str, Any], message: str) -> None:
@@ -98,7 +95,6 @@ def test_a_trials_configuration_has_the_values_and_all_else_as_it_was() -> None:
             "metric=dev_loss",
             "metric must be one of baseline/dev_loss, baseline/dev_seconds, joint/dev_loss, joint/dev_s",
         ),
-        ("metric=joint/dev_los", "metric must be one of "),
         ("metric=joint/bleu", "metric must be one of "),
         ("asha.grace=0", "grace must be at least 1"),
         ("asha.factor=1", "factor at least 2"),

@@ -85,7 +85,7 @@ def test_compare_takes_two_runs(agggen: Run, track: Callable[..., Tracker], runs
     with track() as tracker:
         pass
     code, _, err = agggen("compare", tracker.run_name, "--runs", runs)
-    assert code == 2 and "comparing takes two runs or more, and there is 1" in err
+    assert code == 2 and "a comparison needs at least two runs, not 1" in err
 
 
 def test_a_living_run_is_left_to_its_own_process(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:

@@ -150,7 +150,7 @@ def test_files_wait_for_their_store_and_nothing_waits_for_them(
         tracker.log_text("second", "second.txt")
         tracker.log_metrics({"loss": 0.5}, 1)
         until(lambda: store.asked > 2, "three attempts")
-    assert "takes no files: too many 503 error responses" in said[0]
+    assert "accepts no files: too many 503 error responses" in said[0]
     assert "2 entries of run" in said[-1]
     run = run_of(tracker)
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"loss": 0.5})
@@ -173,7 +173,7 @@ def test_files_arrive_while_the_run_lasts(store: ArtifactStore, tracker: Tracker
         store.status = 200
         until(lambda: store.files, "the file")
     assert store.files == {"late.txt": b"text"}
-    assert "has all of run" in said[-1]
+    assert "has all entries of run" in said[-1]
 
 
 def sql(kind: str) -> str:

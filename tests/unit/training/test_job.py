@@ -39,12 +39,6 @@ def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=shown.append), shown
 
 
-@pytest.fixture(autouse=True)
-def undrawn(whole: tuple[Finished, list[TrainingEvent]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take longer than training here; only `whole` has them."""
-    monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
-
-
 def events(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "tracking.jsonl").read_text().splitlines()]
 
@@ -90,9 +84,7 @@ def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEve
     ]
     plain, planned = ((run / "samples" / f"{stage}-002.txt").read_text() for stage in ("baseline", "joint"))
     assert plain.startswith("Record Cotto\n") and planned.startswith("Record Cotto\n")
-    assert sorted(path.name for path in (run / "figures").iterdir()) == [
-        f"{name}.png" for name in ("alignment", "transitions")
-    ]
+    assert (run / "transitions.csv").read_text().startswith("last,relation,next,probability\n,next fact,")
     assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
 
 

@@ -1,7 +1,7 @@
 """Training that begins with another run's weights: the same as one run of both stages; refused where it cannot be."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,6 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import data_of, default_name, train_job
 from agggen_platform.training.prepared import prepared_in, read_prepared
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
-
-
-@pytest.fixture(autouse=True, scope="module")
-def undrawn() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
-        yield
 
 
 @pytest.fixture(scope="module")

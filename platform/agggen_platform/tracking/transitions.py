@@ -1,0 +1,41 @@
+"""The transitions of a model as a table, which MLflow's pages show."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agggen.bundle import Bundle
+
+COLUMNS = ("last", "relation", "next", "probability")
+
+
+def transitions_table(bundle: Bundle, most: int = 5) -> str:
+    """CSV with the likeliest next predicates after each predicate, at most `most` in the next fact and in the same.
+
+    `last` is empty at the beginning of a text or fact. Probabilities are over all predicates of the model, as in a
+    record that has them all; no predicate follows itself.
+    """
+    import torch
+
+    parameters = bundle.model.transitions
+    names = list(bundle.encoder.predicates)[1:]  # index 0 is for predicates not seen in training
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    weights = {"next fact": (parameters.a_out, parameters.b_out), "same fact": (parameters.a_in, parameters.b_in)}
+    for relation, (last, following) in weights.items():
+        with torch.no_grad():
+            logits = (last[1:] @ following[1:].T).float().cpu()  # (K + 1, K); the last row is the beginning
+        if len(names) > 1:
+            logits[:-1].fill_diagonal_(-torch.inf)
+        best = logits.roll(1, 0).softmax(-1).topk(min(most, len(names)))
+        for name, values, indices in zip(["", *names], best.values.tolist(), best.indices.tolist(), strict=True):
+            table.writerows(
+                (name, relation, names[index], f"{value:.4f}")
+                for value, index in zip(values, indices, strict=True)
+                if value > 0
+            )
+    return text.getvalue()
