@@ -279,7 +279,7 @@ def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
 
 def test_a_restart_of_all_loses_nothing(stack: Stack) -> None:
     before = ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects())
-    stack.compose("down")
+    stack.compose("down", "--volumes")
     stack.run(page()[1])
     assert ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects()) == before
     stack.on_head("agggen", "models", "show", "agggen@champion")
