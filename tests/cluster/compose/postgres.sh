@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the official image's entrypoint does for compose.yaml: at the first start it makes the database, on a socket alone.
+# What the official image's entrypoint does for compose.yaml: the first start makes the database, on a socket alone.
 set -euo pipefail
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
   # initdb asks for its user's name, and 10001 has none.
