@@ -1,0 +1,88 @@
+"""Docker for the test of Compose: images that can be built where no registry of images is reached.
+
+python -m tests.cluster.docker
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.cluster.containers import REPO
+
+FOLDER = Path(__file__).with_name("compose")
+BASE, STAND_INS = "localhost/agggen-base", "localhost/agggen-stand-ins"
+_WITH_SETTINGS = "localhost/agggen-test-base"  # as override.yaml calls it
+
+
+def docker(*arguments: str, seconds: float = 120) -> str:
+    """What it printed; a failure shows all that it said."""
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def why_not() -> str | None:
+    """Why the test of Compose cannot be run here, or None."""
+    if os.geteuid():
+        return "root is needed: only root gives files to another user"
+    for question in (["compose", "version"], ["buildx", "version"], ["version"]):
+        try:
+            done = subprocess.run(["docker", *question], capture_output=True, text=True, timeout=60)
+        except FileNotFoundError:
+            return "docker is not installed"
+        if done.returncode:
+            return f"docker {' '.join(question)}: {done.stderr.strip()[-300:]} (tests/cluster/dockerd.sh starts one)"
+    if shutil.which("debootstrap") is None and not docker("images", "--quiet", BASE):
+        return "debootstrap is not installed"
+    return None
+
+
+def build() -> None:
+    """Makes the base, with this machine's settings of pip, and the image that stands in for four others."""
+    if not docker("images", "--quiet", BASE):
+        subprocess.run(["infra/docker/base.sh", BASE], cwd=REPO, env=os.environ | {"PODMAN": "docker"}, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        _write_settings(Path(folder))
+        docker("build", f"--build-arg=BASE={BASE}", f"--tag={_WITH_SETTINGS}", folder, seconds=600)
+    with tempfile.TemporaryDirectory() as folder:
+        for file in (FOLDER / "Dockerfile", FOLDER / "postgres.sh", REPO / "constraints.txt"):
+            shutil.copy(file, folder)
+        options = ["--network=host", f"--build-arg=BASE={_WITH_SETTINGS}", f"--tag={STAND_INS}"]
+        docker("build", *options, folder, seconds=1200)
+
+
+def _write_settings(folder: Path) -> None:
+    """A Dockerfile that adds pip's certificate and folders of wheels to the base; of the wheels, torch's CPU build."""
+    said = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    lines = ["ARG BASE", "FROM ${BASE}", "COPY pip.conf /etc/pip.conf"]
+    kept = {}
+    (folder / "wheels").mkdir()
+    for line in said.stdout.splitlines():
+        name, _, value = line.partition("=")
+        option, value = name.split(".")[-1], value.strip("'\"")
+        if option in ("index-url", "default-timeout"):
+            kept[option] = value
+        elif option == "cert":
+            kept[option] = value
+            shutil.copyfile(value, folder / "cert.pem")
+            lines.append(f"COPY cert.pem {value}")
+        elif option == "find-links":
+            for place in value.replace("\\n", " ").split():
+                for wheel in Path(place).glob("torch-*+cpu-*.whl"):
+                    shutil.copyfile(wheel, folder / "wheels" / wheel.name)
+                    kept[option] = "/opt/wheels"
+    lines.append("COPY wheels /opt/wheels")
+    (folder / "pip.conf").write_text("[global]\n" + "".join(f"{key} = {kept[key]}\n" for key in sorted(kept)))
+    (folder / "Dockerfile").write_text("\n".join(dict.fromkeys(lines)) + "\n")
+
+
+if __name__ == "__main__":
+    if reason := why_not():
+        print(f"the test of Compose will be skipped: {reason}")
+    else:
+        build()

@@ -1,0 +1,285 @@
+"""Compose's services, started by the commands of the README: jobs, the endpoint, who gets in, and a restart of all.
+
+Docker runs them (tests/cluster/dockerd.sh starts it where it is not installed). What differs from compose.yaml is in
+compose/override.yaml: the image of four servers, no Grafana, and the base of ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agggen.corpora.prepared import write_records
+from tests.bulk_jobs import numbered_records, write_jsonl
+from tests.chaos.test_train_kill import PRESET
+from tests.cluster.containers import LONG, REPO, wait_until
+from tests.cluster.docker import FOLDER, build, why_not
+from tests.documents import blocks, commands_of
+from tests.integration.segment_jobs import elements
+from tests.unit.training.toy import NAMES, record
+
+pytestmark = [pytest.mark.cluster, LONG]
+
+FILE = "infra/compose/compose.yaml"
+COPIED = ["LICENSE", "README.md", "constraints.txt", "pyproject.toml", ".dockerignore", "agggen", "platform", "serve"]
+COPIED += ["jobs", "infra"]  # what the images are built of, and the services' files
+PORTS = {3000, 5000, 8000, 8265, 9000}
+LEFT_OUT = {"grafana"}
+QUICK = ["training.baseline.epochs=1", "training.joint.epochs=1"]
+# The image has no pkill.
+INTERRUPT_ENDPOINT = """for process in /proc/[0-9]*; do
+  if tr '\\0' ' ' <$process/cmdline 2>/dev/null | grep -q 'bin/agggen [s]erve'; then kill -INT ${process#/proc/}; fi
+done"""
+
+
+def page() -> list[list[str]]:
+    """The commands of the README's page, as words."""
+    (block,) = (block for block in blocks(REPO / "infra" / "README.md") if "infra/compose/setup.py" in block.text)
+    return list(commands_of(block.text))
+
+
+class Stack:
+    """The services, and a copy of the repository that their folder of state is in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "infra" / "compose" / "state"
+        self.bucket = self.state / "s3" / "agggen-models"
+        self.bundle = ""
+        self._env = os.environ | {
+            "COMPOSE_PROJECT_NAME": f"agggen-{folder.name}",
+            "PYTHONPATH": f"{REPO}:{REPO}/platform",
+        }
+        if any(Path("/opt/wheels").glob("torch-*+cpu-*.whl")):
+            self._env |= {"TORCH_CPU_INDEX": "file:///opt/wheels"}
+
+    def here(self, words: list[str]) -> list[str]:
+        """A command of the README as it is run here: as root, by this Python, with the override, without a terminal."""
+        words = words[1:] if words[0] == "sudo" else words
+        if words[0] == "agggen":
+            return [sys.executable, "-m", "agggen_platform.cli.main", *words[1:]]
+        if words[0] == "python3":
+            return [sys.executable, *words[1:]]
+        assert words[:4] == ["docker", "compose", "-f", FILE], words
+        action = [*words[4:5], *(["--no-TTY"] if words[4] == "exec" else []), *words[5:]]
+        return [*words[:4], "-f", str(FOLDER / "override.yaml"), *action]
+
+    def start(self, words: list[str]) -> subprocess.Popen[str]:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+        return subprocess.Popen(self.here(words), cwd=self.folder, env=self._env, text=True, **pipes)
+
+    def run(self, words: list[str], seconds: float = 600) -> str:
+        """What it printed; fails, and shows it, when the command does."""
+        process = self.start(words)
+        try:
+            said = process.communicate(timeout=seconds)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"{' '.join(words)} took {seconds} s: {process.communicate()[0]}") from None
+        assert process.returncode == 0, f"{' '.join(words)}: {said}"
+        return said
+
+    def compose(self, *words: str, seconds: float = 600) -> str:
+        return self.run(["docker", "compose", "-f", FILE, *words], seconds)
+
+    def on_head(self, *words: str) -> str:
+        return self.compose("exec", "ray-head", *words)
+
+    def submit(self, script: str, *words: str) -> str:
+        return self.on_head("ray", "job", "submit", "--", "python", f"/opt/agggen/jobs/{script}.py", *words)
+
+    def secret(self, name: str) -> str:
+        return (self.state / "secrets" / name).read_text()
+
+    def ask(self, port: int, path: str, data: bytes | None = None, **headers: str) -> tuple[int, Any]:
+        """Status and body of an answer of the gate."""
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                status, body = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            status, body = error.code, error.read()
+        return status, json.loads(body) if status == 200 and body[:1] in (b"{", b"[") else body
+
+    def mlflow(self, path: str, **values: Any) -> Any:
+        account = f"{self.secret('mlflow_username')}:{self.secret('mlflow_password')}"
+        login = f"Basic {base64.b64encode(account.encode()).decode()}"
+        data = json.dumps(values).encode() if values else None
+        headers = {"Content_Type": "application/json"} if values else {}
+        status, body = self.ask(5000, f"/api/2.0/mlflow/{path}", data, Authorization=login, **headers)
+        assert status == 200, body
+        return body
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Runs of the experiment `agggen` in MLflow."""
+        name = self.mlflow("experiments/get-by-name?experiment_name=agggen")["experiment"]["experiment_id"]
+        return list(self.mlflow("runs/search", experiment_ids=[name]).get("runs", []))
+
+    def champion(self) -> str:
+        return str(self.mlflow("registered-models/alias?name=agggen&alias=champion")["model_version"]["version"])
+
+    def prometheus(self, path: str) -> Any:
+        """An answer of Prometheus, which is not published."""
+        answer = self.compose("exec", "prometheus", "wget", "-q", "-O", "-", f"http://127.0.0.1:9090/api/v1/{path}")
+        return json.loads(answer)["data"]
+
+    def objects(self) -> dict[str, int]:
+        """Files below the S3 server's folder, and their sizes."""
+        root = self.state / "s3"
+        return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """The services, started by the page's first commands."""
+    if reason := why_not():
+        pytest.skip(f"no Compose: {reason}")
+    if taken := PORTS & {used.laddr.port for used in psutil.net_connections("tcp") if used.status == "LISTEN"}:
+        pytest.skip(f"ports that compose.yaml publishes are in use: {sorted(taken)}")
+    build()
+    with tempfile.TemporaryDirectory(prefix="compose-", dir="/var/tmp") as place:
+        folder = Path(place)
+        folder.chmod(0o755)
+        ignored = shutil.ignore_patterns("state", "__pycache__", "*.egg-info")
+        for name in COPIED:
+            copy: Any = shutil.copy if (REPO / name).is_file() else shutil.copytree
+            copy(REPO / name, folder / name, **({"ignore": ignored} if (REPO / name).is_dir() else {}))
+        stack = Stack(folder)
+        setup, up, *_ = page()
+        assert setup[-1] == "infra/compose/setup.py" and "up" in up, "the page begins with other commands"
+        stack.run(setup)
+        try:
+            stack.run(up, 3000)
+            yield stack
+        finally:
+            stack.compose("down", "--volumes", "--timeout", "20")
+
+
+def test_all_is_healthy_and_only_the_gate_is_published_on_loopback(stack: Stack) -> None:
+    services = [json.loads(line) for line in stack.compose("ps", "--format", "json").splitlines()]
+    assert {service["Service"]: service["Health"] for service in services} == dict.fromkeys(
+        ("gate", "mlflow", "postgres", "prometheus", "ray-head", "ray-worker", "s3"), "healthy"
+    )
+    published = [(service["Service"], port) for service in services for port in service["Publishers"] or ()]
+    bound = [(name, port["URL"], port["PublishedPort"]) for name, port in published if port["PublishedPort"]]
+    assert sorted(bound) == [("gate", "127.0.0.1", port) for port in sorted(PORTS)]
+    listening = [used.laddr for used in psutil.net_connections("tcp") if used.status == "LISTEN"]
+    assert {address.ip for address in listening if address.port in PORTS} == {"127.0.0.1"}
+    for name in ("mlflow", "ray-head", "ray-worker"):  # no route but to the network that they are on
+        routes = stack.compose("exec", name, "cat", "/proc/net/route").splitlines()[1:]
+        assert routes and "00000000" not in {line.split()[1] for line in routes}
+        about = stack.compose(
+            "exec", name, "sh", "-c", "id -u; touch /opt/x 2>&1 || true; grep CapEff /proc/self/status"
+        )
+        assert about.split()[0] == "10001" and "Read-only file system" in about and about.endswith("0000000000000000\n")
+
+
+def test_who_gets_in(stack: Stack) -> None:
+    for port in PORTS:
+        assert stack.ask(port, "/", Host="elsewhere.example")[0] == 403, port
+    assert stack.ask(8265, "/api/jobs/")[0] == 401
+    assert stack.ask(8265, "/api/jobs/", Authorization="Bearer wrong")[0] == 403
+    assert stack.ask(8265, "/api/jobs/", Authorization=f"Bearer {stack.secret('ray_token')}")[0] == 200
+    assert stack.ask(5000, "/api/2.0/mlflow/experiments/search?max_results=1")[0] == 401
+    assert stack.mlflow("experiments/search?max_results=1")
+    assert stack.ask(9000, "/agggen-models")[0] in (400, 403)
+    assert stack.ask(8000, "/readyz")[0] == stack.ask(3000, "/")[0] == 503, "neither is there yet"
+
+
+def test_a_submitted_job_trains_and_its_bundle_becomes_the_champion(stack: Stack) -> None:
+    _, _, train, register, promote, *_ = page()
+    assert train[-1].startswith("storage.url=") and register[-1] == "BUNDLE", "the page has other commands"
+    stack.bundle = next(
+        line for line in reversed(stack.run([*train, *QUICK], 1200).splitlines()) if line.startswith("s3://")
+    )
+    (run,) = stack.runs()
+    assert run["info"]["status"] == "FINISHED" and run["data"]["metrics"]
+    assert (stack.state / "s3" / stack.bundle.removeprefix("s3://") / "manifest.json").is_file()
+    stack.run([*register[:-1], stack.bundle])
+    stack.run(promote)
+    assert stack.champion() == "1"
+
+
+def test_jobs_read_the_folder_of_data_and_write_into_the_bucket(stack: Stack) -> None:
+    records = list(numbered_records(8))
+    write_jsonl(stack.state / "data" / "in.jsonl", records)
+    stack.submit(
+        "generate", "models:/agggen@champion", "/data/in.jsonl", "--out", "s3://agggen-models/texts", "format=jsonl"
+    )
+    (part,) = stack.bucket.glob("texts/texts/*.jsonl")
+    assert [json.loads(line)["id"] for line in part.read_text().splitlines()] == [record.id for record in records]
+
+    corpus = stack.state / "data" / "texts"
+    corpus.mkdir()
+    write_records(corpus / "train.parquet", elements("train")[:50], "elements", "train")
+    stack.submit("segment", "/data/texts", "--out", "s3://agggen-data/facts", "cache=off")
+    assert (stack.state / "s3" / "agggen-data" / "facts" / "manifest.json").is_file()
+
+    toy = stack.state / "data" / "toy"
+    toy.mkdir()
+    examples = [record(f"{name} {number}") for number in range(20) for name in NAMES]
+    write_records(toy / "train.parquet", examples, "toy", "train")
+    write_records(toy / "dev.parquet", examples[:4], "toy", "dev")
+    preset = PRESET.replace("CORPUS", "/data/toy").replace('uri: "nonsense://x", ', "")
+    (stack.state / "data" / "toy.yaml").write_text(preset)
+    space = {"space": {"model.predicate_dim": {"choice": [4, 8]}}, "trials": 2, "concurrent": 2, "asha": None}
+    (stack.state / "data" / "space.yaml").write_text(json.dumps(space))
+    options = ["--space", "/data/space.yaml", "--name", "search", "--no-register"]
+    stack.submit("sweep", "/data/toy.yaml", *options, "storage.url=s3://agggen-models/runs")
+    assert len(list(stack.bucket.glob("runs/search-t*/bundle/manifest.json"))) == 2
+
+
+def test_prometheus_scrapes_each_node_and_has_the_rules(stack: Stack) -> None:
+    def targets() -> list[str]:
+        return [target["health"] for target in stack.prometheus("targets")["activeTargets"]]
+
+    wait_until(lambda: targets() == ["up", "up"], "two targets that are up")
+    rules = [rule for group in stack.prometheus("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) > 20 and not [rule for rule in rules if rule.get("lastError")]
+    wait_until(lambda: stack.prometheus("query?query=ray_agggen_job_items_total")["result"], "metric of a job")
+
+
+def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
+    *_, make_key, serve = page()
+    key = stack.run(make_key).split()[-1]
+    endpoint = stack.start(serve)
+
+    def is_ready() -> bool:
+        assert endpoint.poll() is None, f"it ended ({endpoint.returncode}): {endpoint.communicate()[0]}"
+        return stack.ask(8000, "/readyz")[0] == 200
+
+    try:
+        wait_until(is_ready, "ready endpoint", 300)
+        asked = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
+        as_json = {"Content_Type": "application/json"}
+        assert stack.ask(8000, "/v1/generate", asked, **as_json)[0] == 401
+        for known in (key, stack.secret("endpoint_key").strip()):
+            status, body = stack.ask(8000, "/v1/generate", asked, **as_json, Authorization=f"Bearer {known}")
+            assert status == 200 and body["answers"][0]["texts"][0]["text"], body
+        assert stack.ask(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}")[0] == 403
+        stack.on_head("bash", "-c", INTERRUPT_ENDPOINT)
+        assert endpoint.wait(120) == 130
+    finally:
+        endpoint.kill()
+
+
+def test_a_restart_of_all_loses_nothing(stack: Stack) -> None:
+    before = ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects())
+    stack.compose("down", "--volumes")
+    stack.run(page()[1])
+    assert ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects()) == before
+    stack.on_head("agggen", "models", "show", "agggen@champion")
