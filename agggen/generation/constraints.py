@@ -16,6 +16,8 @@ from agggen.model.batch import FACT, LAST, PAD
 
 Spelling = tuple[int, ...]
 """A spelling of a value as word ids."""
+Fallback = Callable[[], Spelling]
+"""Makes the words of a fact that no hypothesis says."""
 Judge = Callable[[Sequence[int], Sequence[int]], bool]
 """Whether a fact of these words may end; the second argument is the text before it, with the marks of facts."""
 
@@ -33,7 +35,7 @@ class Constraint:
     binding: frozenset[int]
     """Ids of words that occur in values only: a spelling that contains one must be completed."""
     judge: Judge
-    fallback: Spelling
+    fallback: Fallback
     """Used if no hypothesis passes the judge."""
     full_stop: int | None = None
     """Inserted before the fallback if the text does not end with one of `stops`."""
@@ -66,7 +68,7 @@ class Constraint:
         """The fallback after a text of marks and words that ends with the fact's mark."""
         fact_words = [word for word in before if word not in (PAD, FACT, LAST)]
         unfinished = bool(fact_words) and fact_words[-1] not in self.stops and self.full_stop is not None
-        return [*([self.full_stop] if unfinished and self.full_stop is not None else []), *self.fallback]
+        return [*([self.full_stop] if unfinished and self.full_stop is not None else []), *self.fallback()]
 
     def _advance(
         self, active: frozenset[tuple[int, int, int]], mentioned: frozenset[int], word: int

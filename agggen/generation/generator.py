@@ -228,17 +228,13 @@ class Generator:
         record, groups = request.record, request.groups(plan.states)
         written = iter(zip(groups, hypothesis.facts, strict=True))
         pieces: list[tuple[tuple[int, ...], list[str], bool]] = []
-        written_groups: list[frozenset[int]] = []
         for group in plan.states:
             known_indices = tuple(i for i in group if not request.indices or i in request.indices)
             if known_indices:
                 known_group, fact_words = next(written)
-                written_groups.append(frozenset(known_group))
                 fallback_used = False
                 if request.constraints is not None:
-                    node = PlanPrefix(0, tuple(written_groups), len(written_groups) == len(groups))
-                    fallback = request.constraints(node).fallback
-                    fallback_used = fact_words[-len(fallback) :] == fallback
+                    fallback_used = request.constraints.fell_back(known_group, fact_words)
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras)
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
                     _end_with(pieces[-1][1])

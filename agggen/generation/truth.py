@@ -84,8 +84,10 @@ class RecordConstraints:
         self.known, self.record, self.extras = known, record, extras
         self.stops_at = stops_at
         self._ids = {word: len(known.vocabulary) + number for number, word in enumerate(extras)}
-        for text in (*(sentence(known.checker, triple) for triple in record.triples), "The, the and"):
-            self._encode(text, new=True)  # words of fallbacks
+        for triple in record.triples:
+            for text in (*_wordings(known.checker, triple), "The, the and"):
+                self._encode(text, new=True)  # words of fallbacks
+        self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._named: dict[tuple[int, ...], tuple[str, ...]] = {}
         self._spelled: dict[int, tuple[Spelling, ...]] = {}
@@ -98,10 +100,20 @@ class RecordConstraints:
             self._found[key] = self._constraint(*key)
         return self._found[key]
 
-    def fallback(self, group: Iterable[int]) -> Spelling:
+    def fell_back(self, group: Iterable[int], words: Spelling) -> bool:
+        """Whether a fact's words end with the fallback that the search used for its group."""
+        fallback = self._fallbacks.get(frozenset(group))
+        return fallback is not None and words[-len(fallback) :] == fallback
+
+    def _fallback(self, group: frozenset[int]) -> Spelling:
         """One sentence for all triples, or one for each."""
-        texts = sentences(self.known.checker, [self.record.triples[index] for index in sorted(group)])
-        return tuple(word for _, text in texts for word in self._encode(text) or ())
+        if group not in self._fallbacks:
+            checker, triples = self.known.checker, [self.record.triples[index] for index in sorted(group)]
+            spelled = [self._encode(text) for _, text in sentences(checker, triples)]
+            if None in spelled:  # joined, they have a word that is not among the extras
+                spelled = [self._encode(sentence(checker, triple)) for triple in triples]
+            self._fallbacks[group] = tuple(word for spelling in spelled for word in spelling or ())
+        return self._fallbacks[group]
 
     def _constraint(self, group: frozenset[int], last: bool, stops: bool) -> Constraint:
         known, checker = self.known, self.known.checker
@@ -146,7 +158,7 @@ class RecordConstraints:
             frozenset(elastic),
             frozenset(binding),
             judge,
-            self.fallback(group),
+            lambda: self._fallback(group),
             known.full_stop,
             known.stops,
         )
@@ -229,17 +241,20 @@ def sentence(checker: Checker, triple: Triple) -> str:
     The clause of a truth value may say the contrary by its phrases ("The family friendly of Aromi is no."); then one is
     made of a learned phrase ("Aromi is not family friendly.").
     """
+    texts = _wordings(checker, triple)
+    plain = clause(triple)
+    return next((text for text in texts if not checker.check(Record("-", (triple,)), text).faults), plain)
+
+
+def _wordings(checker: Checker, triple: Triple) -> list[str]:
+    """What may be the sentence for a triple, the best first."""
     template = checker.lexicon.template(triple.predicate)
-    if template is not None and triple.subject != NO_SUBJECT:
-        text = fill(template, triple)
-        if not checker.check(Record("-", (triple,)), text).faults:
-            return text
+    learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple)]
     subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
     name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()
     phrases = checker.lexicon.booleans.get(triple.predicate, {}).get(truth, ())
     named_first = sorted(phrases, key=lambda phrase: name not in phrase)
-    clauses = [clause(triple), *(f"{subject} is {phrase}." for phrase in named_first)]
-    return next((text for text in clauses if not checker.check(Record("-", (triple,)), text).faults), clauses[0])
+    return [*learned, clause(triple), *(f"{subject} is {phrase}." for phrase in named_first)]
 
 
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:

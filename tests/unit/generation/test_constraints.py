@@ -51,7 +51,7 @@ def constrained(
                 frozenset(),
                 frozenset(word for spelling in values for word in spelling) if bind else frozenset(),
                 lambda expected, before: judge(expected),
-                tuple(word for spelling in values for word in spelling),
+                lambda: tuple(word for spelling in values for word in spelling),
             )
         return made[beginning]
 
@@ -109,13 +109,14 @@ def test_a_fact_without_acceptable_words_is_the_fallback() -> None:
         (text,) = result
         groups = [frozenset(group) for group in task.groups]
         for number, fact in enumerate(text.facts, start=1):
-            assert fact == constrain(PlanPrefix(task.record, tuple(groups[:number]), number == len(groups))).fallback
+            assert fact == constrain(PlanPrefix(task.record, tuple(groups[:number]), number == len(groups))).fallback()
         assert text.log_probability == pytest.approx(FALLBACK_WORD_LOG_P * sum(map(len, text.facts)))
     assert max(map(len, asked)) < config.max_fact_tokens, "the search gives up"
 
 
 def test_a_fallback_begins_a_sentence_of_its_own() -> None:
-    constraint = Constraint(frozenset(), (), frozenset(), frozenset(), lambda *_: True, (7, 8), 9, frozenset({9}))
+    none = frozenset[int]()
+    constraint = Constraint(none, (), none, none, lambda *_: True, lambda: (7, 8), 9, frozenset({9}))
     assert constraint.instead([5, 7]) == [9, 7, 8]
     assert constraint.instead([5, 7, 9, 4]) == [7, 8]
     assert constraint.instead([5]) == [7, 8]
@@ -137,7 +138,7 @@ def test_the_automaton_equals_the_definition(
         frozenset(elastic & set(range(len(values)))),
         frozenset(binding),
         lambda *_: True,
-        (),
+        lambda: (),
     )
     state = 0
     for word in words:
