@@ -84,9 +84,8 @@ class FactsConfig(FrameSettings):
 
     @property
     def for_new_texts(self) -> SegmenterConfig:
-        """The segmenter of new texts: `embedded` if the source only has the facts of its own texts."""
-        same = self.segmenter
-        return self.with_source("embedded") if same is None or same.source == "precomputed" else same
+        """The segmenter of new texts: `embedded` if the training texts came with their facts."""
+        return self.segmenter or self.with_source("embedded")
 
 
 @dataclass(frozen=True)

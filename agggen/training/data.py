@@ -68,8 +68,7 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     """The configuration's corpus, or the `dataset` that was read already, and the segmenter of its texts.
 
     Raises:
-        CorpusError: it is missing, or more than `max_reject_share` of a split cannot be read; likewise precomputed
-            frames.
+        CorpusError: it is missing, or more than `max_reject_share` of a split cannot be read.
         AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
         RegistryError, StorageError: the registry or store of that bundle fails.
     """
