@@ -19,7 +19,7 @@ from torch import Tensor
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Alone, share
 from tests.unit import training_workers
-from tests.unit.toy_training import CONFIG, STAGES, fresh_model, same, trainer, weights
+from tests.unit.toy_training import CONFIG, fresh_model, same, trainer, weights
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,6 @@ def test_all_workers_hold_the_same_bits(workers: Workers) -> None:
         assert same(one, other)
 
 
-def test_the_comparison_above_covers_both_stages(alone: dict[str, Tensor]) -> None:
-    for stage in STAGES:
-        for update in training_workers.UPDATES:
-            moved = [name for name, tensor in alone.items() if name.startswith(f"{stage} {update} ") and tensor.any()]
-            assert len(moved) > 20
-            assert any("transitions" in name for name in moved) == (stage == "joint")
-
-
 def test_one_worker_that_asks_stops_them_all_at_the_same_update(workers: Workers) -> None:
     assert [(facts["stopped_at"], facts["done"]) for facts in workers.facts] == [(6, False)] * len(workers.facts)
 
@@ -87,10 +79,6 @@ def test_a_run_that_was_stopped_ends_in_the_weights_of_one_that_was_not(workers:
 
 def test_workers_draw_different_dropout(workers: Workers) -> None:
     assert len({facts["seeds"] for facts in workers.facts}) == len(workers.facts)
-
-
-def test_parameters_without_a_gradient_anywhere_are_left_alone(workers: Workers) -> None:
-    assert not any(facts["transitions_have_state"] for facts in workers.facts)
 
 
 def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) -> None:
