@@ -15,10 +15,9 @@ import psutil
 
 Numbers = dict[str, float]
 _PAUSE = 0.2
-_LOOKS_A_WEIGHING = 10
-"""Processor time is looked at at each pause; memory seldom, for the kernel walks all pages of a process to tell, and
-the process waits: 33 ms for ten processes of Ray, which at each pause is a quarter of a core, most of it at the expense
-of the side with most processes."""
+_SAMPLES_PER_MEMORY = 10
+"""CPU time is sampled at every pause, memory only at every tenth: the kernel walks all pages of a process for it (33 ms
+for ten processes of Ray), during which the process waits."""
 
 
 def tree(process: psutil.Process) -> Iterator[psutil.Process]:
@@ -29,9 +28,9 @@ def tree(process: psutil.Process) -> Iterator[psutil.Process]:
 def cpu_of(process: psutil.Process) -> float:
     """CPU seconds that a process and its living descendants have used."""
     total = 0.0
-    for one in tree(process):
+    for member in tree(process):
         try:
-            times = one.cpu_times()
+            times = member.cpu_times()
         except psutil.Error:
             continue
         total += times.user + times.system
@@ -40,9 +39,9 @@ def cpu_of(process: psutil.Process) -> float:
 
 def free_port() -> int:
     """A port that nothing listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
 
 
 def measured(what: str, command: Sequence[str]) -> Numbers:
@@ -58,17 +57,17 @@ def measured(what: str, command: Sequence[str]) -> Numbers:
     lines: list[bytes] = []
     reader = threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True)
     reader.start()
-    for look in count():
+    for sample in count():
         if process.poll() is not None:
             break
         pss = 0.0
         with suppress(psutil.Error):
-            for one in tree(watched):
+            for member in tree(watched):
                 with suppress(psutil.Error):
-                    times = one.cpu_times()
-                    cpu[one.pid] = times.user + times.system
-                    if look % _LOOKS_A_WEIGHING == 0:
-                        pss += one.memory_full_info().pss
+                    times = member.cpu_times()
+                    cpu[member.pid] = times.user + times.system
+                    if sample % _SAMPLES_PER_MEMORY == 0:
+                        pss += member.memory_full_info().pss
         peak = max(peak, pss)
         time.sleep(_PAUSE)
     if process.wait():
