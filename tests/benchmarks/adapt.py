@@ -33,13 +33,9 @@ SEED = 1
 
 def parts(category: str, limit: int) -> tuple[agggen.Dataset, agggen.Dataset]:
     """WebNLG without the category, of `limit` training records, and the category alone."""
-    corpus = agggen.load_dataset("webnlg", splits=("train", "dev"))
-    old = {
-        split: [record for record in records if record.category != category] for split, records in corpus.splits.items()
-    }
-    new = {
-        split: [record for record in records if record.category == category] for split, records in corpus.splits.items()
-    }
+    splits = agggen.load_dataset("webnlg", splits=("train", "dev")).splits.items()
+    old = {split: [record for record in records if record.category != category] for split, records in splits}
+    new = {split: [record for record in records if record.category == category] for split, records in splits}
     old["train"] = old["train"][:: max(len(old["train"]) // limit, 1)][:limit]
     return agggen.Dataset(f"webnlg without {category}", old), agggen.Dataset(f"webnlg {category}", new)
 

@@ -88,9 +88,9 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, place: str, updates:
         with folder.open(name) as file:
             away.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(away) as held, workers_of(config) as found, TrainingMeter("benchmark", config) as meter:
+    with claim(away) as held, workers_of(config) as pool, TrainingMeter("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
-        stopped(lambda: found.train(away, place, (), held, monitor, lambda: listener.done))
+        stopped(lambda: pool.train(away, place, (), held, monitor, lambda: listener.done))
     return listener.speeds
 
 
@@ -155,10 +155,7 @@ def main() -> None:
                 speeds[name].append(run())
                 print(f"{name:6s} {seconds_of(speeds[name][-1:], texts, options.updates):.3f} s an update", flush=True)
         seconds = {name: seconds_of(rounds, texts, options.updates) for name, rounds in speeds.items()}
-        each = {
-            name: [seconds_of([run_speeds], texts, options.updates) for run_speeds in rounds]
-            for name, rounds in speeds.items()
-        }
+        by_round = {name: [seconds_of([run], texts, options.updates) for run in runs] for name, runs in speeds.items()}
         result = {
             "benchmark": "ray_train",
             "preset": options.preset,
@@ -166,8 +163,8 @@ def main() -> None:
             "seconds_an_update": {name: round(value, 4) for name, value in seconds.items()},
             "over_bare": {name: round(value / seconds["bare"], 3) for name, value in seconds.items()},
             "over_bare_each_round": {
-                name: [round(value / bare, 3) for value, bare in zip(rounds, each["bare"], strict=True)]
-                for name, rounds in each.items()
+                name: [round(value / bare, 3) for value, bare in zip(rounds, by_round["bare"], strict=True)]
+                for name, rounds in by_round.items()
             },
             "checkpoint_and_log_seconds": round((seconds["kept"] - seconds["bare"]) * WINDOW, 4),
             "texts": len(prepared.train),
