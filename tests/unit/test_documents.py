@@ -304,14 +304,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(EXAMPLE).encode())))
     records = list(elements_records("dev"))[:3]
-    texts = [record.references[0] for record in records]
-    plans = [{"id": record.id, "plan": str(text.plan)} for record, text in zip(records, texts, strict=True)]
-    aligned = [plan | {"facts": [fact.text for fact in text.facts]} for plan, text in zip(plans, texts, strict=True)]
-    lines = {"records": [record.as_dict() for record in records], "gold": aligned, "plans": plans, "pred": aligned}
-    for name, values in lines.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record.as_dict()) + "\n" for record in records))
     for name in ("hyp.txt", "a.txt", "b.txt", "texts.txt"):
-        (tmp_path / name).write_text("".join(text.text + "\n" for text in texts))
+        (tmp_path / name).write_text("".join(record.references[0].text + "\n" for record in records))
     (tmp_path / "films.csv").write_text(FILMS)
     (tmp_path / "outputs.csv").write_text("name,food,output\nAromi,Thai,Aromi serves Thai food.\n")
     rated = {"triples": EXAMPLE["triples"], "text": "Aromi.", "system": "x", "Correctness": 50}

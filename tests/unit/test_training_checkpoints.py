@@ -77,17 +77,6 @@ def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
     assert resumed.progress.step == 3
 
 
-def test_a_run_that_was_asked_to_stop_continues_when_asked_again() -> None:
-    whole, log = trainer(), Log(stop_at=4)
-    whole.run()
-    cut = trainer(callbacks=[log])
-    cut.run()
-    assert cut.run().step == 4, "the request stands"
-    cut.stop_requested = False
-    assert cut.run().done
-    assert same(weights(cut.model), weights(whole.model))
-
-
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
 def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path, config: StageConfig) -> None:
     """Finished by its last epoch, and by an early stop."""

@@ -123,12 +123,9 @@ def test_a_batch_is_divided_without_loss_into_parts_of_about_equal_cost(costs: l
 @pytest.mark.parametrize(
     ("costs", "size", "shares"),
     [
-        ([1, 1, 1, 1], 2, [[0, 1], [2, 3]]),
         ([1, 1, 1, 9], 2, [[0, 1, 2], [3]]),
         ([9, 1, 1, 1], 3, [[], [0], [1, 2, 3]]),
-        ([5], 2, [[], [0]]),
         ([0, 0], 2, [[0, 1], []]),
-        ([3, 2, 1], 1, [[0, 1, 2]]),
     ],
 )
 def test_shares(costs: list[int], size: int, shares: list[list[int]]) -> None:

@@ -65,7 +65,6 @@ def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, An
     uncut = trainer(group=group)
     uncut.run()
     state = {f"resumed.{n}": t for n, t in weights(second.model).items()}
-    facts["transitions_have_state"] = any(p in second.optimizer.state for p in second.model.transitions.parameters())
     return state | {f"uncut.{n}": t for n, t in weights(uncut.model).items()}, facts
 
 
