@@ -106,14 +106,14 @@ class Load:
 
 def replicas(server: psutil.Process) -> dict[str, list[psutil.Process]]:
     """The replicas' processes by their deployment."""
-    found: dict[str, list[psutil.Process]] = {kind: [] for kind in KINDS}
+    processes: dict[str, list[psutil.Process]] = {kind: [] for kind in KINDS}
     for process in server.children(recursive=True):
         with suppress(psutil.Error):
             title = " ".join(process.cmdline())
             for kind in KINDS:
                 if title.startswith(f"ray::ServeReplica:agggen:{kind}"):
-                    found[kind].append(process)
-    return found
+                    processes[kind].append(process)
+    return processes
 
 
 class Watch(threading.Thread):

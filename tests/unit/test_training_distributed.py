@@ -51,10 +51,10 @@ def alone() -> dict[str, Tensor]:
 
 
 def test_gradients_losses_and_whole_runs_are_those_of_one_worker(workers: Workers, alone: dict[str, Tensor]) -> None:
-    for found in workers.everything:
-        assert found.keys() == alone.keys(), "the same parameters have gradients"
+    for tensors in workers.everything:
+        assert tensors.keys() == alone.keys(), "the same parameters have gradients"
         for name, tensor in alone.items():
-            torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-12, msg=name)
+            torch.testing.assert_close(tensors[name], tensor, rtol=1e-9, atol=1e-12, msg=name)
 
 
 def test_all_workers_hold_the_same_bits(workers: Workers) -> None:
@@ -69,9 +69,9 @@ def test_one_worker_that_asks_stops_them_all_at_the_same_update(workers: Workers
 
 
 def test_a_run_that_was_stopped_ends_in_the_weights_of_one_that_was_not(workers: Workers) -> None:
-    for found in workers.resumed:
+    for tensors in workers.resumed:
         parts = {
-            part: {name.removeprefix(part): tensor for name, tensor in found.items() if name.startswith(part)}
+            part: {name.removeprefix(part): tensor for name, tensor in tensors.items() if name.startswith(part)}
             for part in ("resumed.", "uncut.")
         }
         assert parts["uncut."] and same(parts["resumed."], parts["uncut."])
