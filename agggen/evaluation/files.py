@@ -6,16 +6,14 @@ first error is raised with its file and line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import open_source, read_lines
-from agggen.corpora.rejects import Reject
+from agggen.corpora.rejects import without_rejects
 from agggen.errors import CorpusError
-
-T = TypeVar("T")
 
 
 def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -25,7 +23,7 @@ def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         CorpusError: the file is missing, empty or not UTF-8, or a line is not a JSON object; names the line.
     """
     with open_source(source) as (stream, name):
-        for line, value in _accepted(read_values(stream, name)):
+        for line, value in without_rejects(read_values(stream, name)):
             if not isinstance(value, Mapping):
                 raise CorpusError(f"{name}, line {line}: must be a JSON object, not {type(value).__name__}")
             yield line, value
@@ -46,7 +44,7 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
     if source.suffix.lower() == ".jsonl":
         return _texts_by_id(source, ids, records_name)
     with open_source(source) as (stream, name):
-        texts = [text.rstrip("\r\n") for _, text in _accepted(read_lines(stream, name))]
+        texts = [text.rstrip("\r\n") for _, text in without_rejects(read_lines(stream, name))]
     if len(texts) < len(ids):
         raise CorpusError(f"{source} ends after line {len(texts)}, but {records_name} has {len(ids)} records")
     if len(texts) > len(ids):
@@ -73,11 +71,3 @@ def _texts_by_id(source: Path, ids: Sequence[str], records_name: object) -> list
         others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
         raise CorpusError(f"{source} has no text for record {missing[0]!r}{others} of {records_name}")
     return [texts[name][1] for name in ids]
-
-
-def _accepted(items: Iterable[T | Reject]) -> Iterator[T]:
-    """The items; a reject is raised as an error."""
-    for item in items:
-        if isinstance(item, Reject):
-            raise CorpusError(f"{item.file}, line {item.line}: {item.reason}")
-        yield item
