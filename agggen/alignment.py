@@ -23,6 +23,8 @@ from agggen.records import Record
 from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
 STEM_LENGTH = 5
+_THRESHOLD = 0.5
+"""Fraction of a triple's words that a fact needs for a hard alignment."""
 
 _SAME_WORD = {
     **{month[:3]: month for month in MONTHS},
@@ -184,16 +186,15 @@ def hard_constraints(
     record: Record,
     facts: Sequence[str],
     mode: Literal["paper", "release"] = "release",
-    threshold: float = 0.5,
     max_size: int = 3,
 ) -> HardAlignment:
     """Prunes the states of each fact by hard alignment.
 
-    "paper" (section 3.3): a triple is required in its best fact if that fact contains at least `threshold` of its
+    "paper" (section 3.3): a triple is required in its best fact if that fact contains at least half of its
     words. Nothing is forbidden.
 
     "release" (the released system): each fact votes for at most two triples, the one with the most predicate words in
-    it (unless tied) and the one with the most object words in it (if these are at least `threshold` of the object's). A
+    it (unless tied) and the one with the most object words in it (if these are at least half of the object's). A
     triple with votes of exactly one fact is required there and forbidden elsewhere. States have at most 1 triple if the
     record has no more triples than facts, 2 if it has one more, else `max_size`.
 
@@ -202,7 +203,6 @@ def hard_constraints(
     overlap stay required (the others are allowed).
 
     Args:
-        threshold: fraction of words, in (0, 1].
         max_size: the largest number of triples in a state.
 
     Raises:
@@ -212,13 +212,13 @@ def hard_constraints(
     if mode == "paper":
         cap = max_size
         fact_of = tuple(
-            fact if fact is not None and row[fact] >= threshold else None
+            fact if fact is not None and row[fact] >= _THRESHOLD else None
             for fact, row in zip(alignment.fact_of, alignment.overlap, strict=True)
         )
     else:
         surplus = len(record.triples) - len(facts)
         cap = min(max_size, 1 if surplus <= 0 else 2 if surplus == 1 else max_size)
-        fact_of = _votes(record, facts, threshold)
+        fact_of = _votes(record, facts)
     required: list[frozenset[int]] = []
     forbidden: list[frozenset[int]] = []
     for fact in range(len(facts)):
@@ -230,7 +230,7 @@ def hard_constraints(
     return HardAlignment(tuple(required), tuple(forbidden), max(cap, *map(len, required)), fact_of)
 
 
-def _votes(record: Record, facts: Sequence[str], threshold: float) -> tuple[int | None, ...]:
+def _votes(record: Record, facts: Sequence[str]) -> tuple[int | None, ...]:
     """(J,): the only fact that voted for the triple, by predicate or object words; None if none or several did."""
     parts = [triple_words(triple.predicate, triple.object) for triple in record.triples]
     votes: list[set[int]] = [set() for _ in parts]
@@ -241,7 +241,7 @@ def _votes(record: Record, facts: Sequence[str], threshold: float) -> tuple[int 
             votes[predicate_counts.index(max(predicate_counts))].add(fact)
         counts = [sum(word in fact_words for word in value) for _, value in parts]
         object_counts = [
-            count if count >= threshold * len(value) else 0 for count, (_, value) in zip(counts, parts, strict=True)
+            count if count >= _THRESHOLD * len(value) else 0 for count, (_, value) in zip(counts, parts, strict=True)
         ]
         if max(object_counts):
             votes[object_counts.index(max(object_counts))].add(fact)

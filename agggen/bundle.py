@@ -215,6 +215,7 @@ def load_bundle(path: Path | str) -> Bundle:
     inference = dict(described["inference"])
     inference["beam"] = _build(BeamConfig, inference["beam"], path)
     segmenter_values = dict(described["segmenter"])
+    segmenter_values.pop("precomputed", None)  # a former setting, which never decided how new texts are segmented
     if segmenter_values["allennlp"] is not None:
         segmenter_values["allennlp"] = _build(AllenNLPConfig, segmenter_values["allennlp"], path)
     _check_sizes(config, path)

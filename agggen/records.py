@@ -99,15 +99,47 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str) -> Plan:
-        """Reads ``[eatType] [near customerRating]``.
+        """Reads ``[eatType] [near customerRating]``; a predicate with spaces, brackets or quotes is a JSON string.
 
         Raises:
             PlanError: names the column (counted from 1) at which the text stops being a plan.
         """
-        states = parse_groups(text)
+        states: list[list[str]] = []
+        opened: int | None = None
+
+        def fail(message: str, at: int) -> NoReturn:
+            raise PlanError(f"column {at + 1} of plan {text!r:.200}: {message}")
+
+        for match in _PLAN_TOKEN.finditer(text):
+            token, at = match.group(), match.start()
+            if token == "[":
+                if opened is not None:
+                    fail("groups do not nest; close the group before with ']'", at)
+                opened = at
+                states.append([])
+            elif opened is None:
+                fail(f"expected '[', found {token[0]!r}", at)
+            elif token == "]":
+                if not states[-1]:
+                    fail("this group is empty", opened)
+                opened = None
+            else:
+                predicate = token
+                if match["quoted"]:
+                    try:
+                        predicate = json.loads(token)
+                    except json.JSONDecodeError:
+                        fail("a quoted predicate must be a JSON string", at)
+                    if not predicate.strip():
+                        fail("the predicate is empty", at)
+                if any(predicate in state for state in states):
+                    fail(f"{predicate!r} occurs a second time; every predicate belongs to one group", at)
+                states[-1].append(predicate)
+        if opened is not None:
+            fail("this group is never closed with ']'", opened)
         if not states:
             raise PlanError("the plan is empty; write for example [eatType] [near customerRating]")
-        return cls(states)
+        return cls(tuple(map(tuple, states)))
 
     @property
     def predicates(self) -> tuple[str, ...]:
@@ -116,53 +148,6 @@ class Plan:
 
     def __str__(self) -> str:
         return " ".join("[" + " ".join(_quote(predicate) for predicate in state) + "]" for state in self.states)
-
-
-def parse_groups(text: str, empty: bool = False, repeats: bool = False) -> tuple[State, ...]:
-    """Reads the groups of a plan in its text form; a predicate with spaces, brackets or quotes is a JSON string.
-
-    Args:
-        empty: whether groups may be empty.
-        repeats: whether a predicate may be in several groups.
-
-    Raises:
-        PlanError: names the column (counted from 1) at which the text stops being a plan.
-    """
-    groups: list[list[str]] = []
-    opened: int | None = None
-
-    def fail(message: str, at: int) -> NoReturn:
-        raise PlanError(f"column {at + 1} of plan {text!r:.200}: {message}")
-
-    for match in _PLAN_TOKEN.finditer(text):
-        token, at = match.group(), match.start()
-        if token == "[":
-            if opened is not None:
-                fail("groups do not nest; close the group before with ']'", at)
-            opened = at
-            groups.append([])
-        elif opened is None:
-            fail(f"expected '[', found {token[0]!r}", at)
-        elif token == "]":
-            if not groups[-1] and not empty:
-                fail("this group is empty", opened)
-            opened = None
-        else:
-            predicate = token
-            if match["quoted"]:
-                try:
-                    predicate = json.loads(token)
-                except json.JSONDecodeError:
-                    fail("a quoted predicate must be a JSON string", at)
-                if not predicate.strip():
-                    fail("the predicate is empty", at)
-            if predicate in groups[-1] or (not repeats and any(predicate in group for group in groups)):
-                rule = "" if repeats else "; every predicate belongs to one group"
-                fail(f"{predicate!r} occurs a second time{rule}", at)
-            groups[-1].append(predicate)
-    if opened is not None:
-        fail("this group is never closed with ']'", opened)
-    return tuple(map(tuple, groups))
 
 
 def _quote(predicate: str) -> str:

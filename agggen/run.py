@@ -84,9 +84,8 @@ class FactsConfig(FrameSettings):
 
     @property
     def for_new_texts(self) -> SegmenterConfig:
-        """The segmenter of new texts: `embedded` if the source only has the facts of its own texts."""
-        same = self.segmenter
-        return self.with_source("embedded") if same is None or same.source == "precomputed" else same
+        """The segmenter of new texts: `embedded` if the training texts came with their facts."""
+        return self.segmenter or self.with_source("embedded")
 
 
 @dataclass(frozen=True)
@@ -366,8 +365,6 @@ def train(
     listen: Listen = lambda stage: (),
     sources: Mapping[str, str] | None = None,
     resolved: Mapping[str, Any] | None = None,
-    group: Group | None = None,
-    keeper: Keeper | None = None,
     stop: Callable[[], bool] = lambda: False,
     max_reject_share: float = 0.05,
     start: Bundle | None = None,
@@ -377,8 +374,7 @@ def train(
 
     Args:
         sources, resolved: see `bundle_of`. [default: no fingerprints, and `config`]
-        keeper: of the checkpoints. [default: in `folder`]
-        listen, group, stop, max_reject_share, start: see `prepare` and `fit`; worker 0 writes the bundle.
+        listen, stop, max_reject_share, start: see `prepare` and `fit`.
         rejects: of the corpus reader, to be listed with those of `prepare`.
 
     Raises:
@@ -389,8 +385,7 @@ def train(
     data = prepare(config, train_records, dev_records, max_reject_share, start)
     if all_rejects := [*rejects, *chain(*data.rejects.values())]:
         write_rejects(folder / "rejects.jsonl", all_rejects)
-    model, metrics = fit(config, data, keeper or FileKeeper(folder / "checkpoints"), listen, group, stop)
+    model, metrics = fit(config, data, FileKeeper(folder / "checkpoints"), listen, stop=stop)
     bundle = bundle_of(config, data, model, metrics, sources or {}, resolved or json.loads(json.dumps(asdict(config))))
-    if group is None or group.rank == 0:
-        save_bundle(folder / "bundle", bundle)
+    save_bundle(folder / "bundle", bundle)
     return bundle

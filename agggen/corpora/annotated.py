@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from agggen.corpora.lines import open_source, read_lines
-from agggen.corpora.rejects import Reject
+from agggen.corpora.rejects import Reject, without_rejects
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Fact, Plan, Record, Reference
 
@@ -46,7 +46,7 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
         CorpusError: a file is missing or empty, or the numbers of lines differ.
     """
     paths = [Path(folder) / name for name in (SOURCES, PLANS, TEXTS)]
-    sources, plans, texts = files = [[columns for _, columns in tab_separated(path)] for path in paths]
+    sources, plans, texts = files = [list(_tab_separated(path)) for path in paths]
     if len({len(rows) for rows in files}) > 1:
         lengths = ", ".join(f"{path} has {len(rows)}" for path, rows in zip(paths, files, strict=True))
         raise CorpusError(f"{lengths} lines; they must correspond")
@@ -200,15 +200,12 @@ def aligned_reference(columns: Sequence[str]) -> Reference:
     )
 
 
-def tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The number (from 1) and columns of each line of a file.
+def _tab_separated(path: Path) -> Iterator[list[str]]:
+    """The columns of each line of a file.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8, or a line cannot be read.
     """
     with open_source(path) as (stream, name):
-        for item in read_lines(stream, name):
-            if isinstance(item, Reject):
-                raise CorpusError(str(item))
-            number, text = item
-            yield number, text.rstrip("\r\n").split("\t")
+        for _, text in without_rejects(read_lines(stream, name)):
+            yield text.rstrip("\r\n").split("\t")

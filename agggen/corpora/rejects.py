@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from agggen.errors import CorpusError
 from agggen.records import Record
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,18 @@ def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[
         else:
             records.append(item)
     return records, rejects
+
+
+def without_rejects(items: Iterable[T | Reject]) -> Iterator[T]:
+    """The items of a reader's stream in which nothing may be rejected.
+
+    Raises:
+        CorpusError: an item is a reject.
+    """
+    for item in items:
+        if isinstance(item, Reject):
+            raise CorpusError(f"{item.file}, line {item.line}: {item.reason}")
+        yield item
 
 
 def write_rejects(path: Path | str, rejects: Iterable[Reject]) -> int:

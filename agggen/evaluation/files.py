@@ -12,7 +12,7 @@ from typing import Any
 
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import open_source, read_lines
-from agggen.corpora.rejects import Reject
+from agggen.corpora.rejects import without_rejects
 from agggen.errors import CorpusError
 
 
@@ -23,10 +23,7 @@ def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         CorpusError: the file is missing, empty or not UTF-8, or a line is not a JSON object; names the line.
     """
     with open_source(source) as (stream, name):
-        for item in read_values(stream, name):
-            if isinstance(item, Reject):
-                raise CorpusError(f"{item.file}, line {item.line}: {item.reason}")
-            line, value = item
+        for line, value in without_rejects(read_values(stream, name)):
             if not isinstance(value, Mapping):
                 raise CorpusError(f"{name}, line {line}: must be a JSON object, not {type(value).__name__}")
             yield line, value
@@ -46,7 +43,8 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
     """
     if source.suffix.lower() == ".jsonl":
         return _texts_by_id(source, ids, records_name)
-    texts = [text.rstrip("\r\n") for _, text in _lines(source)]
+    with open_source(source) as (stream, name):
+        texts = [text.rstrip("\r\n") for _, text in without_rejects(read_lines(stream, name))]
     if len(texts) < len(ids):
         raise CorpusError(f"{source} ends after line {len(texts)}, but {records_name} has {len(ids)} records")
     if len(texts) > len(ids):
@@ -73,11 +71,3 @@ def _texts_by_id(source: Path, ids: Sequence[str], records_name: object) -> list
         others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
         raise CorpusError(f"{source} has no text for record {missing[0]!r}{others} of {records_name}")
     return [texts[name][1] for name in ids]
-
-
-def _lines(source: Path) -> Iterator[tuple[int, str]]:
-    with open_source(source) as (stream, name):
-        for item in read_lines(stream, name):
-            if isinstance(item, Reject):
-                raise CorpusError(f"{item.file}, line {item.line}: {item.reason}")
-            yield item

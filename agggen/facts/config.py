@@ -16,9 +16,9 @@ from agggen.facts import FactSegmenter
 from agggen.facts.tree import Level
 
 if TYPE_CHECKING:
-    from agggen.facts.frames import FrameSource, SentenceSource
+    from agggen.facts.frames import FrameSource
 
-SegmenterName = Literal["embedded", "allennlp", "precomputed", "clauses", "sentences"]
+SegmenterName = Literal["embedded", "allennlp", "clauses", "sentences"]
 FactSource = Literal["corpus", SegmenterName]
 """``corpus``: the facts of the corpus."""
 
@@ -85,14 +85,12 @@ class FrameSettings:
 
     level: Level = "full"
     """How trees become facts (``agggen.facts.tree``); paper: exactly as in the paper's appendix B."""
-    precomputed: str | None = None
-    """The file of the source ``precomputed``."""
     allennlp: AllenNLPConfig | None = None
     """The archive of the source ``allennlp``."""
 
     def with_source(self, source: SegmenterName) -> SegmenterConfig:
         """The segmenter `source` with these settings."""
-        return SegmenterConfig(source=source, level=self.level, precomputed=self.precomputed, allennlp=self.allennlp)
+        return SegmenterConfig(source=source, level=self.level, allennlp=self.allennlp)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +106,6 @@ class SegmenterConfig(FrameSettings):
     def __post_init__(self) -> None:
         if self.source not in SEGMENTERS:
             raise ConfigError(f"unknown fact segmenter {self.source!r}; known are {', '.join(SEGMENTERS)}")
-        if self.source == "precomputed" and self.precomputed is None:
-            raise ConfigError("the facts source precomputed needs its file of frames: facts.precomputed=FILE")
         if self.source == "allennlp" and self.allennlp is None:
             raise ConfigError(
                 "the facts source allennlp needs an archive: facts.allennlp.archive=model.tar.gz, and if it must be a "
@@ -119,11 +115,7 @@ class SegmenterConfig(FrameSettings):
     @property
     def absolute(self) -> SegmenterConfig:
         """The same with absolute paths, for processes that work in another folder."""
-        return replace(
-            self,
-            precomputed=self.precomputed and _absolute(self.precomputed),
-            allennlp=self.allennlp and self.allennlp.absolute,
-        )
+        return replace(self, allennlp=self.allennlp and self.allennlp.absolute)
 
 
 def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
@@ -131,7 +123,6 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
 
     Raises:
         ConfigError: the name is unknown, a required setting is missing, or ``allennlp`` is used without the platform.
-        CorpusError: the precomputed frames cannot be read.
     """
     if isinstance(config, str):
         config = SegmenterConfig(source=config)  # type: ignore[arg-type] # validates the name
@@ -148,17 +139,13 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
     return FrameSegmenter(_frames(config), config.level)
 
 
-def _frames(config: SegmenterConfig) -> FrameSource | SentenceSource:
+def _frames(config: SegmenterConfig) -> FrameSource:
     if config.source == "allennlp" and config.allennlp is not None:
         try:
             source = resolve_name(_ALLENNLP)
         except ModuleNotFoundError as error:
             raise ConfigError(f"the facts source allennlp comes with agggen's platform: {error}") from error
         return source(config.allennlp)
-    if config.source == "precomputed" and config.precomputed is not None:
-        from agggen.facts.precomputed import PrecomputedFrames
-
-        return PrecomputedFrames(config.precomputed)
     from agggen.facts.embedded import EmbeddedFrames
 
     return EmbeddedFrames()

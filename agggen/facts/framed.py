@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from agggen.errors import AggGenError
 from agggen.facts import cut, grouping, rules_fingerprint, tree, words
-from agggen.facts.frames import FrameSource, Sentence, SentenceSource
+from agggen.facts.frames import FrameSource, Sentence
 from agggen.facts.grouping import fact_starts
 from agggen.facts.sentences import SentenceSegmenter
 from agggen.facts.tree import Level
 from agggen.facts.words import split_sentences
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
 
 class FrameSegmenter:
     """A segmenter with one fact per frame; a sentence without frames is one fact.
 
-    A `FrameSource` gets the words of ``agggen.facts.words``, with all distinct sentences in one call; a
-    `SentenceSource` has its own words.
+    The source gets the words of ``agggen.facts.words``, with all distinct sentences in one call.
 
     Args:
         level: see ``agggen.facts.tree`` and ``agggen.facts.grouping``.
     """
 
-    def __init__(self, source: FrameSource | SentenceSource, level: Level = "full") -> None:
+    def __init__(self, source: FrameSource, level: Level = "full") -> None:
         self.source = source
         self.level = level
         self.name = source.name
 
     @property
     def fingerprint(self) -> str:
-        rules = [self.source.fingerprint, self.level, tree.RULES, grouping.RULES]
-        if not _brings_words(self.source):
-            rules += [words.RULES, SentenceSegmenter().fingerprint]
-        return rules_fingerprint(self.name, *rules)
+        segmentation = (tree.RULES, grouping.RULES, words.RULES, SentenceSegmenter().fingerprint)
+        return rules_fingerprint(self.name, self.source.fingerprint, self.level, *segmentation)
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The facts of each text; whitespace between two facts belongs to the first.
 
         Raises:
-            AggGenError: the source has no frames for a text, or returns a wrong number of results.
+            AggGenError: the source fails, or returns a wrong number of results.
         """
         pairs = zip(texts, self.sentences(texts), strict=True)
         return [cut(text, _offsets(sentences, self.level)) for text, sentences in pairs]
@@ -54,11 +47,6 @@ class FrameSegmenter:
         Raises:
             AggGenError: as `segment`.
         """
-        if _brings_words(self.source):
-            labelled = self.source.sentences(texts)
-            if len(labelled) != len(texts):
-                raise AggGenError(f"{self.source.name} labelled {len(labelled)} of {len(texts)} texts")
-            return labelled
         split = [split_sentences(text) for text in texts]
         # Sentences recur in many texts, and frames depend on the words only.
         distinct = {sentence.words: sentence for sentences in split for sentence in sentences}
@@ -67,11 +55,6 @@ class FrameSegmenter:
             raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(distinct)} sentences")
         frames_of = dict(zip(distinct, frames, strict=True))
         return [tuple(Sentence(sentence, frames_of[sentence.words]) for sentence in sentences) for sentences in split]
-
-
-def _brings_words(source: FrameSource | SentenceSource) -> TypeIs[SentenceSource]:
-    """Whether a source has its own words. (isinstance would evaluate its fingerprint, which may need a download.)"""
-    return hasattr(type(source), "sentences")
 
 
 def _offsets(sentences: Sequence[Sentence], level: Level) -> Iterator[int]:

@@ -2,15 +2,14 @@
 
 A frame is a predicate with its arguments, contiguous words with a PropBank role: ``ARG0`` .. ``ARG5``, ``ARGM-LOC``
 etc., ``R-ARG0`` for a relative pronoun that refers to an argument, ``C-ARG0`` for the continuation of a discontinuous
-one. A `FrameSource` returns the frames of words; `parse_allennlp` reads the output of AllenNLP's
-``SemanticRoleLabelerPredictor``.
+one. A `FrameSource` returns the frames of words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from agggen.errors import AggGenError
 
@@ -108,26 +107,6 @@ class FrameSource(Protocol):
         ...
 
 
-@runtime_checkable
-class SentenceSource(Protocol):
-    """Returns the sentences of texts with frames over its own words: precomputed frames."""
-
-    name: str
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the frames."""
-        ...
-
-    def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
-        """The sentences of each text, in order; their spans are offsets in the text.
-
-        Raises:
-            AggGenError: there are no frames for a text, or their words differ from the text's.
-        """
-        ...
-
-
 def frame_of_tags(tags: Sequence[str]) -> Frame | None:
     """The frame of BIO tags, one per word: ``B-ARG0 I-ARG0 B-V O``; None without a predicate.
 
@@ -150,31 +129,3 @@ def frame_of_tags(tags: Sequence[str]) -> Frame | None:
             phrases.append(Phrase(role, index, index + 1))
     predicate = next((phrase.start for phrase in phrases if phrase.role == "V"), None)
     return None if predicate is None else Frame(predicate, tuple(phrases))
-
-
-def parse_allennlp(item: Any) -> tuple[tuple[str, ...], tuple[Frame, ...]]:
-    """The words and frames of one sentence of AllenNLP's JSON: ``{"words": [...], "verbs": [{"tags": [...]}]}``.
-
-    Verbs without a predicate tag (AllenNLP prints those, too) are skipped.
-
-    Raises:
-        AggGenError: the structure is different, or the numbers of tags and words differ.
-    """
-    words = item.get("words") if isinstance(item, Mapping) else None
-    verbs = item.get("verbs") if isinstance(item, Mapping) else None
-    if not _are_strings(words) or not isinstance(verbs, list):
-        raise AggGenError('not a sentence of AllenNLP\'s output, {"words": [...], "verbs": [{"tags": [...]}, ...]}')
-    frames: list[Frame] = []
-    for number, verb in enumerate(verbs, start=1):
-        tags = verb.get("tags") if isinstance(verb, Mapping) else None
-        if not _are_strings(tags):
-            raise AggGenError(f'verb {number} has no "tags", a list of strings')
-        if len(tags) != len(words):
-            raise AggGenError(f"verb {number} has {len(tags)} tags for {len(words)} words")
-        if frame := frame_of_tags(tags):
-            frames.append(frame)
-    return tuple(words), tuple(frames)
-
-
-def _are_strings(values: Any) -> TypeGuard[list[str]]:
-    return isinstance(values, list) and all(isinstance(value, str) for value in values)

@@ -38,6 +38,16 @@ class WrittenFact:
     fallback: bool = False
     """Whether no hypothesis passed the check, so that it is a sentence of the corpus or a plain clause."""
 
+    def as_dict(self, text: str) -> dict[str, object]:
+        """The JSON form; `text` is the whole text."""
+        return {
+            "start": self.start,
+            "end": self.end,
+            "text": text[self.start : self.end],
+            "predicates": list(self.predicates),
+            **({"missing": list(self.missing)} if self.missing else {}),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Generation(Shown):
@@ -97,17 +107,7 @@ class Generation(Shown):
             **({"faults": list(self.faults)} if self.faults else {}),
             **({"unknown_predicates": list(self.unknown_predicates)} if self.unknown_predicates else {}),
             **({"copied": [list(span) for span in self.copied]} if self.copied else {}),
-            "facts": [
-                {
-                    "start": fact.start,
-                    "end": fact.end,
-                    "text": self.text[fact.start : fact.end],
-                    "predicates": list(fact.predicates),
-                    **({"missing": list(fact.missing)} if fact.missing else {}),
-                    **({"fallback": True} if fact.fallback else {}),
-                }
-                for fact in self.facts
-            ],
+            "facts": [fact.as_dict(self.text) | ({"fallback": True} if fact.fallback else {}) for fact in self.facts],
         }
 
 

@@ -173,21 +173,11 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form: a line of records.jsonl."""
-        facts = [
-            {
-                "start": fact.start,
-                "end": fact.end,
-                "text": self.text[fact.start : fact.end],
-                "predicates": list(fact.predicates),
-                **({"missing": list(fact.missing)} if fact.missing else {}),
-            }
-            for fact in self.facts
-        ]
         line: dict[str, Any] = {
             "id": self.record.id,
             "text": self.text,
             "plan": None if self.plan is None else str(self.plan),
-            "facts": facts,
+            "facts": [fact.as_dict(self.text) for fact in self.facts],
             "scores": {name: finite(value) for name, value in self.scores.items()},
             "not_whole": self.not_whole,
             "invented": list(self.check.invented),

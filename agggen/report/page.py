@@ -1,12 +1,15 @@
-"""The report as a self-contained HTML page."""
+"""Self-contained HTML pages: the report of an evaluation, and that of `agggen check`."""
 
 from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from agggen.checks import CheckedText
 from agggen.display import split_at_spans
 from agggen.generation.results import WrittenFact
 from agggen.report.content import OURS, Report, Row, shown
@@ -32,6 +35,13 @@ def to_html(report: Report) -> str:
         report=report, chosen=chosen(report), worst=worst(report), ours=OURS, colours=FACT_COLOURS
     )
     return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", page)
+
+
+def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> None:
+    """Writes the page of `agggen check`: each text with its marked spans and verdicts, the riskiest first."""
+    riskiest = sorted(checked, key=lambda entry: -entry.risk)
+    template = environment().get_template("checks.html.jinja")
+    path.write_text(template.render(name=name, checked=riskiest, pieces=split_at_spans), encoding="utf-8")
 
 
 def chosen(report: Report) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The sections of a report: text metrics, faithfulness, plans, adherence, alignment, diversity.
+"""The sections of a report: text metrics, faithfulness, plans, alignment, diversity.
 
 Each measure of `agggen.evaluation` gets its bootstrap interval over records. If a metric cannot be computed on this
 machine (METEOR without Java), the report states why; it is an error if the metric was requested by name.
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError, ConfigError
-from agggen.evaluation.adherence import text_adherence
 from agggen.evaluation.alignments import Positions, alignment_statistics
 from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
 from agggen.evaluation.held_out import HeldOut
@@ -171,7 +170,6 @@ def of_model(
         faithfulness(rows, values, seed),
         plans("text_plans", "Plans of the texts", text_plans, references, seed, predicates),
         plans("plans", "Most likely plans, independent of the texts", likely, references, seed, predicates),
-        adherence(rows, seed),
         alignment(aligned, seed),
         diversity(written.texts, n_best, seed),
     ]
@@ -211,24 +209,6 @@ def plans(
         return None
     note = "Fractions, 0 to 1; tau -1 to 1; groups as a number. human_: the references among each other."
     return Section(key, title, measured(plan_statistics(predicted, references, predicates), seed), note)
-
-
-def adherence(rows: Sequence[Row], seed: int) -> Section | None:
-    """Adherence of the texts to their plans; None for texts without plans."""
-    planned = [
-        (row.record, row.plan, pieces)
-        for row in rows
-        if row.plan and (pieces := [piece for fact in row.facts if (piece := row.text[fact.start : fact.end]).strip()])
-    ]
-    if not planned:
-        return None
-    records, followed, pieces_of = zip(*planned, strict=True)
-    note = (
-        "Fractions, 0 to 1. The facts of the texts are aligned by rules, which are right for 86 % of the triples: "
-        "compare systems by these numbers, do not take them as absolute."
-    )
-    measures = measured(text_adherence(records, followed, pieces_of), seed)
-    return Section("adherence", "Adherence of the texts to their plans", measures, note)
 
 
 def alignment(aligned: Alignments, seed: int) -> Section | None:

@@ -1,7 +1,7 @@
-"""What a trained model is adapted to: its own configuration with the preset `adapt`, the new data, and old texts.
+"""The configuration and data of adaptation: the preset `adapt` over the model's own settings, new data and replay.
 
-The old texts (replay) keep what the model knew. They are drawn from the corpora that the bundle's `sources` name, if
-these can be read here and are the same, or from a corpus that is given.
+Replayed old texts reduce forgetting. They are sampled from the corpora that the bundle's `sources` name, if these are
+available and unchanged, or from a corpus that the user names.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from agggen.training.choice import own_corpus
 from agggen.training.data import Data, bundle_folder, training_data
 
 C = TypeVar("C", bound=RunConfig)
-Say = Callable[[str], None]
+Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
-_AT_LEAST = 100  # old texts to train on: fewer make too few updates, and are soon learnt by heart
+_AT_LEAST = 100  # minimum number of replayed training texts; fewer are soon overfitted
 
 
 def adaptation(
@@ -36,7 +36,7 @@ def adaptation(
     replay: Any = None,
     overrides: Sequence[str] = (),
     max_reject_share: float = 0.05,
-    say: Say = lambda sentence: None,
+    note: Note = lambda message: None,
 ) -> tuple[C, Data]:
     """The configuration that adapts the bundle at `address` to `data`, and the records.
 
@@ -45,13 +45,13 @@ def adaptation(
         address: see `bundle_folder`.
         data: the new domain, with splits train and dev.
         replay: the corpus of the old texts, as `load_dataset` takes it. [default: those that the bundle names]
-        overrides: settings over those of the bundle and of the preset `adapt`.
+        overrides: override the settings of the bundle and of the preset `adapt`.
         max_reject_share: see `training_data`.
-        say: gets a sentence about what is new, and about replay.
+        note: receives messages on new predicates and on replay.
 
     Raises:
-        BundleError: there is no bundle, or it was changed.
-        ConfigError: a setting that does not exist or that the bundle's model cannot have.
+        BundleError: there is no bundle, or it was modified.
+        ConfigError: a setting is unknown or incompatible with the bundle's model.
         CorpusError: `replay` cannot be read, or `data` lacks a split or has too many rejects.
         TrainingError: `data` has no text in train or dev.
     """
@@ -68,14 +68,14 @@ def adaptation(
     defaults = as_overrides(settings | {"facts": cut})
     old: dict[str, Dataset] = {}
     if load_config(kind, PRESET, own, defaults=defaults).training.replay:
-        old = _given(replay) if replay is not None else _of_bundle(bundle, say)
+        old = _given(replay) if replay is not None else _of_bundle(bundle, note)
     config = load_config(kind, PRESET, [*own_corpus(data, data, *old.values()), *own], defaults=defaults)
     weights_of(bundle, config)
     new_data = training_data(config, max_reject_share, data)
     table = set(bundle.encoder.predicates)
     new = {name for record in new_data.train if record.references for name in record.predicates} - table
-    say(f"{len(new)} predicates are new to the model, which knows {len(table) - 1}")
-    return config, _with_replay(new_data, old, config, say)
+    note(f"{len(new)} predicates are new to the model, which knows {len(table) - 1}")
+    return config, _with_replay(new_data, old, config, note)
 
 
 def _given(replay: Any) -> dict[str, Dataset]:
@@ -83,15 +83,15 @@ def _given(replay: Any) -> dict[str, Dataset]:
     return {old.name: Dataset(old.name, {"train": old.train, "dev": old.dev})}
 
 
-def _of_bundle(bundle: Bundle, say: Say) -> dict[str, Dataset]:
-    """The corpora that the bundle was trained on, those of its own replay too; without any that is not the same."""
+def _of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
+    """The corpora that the bundle was trained on, including those of its own replay; without modified ones."""
     corpus = bundle.config.get("corpus", {})
     named = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
     splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(named)}
     if "name" in corpus:
         splits_of[corpus["name"]] = {"train": corpus.get("train", "train"), "dev": corpus.get("dev", "dev")}
     if not splits_of:
-        say("No old texts are mixed in, so the model may forget: the bundle names no corpus. Name one for replay")
+        note("No old texts are mixed in, so the model may forget: the bundle names no corpus. Name one for replay")
     old: dict[str, Dataset] = {}
     for name, splits in splits_of.items():
         prefix = _REPLAY if name in named else ""
@@ -101,14 +101,14 @@ def _of_bundle(bundle: Bundle, say: Say) -> dict[str, Dataset]:
                 if fingerprint_of(dataset.split(split)) != bundle.sources.get(f"{prefix}{name}/{split}"):
                     raise ConfigError(f"its split {split} is not the one that the bundle was trained on")
         except AggGenError as error:
-            say(f"No old texts of {name} are mixed in, so the model may forget: {error}. Name a corpus for replay")
+            note(f"No old texts of {name} are mixed in, so the model may forget: {error}. Name a corpus for replay")
             continue
         old[name] = Dataset(name, {role: dataset.split(split) for role, split in splits.items()})
     return old
 
 
-def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, say: Say) -> Data:
-    """The data with texts of `old` added to both splits, up to the share ``training.replay`` of all texts."""
+def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
+    """Adds texts of `old` to both splits, up to the fraction ``training.replay`` of all texts."""
     share, rng = config.training.replay, random.Random(config.training.seed)
     mixed: dict[str, list[Record]] = {}
     for split, records, least in (("train", data.train, _AT_LEAST if share else 0), ("dev", data.dev, 0)):
@@ -122,7 +122,7 @@ def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, say:
             missing -= len(record.references)
         mixed[split] = [*records, *chosen]
         if old and split == "train":
-            say(f"{_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_texts(records):,} new ones")
+            note(f"{_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_texts(records):,} new ones")
     prints = {
         f"{_REPLAY}{name}/{split}": fingerprint_of(records)
         for name, corpus in old.items()

@@ -1,4 +1,4 @@
-"""Which examples go together: bucketing by length under a budget, deterministic in (seed, epoch)."""
+"""Batching: length bucketing under a cost budget, deterministic in (seed, epoch)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from agggen.model.batch import Example, allowed_sets, collate
 from agggen.model.lattice import lattice
 
-_SHUFFLE_WINDOW = 40  # batches' worth of examples that are sorted together: short enough to mix, long enough to fit
+_SHUFFLE_WINDOW = 40  # batches per sorting window: a compromise between randomness and padding
 
 
 def joint_costs(examples: Sequence[Example], max_group_size: int, most_broken: int = 0) -> list[int]:
-    """Positions that the joint objective decodes for each example: the history, and each fact once for every set that
-    pruning leaves to it (`allowed_sets`). Costs do not depend on the other examples.
+    """Decoded positions of the joint objective per example: the history, and each fact once per set that remains after
+    pruning (`allowed_sets`).
     """
     costs: list[int] = []
     for begin in range(0, len(examples), 512):
@@ -25,12 +25,12 @@ def joint_costs(examples: Sequence[Example], max_group_size: int, most_broken: i
 
 
 def text_costs(examples: Sequence[Example]) -> list[int]:
-    """Positions that the plain Transformer decodes for each example: its tokens, and one end mark."""
+    """Decoded positions of the plain Transformer per example: its tokens and an end mark."""
     return [sum(map(len, example.facts)) + 1 for example in examples]
 
 
 def fingerprint(examples: Iterable[Example]) -> str:
-    """SHA-256 over all that the examples hold, in their order."""
+    """SHA-256 of the examples, in their order."""
     digest = hashlib.sha256()
     for example in examples:
         digest.update(repr(example).encode())
@@ -38,17 +38,17 @@ def fingerprint(examples: Iterable[Example]) -> str:
 
 
 def sizes(examples: Iterable[Example]) -> list[tuple[int, int]]:
-    """By what batches are sorted: triples and scored positions of each example."""
+    """The sort key of each example: its numbers of triples and of scored positions."""
     return [(len(example.predicates), example.n_target) for example in examples]
 
 
 def epoch_batches(
     sizes: Sequence[tuple[int, int]], costs: Sequence[int], budget: int, max_records: int, seed: int, epoch: int
 ) -> list[list[int]]:
-    """Indices of the examples in each batch of an epoch; every example occurs exactly once.
+    """The example indices of each batch of an epoch; every example occurs exactly once.
 
-    Examples are shuffled, then sorted by size within windows, cut into batches whose costs sum to at most `budget`
-    (an example above it makes a batch of its own) and that hold at most `max_records`, and the batches are shuffled.
+    Examples are shuffled, sorted by size within windows, and split into batches of at most `max_records` examples whose
+    costs sum to at most `budget` (a costlier example is a batch of its own); the batches are shuffled.
     """
     rng = random.Random(f"{seed}-{epoch}")
     order = list(range(len(sizes)))
@@ -57,7 +57,7 @@ def epoch_batches(
     window = max(int(_SHUFFLE_WINDOW * min(budget / mean_cost, max_records)), 1)
     batches: list[list[int]] = []
     for begin in range(0, len(order), window):
-        # The sort is stable: equals stay shuffled, so that an epoch's batches differ even where one window holds all.
+        # The sort is stable: examples of equal size stay shuffled, so batches differ between epochs.
         bucket = order[begin : begin + window]
         bucket.sort(key=sizes.__getitem__)
         batch: list[int] = []

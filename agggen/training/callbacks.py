@@ -1,4 +1,4 @@
-"""How others follow training: a callback hears of updates and evaluations, and may ask the loop to stop."""
+"""Callbacks of the training loop: they are called at updates and evaluations, and may request a stop."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ Metrics = Mapping[str, float]
 
 
 class Callback(Protocol):
-    """What the loop tells. Setting ``trainer.stop_requested`` makes `Trainer.run` return after the current update, with
-    ``progress.done`` False; a checkpoint saved then continues exactly there. One worker that sets it stops them all.
+    """Receives the events of the loop.
+
+    If it sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all of them after the current update,
+    with ``progress.done`` False; training can resume from a checkpoint saved then.
     """
 
     def on_update(self, trainer: Trainer) -> None:
-        """After every update."""
+        """Called after every update."""
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        """Every `log_every` updates: averages since the last call."""
+        """Called every `log_every` updates, with averages since the last call."""
 
     def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
-        """After each epoch: scores on the development set; `dev_loss` is nats a token."""
+        """Called after each epoch, with scores on the development set; `dev_loss` is in nats per token."""
 
     def on_end(self, trainer: Trainer) -> None:
-        """Once, after the best weights were put back."""
+        """Called once, after the best weights were restored."""
 
 
 class Silent:
-    """A callback that does nothing; a base for those that care for one event."""
+    """A callback that does nothing: a base class for callbacks of single events."""
 
     def on_update(self, trainer: Trainer) -> None: ...
 
@@ -43,19 +45,17 @@ class Silent:
 
 
 class Keeper(Protocol):
-    """Where checkpoints are kept: in a folder (`checkpoints.FileKeeper`), or in a store that all workers reach."""
+    """Stores checkpoints: in a folder (`checkpoints.FileKeeper`), or in a store that all workers can access."""
 
     def restore(self, trainer: Trainer) -> bool:
-        """Puts `trainer` where the newest checkpoint of its stage left off; False if there is none. All workers call
-        it at once, and get the same checkpoint.
-        """
+        """Restores the newest checkpoint of the trainer's stage, the same on all workers; False if there is none."""
 
     def save(self, trainer: Trainer) -> None:
-        """Keeps the trainer's whole state. Only worker 0 calls it."""
+        """Saves the trainer's state. Called by worker 0 only."""
 
 
 class CheckpointEvery(Silent):
-    """Saves the whole state of the loop after the first update that is `seconds` later, and after each evaluation."""
+    """Saves a checkpoint at least `seconds` after the last one, and after each evaluation."""
 
     def __init__(self, keeper: Keeper, seconds: float = 120.0) -> None:
         self.keeper, self.seconds = keeper, seconds

@@ -1,7 +1,6 @@
-"""A checkpoint holds all that decides the next update, as tensors and JSON in one safetensors file. No pickle.
+"""Checkpoints: the complete state of training, as tensors and JSON in one safetensors file, without pickles.
 
-The file is written beside its place and renamed, so a reader never sees half of one. It says nothing of how many
-workers wrote it: any number may continue.
+Files are written atomically. They do not depend on the number of workers, so any number may continue.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy of a trainer's whole state at one moment; training may go on while it is written."""
+    """A copy of a trainer's state; training may continue while it is written."""
 
     stage: str
     step: int
@@ -36,7 +35,7 @@ class Snapshot:
 
     @staticmethod
     def of(trainer: Trainer) -> Snapshot:
-        """Copies; all tensors of the copy are in main memory.
+        """Copies the state to main memory.
 
         Raises:
             TrainingError: the last update was not finite (`Trainer.check_finite`).
@@ -54,7 +53,7 @@ class Snapshot:
         """Writes the checkpoint to `path` atomically.
 
         Raises:
-            OSError: the system refused, or there is no room.
+            OSError: the file cannot be written.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(path.name + ".tmp")
@@ -65,13 +64,13 @@ class Snapshot:
 
 
 class FileKeeper:
-    """Keeps one checkpoint a stage in a folder of this machine."""
+    """Stores one checkpoint per stage in a local folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def restore(self, trainer: Trainer) -> bool:
-        """Raises TrainingError: the checkpoint belongs to another run, or is broken (`load_checkpoint`)."""
+        """See `Keeper.restore`; raises TrainingError like `load_checkpoint`."""
         path = self._path(trainer)
         if path.exists():
             load_checkpoint(path, trainer)
@@ -85,7 +84,7 @@ class FileKeeper:
 
 
 def _identity(trainer: Trainer) -> dict[str, Any]:
-    """What a checkpoint and the run that continues from it must have in common; not the number of workers."""
+    """The properties in which a checkpoint and the run that continues it must agree."""
     return {
         "format": FORMAT,
         "stage": trainer.stage,
@@ -97,11 +96,11 @@ def _identity(trainer: Trainer) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path, trainer: Trainer) -> None:
-    """Puts `trainer` where the checkpoint left off.
+    """Restores the state of a checkpoint.
 
     Raises:
         TrainingError: the file is not a checkpoint, or one of another stage, seed, configuration, model or corpus.
-        OSError: it cannot be read here and now.
+        OSError: it cannot be read.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -145,7 +144,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
 
 
 def _flat(described: dict[str, Any]) -> dict[str, Any]:
-    """One level of nesting undone: ``{"config": {"epochs": 3}}`` as ``{"config.epochs": 3}``."""
+    """Flattens one level: ``{"config": {"epochs": 3}}`` becomes ``{"config.epochs": 3}``."""
     flat: dict[str, Any] = {}
     for key, value in described.items():
         flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}

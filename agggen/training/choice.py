@@ -1,4 +1,4 @@
-"""Settings that follow from the data: which preset, which records, and whether the texts come with facts."""
+"""Settings that follow from the data: the preset, the corpus, and whether the texts have facts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agggen.run import RunConfig
 
 AUTO = "auto"
 _SIZES = (("tiny", 500), ("small", 10_000))
-"""Presets, each for fewer training texts than this; `medium` for the rest."""
+"""Presets with the number of training texts below which they are used; `medium` otherwise."""
 _OWN = ("tiny", "small", "medium")
 _MINUTES = {"tiny": (2.0, 4.0), "small": (1.3, 1.6), "medium": (2.0, 2.5)}
-"""Of one CPU core for 1,000 texts, as tests/benchmarks/presets.py measured on two corpora."""
+"""Minutes per 1,000 texts on one CPU core, measured by tests/benchmarks/presets.py on two corpora."""
 C = TypeVar("C", bound=RunConfig)
 
 
@@ -26,7 +26,7 @@ def preset_for(data: Dataset) -> str:
 
 
 def minutes_for(data: Dataset) -> tuple[float, float]:
-    """About how long training on data of this size takes by its preset, on one CPU core: from and to, in minutes."""
+    """Estimated minutes of training with the preset for this size on one CPU core: lower and upper bound."""
     texts = sum(len(record.references) for record in data.train)
     low, high = _MINUTES[preset_for(data)]
     return low * texts / 1000, high * texts / 1000
@@ -35,10 +35,10 @@ def minutes_for(data: Dataset) -> tuple[float, float]:
 def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
     """The configuration of a run on `data`.
 
-    The presets for own data use the facts that the texts carry, where all have them.
+    The presets for own data use the facts of the texts if all have them.
 
     Args:
-        preset: its name, the path of a YAML file, or ``auto``: by size.
+        preset: its name, the path of a YAML file, or ``auto`` (by size).
 
     Raises:
         ConfigError: see `load_config`.
@@ -49,7 +49,7 @@ def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequ
 
 
 def own_corpus(data: Dataset, *trained: Dataset) -> list[str]:
-    """The settings that name `data` as the corpus, and take the texts' facts where all of `trained` carry them."""
+    """Overrides that name `data` as the corpus, and use the facts of the texts if all texts of `trained` have them."""
     settings = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
     records = [record for dataset in trained for split in (dataset.train, dataset.dev) for record in split]
     references = [reference for record in records for reference in record.references]

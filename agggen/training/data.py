@@ -1,4 +1,4 @@
-"""The records that a run trains on, and what identifies them, so that a run only continues with the same ones."""
+"""The records of a run and their fingerprints, so that a run only continues with the same data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agggen.records import Record
 from agggen.run import RunConfig
 
 _REMOTE = "agggen_platform.storage.bundles:get_bundle"
-"""Fetches bundles from a store or a registry. It needs their clients, so it is not the library's."""
+"""Fetches bundles from a store or a registry; part of the platform, which has the clients."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Data:
-    """Records to train on and to validate on."""
+    """Training and development records."""
 
     train: list[Record]
     dev: list[Record]
@@ -41,13 +41,13 @@ class Data:
     segmenter: str
     """The fingerprint of the segmenter, or ``corpus`` if the corpus has facts."""
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
-    """Records that could not be read, by ``CORPUS/SPLIT``; by ``CORPUS`` where the source had no splits of its own."""
+    """Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits."""
     start: Start | None = None
-    """What training starts from; None: random weights."""
+    """The initial model; None: random weights."""
 
     @property
     def sources(self) -> dict[str, str]:
-        """The sources that a bundle lists: fingerprints of the splits, and of the bundle that it started from."""
+        """The sources that a bundle lists: fingerprints of the splits and of the initial bundle."""
         return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     @property
@@ -59,17 +59,16 @@ class Data:
         return fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
-        """`count` development records spread over the split, always the same."""
+        """`count` development records at equal distances in the split."""
         with_texts = [record for record in self.dev if record.references and len(record.triples) <= MAX_TRIPLES]
         return with_texts[:: max(len(with_texts) // max(count, 1), 1)][:count]
 
 
 def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Dataset | None = None) -> Data:
-    """The configuration's corpus, or the `dataset` that was read already, and the segmenter of its texts.
+    """The configuration's corpus (or `dataset`, if it is already loaded) and the segmenter of its texts.
 
     Raises:
-        CorpusError: it is missing, or more than `max_reject_share` of a split cannot be read; likewise precomputed
-            frames.
+        CorpusError: it is missing, or more than `max_reject_share` of a split is rejected.
         AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
         RegistryError, StorageError: the registry or store of that bundle fails.
     """
@@ -99,11 +98,11 @@ def _start(address: str) -> Start:
 
 
 def bundle_folder(address: Path | str) -> Path:
-    """The folder of a bundle: `address` itself, the ``bundle`` in the folder of a run, or a copy of a remote one; the
-    name ``elements`` is the shipped bundle.
+    """The folder of a bundle, given its address: a bundle's or a run's folder, a remote address (a copy is fetched), or
+    ``elements``, the included bundle.
 
     Raises:
-        BundleError: there is none, or it was changed.
+        BundleError: there is none, or it was modified.
         RegistryError, StorageError: the registry or store fails.
     """
     if "://" in str(address) or str(address).startswith("models:"):
@@ -116,16 +115,17 @@ def bundle_folder(address: Path | str) -> Path:
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, instead: str) -> None:
-    """Passes if a run was begun with what it is asked for now: flat configuration and `Data.decisive`.
+    """Checks that a run was started with the same flat configuration and `Data.decisive`.
 
-    The bundle that training starts from counts by its fingerprint, wherever it lies; a setting that did not exist when
-    the run began counts by its default; those of a stage without epochs do not count.
+    The initial bundle is compared by its fingerprint, not its path. Settings that did not exist when the run was
+    started have their defaults; those of a stage without epochs are ignored.
 
     Args:
-        run: what the run is called; `instead`: what can be given to train another one.
+        run: the run, for the message.
+        instead: what the user may change to train another run, for the message.
 
     Raises:
-        ConfigError: names what differs.
+        ConfigError: they differ; names how.
     """
     old, new = _comparable(before), _comparable(now)
     changed = [
@@ -142,7 +142,7 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, inst
 
 
 def _comparable(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a run's settings that decides its result."""
+    """The settings of a run that determine its result."""
     known = flatten(RunConfig()) | dict(asked)
     idle = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
     return {

@@ -1,11 +1,10 @@
-"""Several processes that make one update: what they tell each other, and how they divide a batch.
+"""Data-parallel training: communication between workers, and the division of a batch.
 
-The batch of an update is the same for any number of workers. Each worker back-propagates the summed loss of its share
-over the scored positions of the whole batch, and the gradients are added up, so that the gradient is that of one worker
-on the whole batch. This is a plain all-reduce of sums and not DistributedDataParallel, whose averages and hooks need
-every parameter to take part in every `forward`: stages leave parameters unused, and a share may be empty. It does not
-overlap with the backward pass: two gloo processes on one machine took 16 ms for the 4 million gradients of
-`webnlg-quick`, 3 % of the 0.54 s of an update of the baseline on one CPU core.
+The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its
+share, divided by the scored positions of the whole batch, and the gradients are summed: the result is the gradient of
+one worker on the whole batch. DistributedDataParallel is not used, since it requires all parameters in every `forward`,
+but stages leave parameters unused and a share may be empty. The all-reduce does not overlap with the backward pass; for
+4 million gradients, two gloo processes on one machine took 16 ms, 3 % of an update of the baseline.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from torch import Tensor, nn
 
 
 class Group(Protocol):
-    """The workers of one run. All of them make the same calls in the same order."""
+    """The workers of a run, all of which make the same calls in the same order."""
 
     rank: int  # 0 ... size - 1
     size: int
 
     def add_up(self, tensor: Tensor) -> None:
-        """Replaces `tensor`, in place, by its sum over all workers: the same bits everywhere."""
+        """Replaces `tensor` in place by its sum over all workers, identical on each."""
 
     def any(self, flag: bool) -> bool:
         """Whether `flag` is set on any worker."""
 
     def from_first(self, text: str) -> str:
-        """The text that worker 0 gave."""
+        """The `text` of worker 0."""
 
 
 class Alone:
-    """A group of one."""
+    """A group of one worker."""
 
     rank, size = 0, 1
 
@@ -83,10 +82,10 @@ class Connected:
 
 
 def share(costs: Sequence[float], rank: int, size: int) -> range:
-    """Which of a batch's examples are worker `rank`'s: neighbours of about 1 / `size` of the cost, perhaps none.
+    """The examples of a batch that worker `rank` processes: contiguous, with about 1 / `size` of the cost; maybe none.
 
-    Neighbours, because a batch is sorted by size and so each share pads little. An example belongs to the worker on
-    whose part of the summed costs its middle lies; every example belongs to exactly one.
+    Contiguous, since a batch is sorted by size, so that shares need little padding. An example belongs to the worker
+    whose part of the cumulated costs contains its middle.
     """
     total, before = sum(costs) or 1, 0.0
     owners = []
@@ -97,10 +96,9 @@ def share(costs: Sequence[float], rank: int, size: int) -> range:
 
 
 def add_up_gradients(model: nn.Module, group: Group) -> None:
-    """Replaces each gradient by its sum over the workers, in one transfer.
+    """Replaces each gradient by its sum over the workers, in one all-reduce.
 
-    A parameter without a gradient counts as zeros, and stays without one if no worker has one: to the optimiser that
-    is not the same as a gradient of zeros.
+    A missing gradient counts as zeros. If no worker has one, it stays None: the optimiser then skips the parameter.
     """
     if group.size == 1:
         return

@@ -1,4 +1,4 @@
-"""What training reports while it runs: the loop's callbacks as plain `TrainingEvent`s, with texts written meanwhile."""
+"""Training events: the loop's callbacks as plain `TrainingEvent`s, with generated samples."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ EventKind = Literal["log", "evaluation", "end"]
 
 @dataclass(frozen=True)
 class TrainingEvent:
-    """Something that happened in a stage."""
+    """An event of a stage."""
 
     kind: EventKind
     stage: ObjectiveName
-    step: int  # updates made
+    step: int  # completed updates
     total_steps: int
-    epoch: int  # whole epochs made
+    epoch: int  # completed epochs
     best_dev_loss: float
     metrics: Mapping[str, float] = field(default_factory=dict)
-    samples: str = ""  # of an evaluation: records, and the texts that the model writes about them now
+    samples: str = ""  # of an evaluation: records with texts that the current model generates
 
 
 SendEvent = Callable[[TrainingEvent], object]
@@ -37,20 +37,20 @@ SendEvent = Callable[[TrainingEvent], object]
 
 @dataclass(frozen=True)
 class SampleWriter:
-    """Generates texts for the same few records after each epoch."""
+    """Generates samples for the same records after each epoch."""
 
     records: Sequence[Record]
     encoder: Encoder
     inference: InferenceConfig
 
     def generate(self, model: JointModel, stage: ObjectiveName) -> list[Generation]:
-        """The best text for each record; one of a plain Transformer has no plan."""
+        """The best text for each record; texts of the plain Transformer have no plan."""
         inference = replace(self.inference, ablation="plain") if stage == "baseline" else self.inference
         generator = Generator(model, self.encoder, inference)
         return [texts[0] for texts in generator.generate(self.records)] if self.records else []
 
     def write(self, trainer: Trainer) -> str:
-        """The records with their texts in lines."""
+        """The records with their texts, as lines."""
         lines: list[str] = []
         plain = trainer.stage == "baseline"
         for record, best in zip(self.records, self.generate(trainer.model, trainer.stage), strict=True):
@@ -60,10 +60,13 @@ class SampleWriter:
 
 
 class EventReporter(Silent):
-    """A callback of worker 0 that sends events."""
+    """A callback of worker 0 that sends events.
+
+    Args:
+        writer: of the samples; None: no samples.
+    """
 
     def __init__(self, send: SendEvent, writer: SampleWriter | None = None) -> None:
-        """`writer`: of the samples; None: there are none."""
         self.send, self.writer = send, writer
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:

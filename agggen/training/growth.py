@@ -1,13 +1,13 @@
-"""A trained model takes in words and predicates that it does not know, and is at first the model that it was.
+"""Extends a model by new words and predicates, initially without changing its distributions.
 
-Everything known keeps its vectors. What is new begins as what the model took it for until now:
+Known words and predicates keep their vectors; new ones are initialised with what represented them before:
 
-- A word begins with the vector of [UNK]. The new words of texts and [UNK] share the probability that [UNK] had, so that
-  no other word's changes. Only a word that was known from records alone, and is now written, changes the normalisation.
-- A predicate begins with the vectors and stop probabilities of the unknown predicate, which training by
-  ``model.predicate_dropout`` made the back-off; a further occurrence (``isPartOf_2``) with those of the first.
+- A new word has the vector of [UNK]. The new output words and [UNK] share the former probability of [UNK], so that the
+  others do not change, unless a word of records only becomes an output word.
+- A new predicate has the vectors and stop probabilities of the unknown predicate, which is trained by
+  ``model.predicate_dropout``; a further occurrence (``isPartOf_2``) has those of the first.
 
-So plans have the probabilities that they had, exactly, those of new predicates too.
+The probabilities of plans are thus unchanged.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tupl
     """The encoder of a bundle with the words and predicates of `records`, and the weights of a model for it.
 
     Args:
-        bundle: is left as it is.
+        bundle: is not changed.
         records: with reference texts.
-        min_count: occurrences in `records` that a new word needs.
+        min_count: minimum number of occurrences of a new word in `records`.
     """
     old, weights = bundle.encoder, dict(bundle.model.state_dict())
     vocabulary = old.vocabulary.grown(records, min_count)

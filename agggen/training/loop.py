@@ -1,11 +1,10 @@
 """The training loop: one stage (baseline or joint) from a model to better weights.
 
-Everything that decides the next update is in `Trainer` and can be saved and restored exactly: weights, optimiser,
-position in the epoch's order, and the best weights so far. What is random in an update (dropout) follows from its
-number, not from what the process drew before, and sums are rounded in one order, so a resumed run on a CPU gives the
-same losses as an uninterrupted one with as many threads.
+The complete state is in `Trainer` and can be saved and restored exactly: weights, optimiser, position in the epoch,
+best weights. Dropout is seeded per update, and sums are computed in a fixed order, so a resumed run on a CPU has the
+same losses as an uninterrupted one with the same number of threads.
 
-One process trains, or several that divide each batch (`distributed`): all of them make the same updates.
+One process trains, or several that divide each batch (`distributed`) and make the same updates.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from agggen.training.schedules import ScheduleName, schedule
 from agggen.training.substitution import Substitute
 
 Precision = Literal["auto", "float32", "bfloat16"]
-"""Of matrix products in training; auto is bfloat16 on a GPU and float32 on a CPU."""
+"""The precision of matrix products in training; auto is bfloat16 on a GPU and float32 on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class StageConfig:
     """One stage of training. A stage of 0 epochs is skipped.
 
     Raises:
-        ConfigError: a number out of range.
+        ConfigError: a value is out of range.
     """
 
     epochs: int = 10
@@ -53,12 +52,12 @@ class StageConfig:
     warmup: int = 400  # updates
     transition_warmup: int = 0  # of the transition learning rate; 0: as long as `warmup`
     beta2: float = 0.98  # Adam's decay of squared gradients; that of gradients is 0.9
-    label_smoothing: float = 0.0  # of words, in training only; the baseline's alone
-    alignment_penalty: float | None = None  # nats for a broken alignment; null: none may be broken; the joint stage's
+    label_smoothing: float = 0.0  # of words, in training of the baseline only
+    alignment_penalty: float | None = None  # joint stage: nats per broken alignment; null: none may be broken
     substitute: float = 0.0  # share of names exchanged for others, in record and text (`training.substitution`)
     batch_positions: int = 4096  # decoded positions in one forward pass
     max_records: int = 128  # texts in one forward pass
-    accumulate: int = 1  # forward passes an update
+    accumulate: int = 1  # forward passes per update
     clip: float = 1.0  # largest norm of the gradient
     patience: int = 3  # evaluations without a better dev loss before the stage ends
     log_every: int = 50  # updates
@@ -83,10 +82,10 @@ class StageConfig:
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """On a CPU, gradients are summed in the same order every time.
+    """Makes gradients on a CPU deterministic.
 
-    By default several threads add up those of an indexed tensor as they happen to come. A GPU is left as it is, since
-    some of its operations know no order.
+    By default, several threads sum those of an indexed tensor in any order. Nothing is changed for a GPU, some of whose
+    operations have no deterministic version.
     """
     of_memory: Any = torch.utils.deterministic
     filled, before = of_memory.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
@@ -102,7 +101,7 @@ def repeatable(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def isolated_randomness(device: torch.device) -> Iterator[None]:
-    """Within it torch's random state may be set; afterwards it is what it was."""
+    """Restores torch's random state on exit."""
     devices = [device.index or 0] if device.type == "cuda" else []
     with torch.random.fork_rng(devices, device_type="cuda"):
         yield
@@ -110,7 +109,7 @@ def isolated_randomness(device: torch.device) -> Iterator[None]:
 
 @dataclass
 class Progress:
-    """Where the loop stands; all of it is saved in a checkpoint."""
+    """The position of the loop, as saved in checkpoints."""
 
     epoch: int = 0
     batch: int = 0  # batches of the epoch already used
@@ -122,21 +121,21 @@ class Progress:
 
 
 class _Update(NamedTuple):
-    """What one update needs, on the trainer's device."""
+    """The input of an update, on the trainer's device."""
 
-    chosen: list[list[int]]  # its forward passes, each as indices of training examples
-    shares: list[Batch]  # this worker's part of each; those in which it has none are left out
+    chosen: list[list[int]]  # example indices per forward pass
+    shares: list[Batch]  # this worker's non-empty shares of them
     positions: int  # scored by all workers
 
 
 class Trainer:
     """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation.
 
-    Every worker of `group` makes a trainer from the same arguments, but callbacks are each worker's own. `stop` is
-    asked before every update; all stop when one is told to. `substitute` changes each example before it is used.
+    Every worker of `group` makes a trainer from the same arguments, except for the callbacks. `stop` is called before
+    every update; if it returns True on one worker, all stop. `substitute` changes each example before it is used.
 
     Raises:
-        TrainingError: there is no text to train on, or none to validate on.
+        TrainingError: there are no training or no development texts.
     """
 
     def __init__(
@@ -194,9 +193,9 @@ class Trainer:
         )
 
     def run(self) -> Progress:
-        """Trains to the last epoch or an early stop (then `done` is set), or until somebody asks to stop.
+        """Trains to the last epoch or an early stop (then `done` is set), or until a stop is requested.
 
-        A run that was stopped, or loaded from a checkpoint, continues; a finished one only gets its best weights.
+        A stopped or restored run continues; for a finished one, only the best weights are restored.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -220,7 +219,7 @@ class Trainer:
         return self.progress
 
     def _epoch(self) -> bool:
-        """Makes the updates that the epoch still lacks; False if it was asked to stop."""
+        """Makes the remaining updates of the epoch; False if a stop was requested."""
         batches = self._batches(self.progress.epoch)
         window = _Window()
         for update in self._updates(batches):
@@ -245,7 +244,7 @@ class Trainer:
         return not self._stops()
 
     def _updates(self, batches: list[list[int]]) -> Iterator[_Update]:
-        """The updates that an epoch of `batches` still lacks; a GPU computes one while the next is prepared."""
+        """The remaining updates of the epoch; for a GPU, the next one is prepared in the background."""
         begins = range(self.progress.batch, len(batches), self.config.accumulate)
         chosen = [batches[begin : begin + self.config.accumulate] for begin in begins]
         steps = range(self.progress.step, self.progress.step + len(chosen))
@@ -277,7 +276,7 @@ class Trainer:
         """One optimiser step: summed loss and gradient norm, of all workers, as float64 on the device.
 
         Raises:
-            TrainingError: one is not finite. On a CPU: a GPU is not waited for here, but by `check_finite`.
+            TrainingError: one is not finite (on a CPU; on a GPU `check_finite` raises it, to avoid synchronisation).
         """
         for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
             parameters["lr"] = rate * factor(self.progress.step + 1)
@@ -299,8 +298,7 @@ class Trainer:
         return total, norm
 
     def check_finite(self) -> None:
-        """Waits for the last update. What is not finite once remains so: on a GPU it is looked for before a log line
-        and a checkpoint only.
+        """Checks the last update; on a GPU, this is done before log lines and checkpoints only.
 
         Raises:
             TrainingError: its loss or gradient norm is not finite.
@@ -317,7 +315,7 @@ class Trainer:
             )
 
     def _example(self, index: int, step: int) -> Example:
-        """The training example, with names exchanged as the update's number says, the same for all workers."""
+        """The training example, with names substituted by a seed per update, the same on all workers."""
         example = self.train_examples[index]
         if self._substitute is None:
             return example
@@ -325,7 +323,7 @@ class Trainer:
         return self._substitute(example, rng)
 
     def _random_seed(self) -> int:
-        """Of the next update: workers draw different dropout, and where the run was cut off changes nothing."""
+        """The seed of the next update: a function of seed, stage, step and rank, so that resumed runs repeat it."""
         place = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
         return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big")
 
@@ -337,12 +335,12 @@ class Trainer:
             return self.loss(self.model, batch)
 
     def _scored(self, examples: Sequence[Example]) -> int:
-        """Positions whose likelihood the objective scores: the plain Transformer has one end mark a text."""
+        """The number of scored positions; the plain Transformer has one end mark per text."""
         return sum(text_costs(examples) if self.stage == "baseline" else (e.n_target for e in examples))
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
-        """Mean negative log-likelihood of the development texts in nats a scored position.
+        """Mean negative log-likelihood of the development texts in nats per scored position.
 
         Raises:
             TrainingError: it is not finite.
@@ -387,7 +385,7 @@ class _Window:
         self.positions, self.texts = self.positions + positions, self.texts + texts
 
     def metrics(self) -> dict[str, float]:
-        """Waits for the device."""
+        """The averages; synchronises with the device."""
         seconds = max(time.monotonic() - self.begin, 1e-9)
         return {
             "train_loss": float(sum(self.losses)) / self.positions,

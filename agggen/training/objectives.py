@@ -1,4 +1,4 @@
-"""The two losses, as sums over a batch: the loop divides by the number of scored positions."""
+"""The two losses, as sums over a batch; the loop divides by the number of scored positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training and writing in plain lines: one an evaluation, and one every half minute in between."""
+"""Progress of training and generation as lines: one per evaluation, and one every half minute in between."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from agggen.training.events import TrainingEvent
 
 TITLES = {"baseline": "Transformer", "joint": "joint model"}
-"""What the stages are called."""
+"""Names of the stages."""
 _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_NOTES = 10.0
 
@@ -20,7 +20,7 @@ def to_stderr(line: str) -> None:
 
 
 class ProgressLines:
-    """Shows the events of a run as lines."""
+    """Prints the events of a run as lines."""
 
     def __init__(self, say: Callable[[str], None] = to_stderr) -> None:
         self.say = say
@@ -43,7 +43,7 @@ class ProgressLines:
 
 
 def writing_lines(total: int, say: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
-    """What says now and then how many of `total` records are written about."""
+    """A function that prints, every few seconds, for how many of `total` records texts were generated."""
     last = time.monotonic()
 
     def show(done: int) -> None:

@@ -12,9 +12,8 @@ Schedule = Callable[[int], float]
 def schedule(name: ScheduleName, warmup: int, total: int) -> Schedule:
     """The schedule `name`.
 
-    linear: a linear rise to 1 over `warmup` updates, then down to 0.01 at `total`. noam: min(s^-0.5, s * warmup^-1.5),
-    without the model-size term, so that the base rate is the "factor" that the paper calls learning rate (Vaswani et
-    al. 2017, section 5.3).
+    linear: a linear increase to 1 over `warmup` updates, then a linear decrease to 0.01 at `total`.
+    noam: min(s^-0.5, s * warmup^-1.5), without the model-size term (Vaswani et al. 2017, section 5.3).
     """
     warmup = max(warmup, 1)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a model trains: the update is finished and saved first."""
+"""Handling of Ctrl-C and SIGTERM: training finishes the current update and saves a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agggen.errors import StoppedError
 
 
 class StopRequest:
-    """Whether training should stop; the loop calls it before each update.
+    """Whether a stop is requested; called by the loop before each update.
 
-    As a context manager of the main thread it handles the first SIGINT or SIGTERM; the second ends the process at once,
-    as before. In other threads, which cannot handle signals, the context manager does nothing.
+    As a context manager of the main thread it handles the first SIGINT or SIGTERM; the second has the former effect. In
+    other threads, which cannot handle signals, the context manager does nothing.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class StopRequest:
         return self._asked
 
     def ask(self) -> None:
-        """Asks without a signal."""
+        """Requests a stop without a signal."""
         self._asked = True
 
     def stopped(self, error: StoppedError) -> StoppedError:
-        """`error` with the exit status of a process that a signal ended, if a signal did."""
+        """`error` with the exit status for the signal, if there was one."""
         message = str(error).partition(";")[0]
         code = error.exit_code if self.signal is None else 128 + self.signal
         return StoppedError(f"{message}; the same command continues there", code)
@@ -38,7 +38,7 @@ class StopRequest:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._hear)
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -47,7 +47,7 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             self._restore()
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.signal, self._asked = signal.Signals(number), True
         self._restore()
 

@@ -1,8 +1,8 @@
-"""Copying is taught: values and subjects exchanged for others, in the record and in its text alike.
+"""Data augmentation for copying: subjects and objects are substituted, consistently in the record and its text.
 
-A text can be learned by heart; the exchanged one can only be copied from its record. A name is exchanged wherever it
-stands, by one of the same predicate, of any predicate, or by words that no vocabulary has (cf. Kedzie and McKeown 2019,
-whose noise makes new records for a model's own texts). Plans and hard alignments stay as they are.
+Texts can be memorised, but substituted names can only be copied. All occurrences of a name are replaced by another name
+of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and McKeown 2019, who augment
+with noisy samples of the model). Plans and hard alignments do not change.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from agggen.text.vocabulary import SPECIALS
 from agggen.verification.values import FUNCTION_WORDS
 
 Name = tuple[int, ...]
-"""The token ids of a subject or object; in the pools, the k-th word that the vocabulary lacks is -k."""
+"""The token ids of a subject or object; in the pools, the k-th out-of-vocabulary word is -k."""
 Substitute = Callable[[Example, random.Random], Example]
 
 _SAME_PREDICATE, _UNSEEN = 0.6, 0.2
-"""Of the exchanged names: by one of the same predicate and part; by unseen words. The others: by any name."""
+"""Fractions of replacements from the same predicate and role, and by unseen words; the others are any name."""
 
 
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: float) -> Substitute:
-    """What exchanges each name of an example with probability `share`; the other names are those of `examples`.
+    """A function that replaces each name of an example with probability `share` by a name of `examples`.
 
-    A name is left as it is where the text does not say it whole, or says a word of it elsewhere, too: then the text
-    would name something that the record no longer has.
+    A name is kept if the text does not contain it whole, or contains one of its words elsewhere, too, since the text
+    would then mention something that the record no longer has.
     """
     n_words = len(vocabulary)
     common = frozenset(
@@ -47,7 +47,7 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
     everything = list(dict.fromkeys(name for names in by_part.values() for name in names))
 
     def substitute(example: Example, rng: random.Random) -> Example:
-        places: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # in the source; with predicate and part
+        places: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # spans in the source
         parts: dict[Name, tuple[int, int]] = {}
         for triple, role, start, end in _parts(example):
             name = example.source[start:end]
@@ -111,7 +111,7 @@ def _pooled(name: Name, n_words: int) -> Name:
 def _occurrences(
     facts: Sequence[Sequence[int]], names: Sequence[Name]
 ) -> tuple[dict[Name, list[tuple[int, int]]], set[int]]:
-    """Where each name stands (fact, first token), longer names first, and the words outside all names."""
+    """The occurrences (fact, first token) of each name, longer names first, and the words outside all names."""
     free = [[True] * len(fact) for fact in facts]
     said: dict[Name, list[tuple[int, int]]] = {name: [] for name in names}
     for name in names:

@@ -33,9 +33,9 @@ SEED = 1
 
 def parts(category: str, limit: int) -> tuple[agggen.Dataset, agggen.Dataset]:
     """WebNLG without the category, of `limit` training records, and the category alone."""
-    found = agggen.load_dataset("webnlg", splits=("train", "dev"))
-    old = {split: [one for one in records if one.category != category] for split, records in found.splits.items()}
-    new = {split: [one for one in records if one.category == category] for split, records in found.splits.items()}
+    splits = agggen.load_dataset("webnlg", splits=("train", "dev")).splits.items()
+    old = {split: [record for record in records if record.category != category] for split, records in splits}
+    new = {split: [record for record in records if record.category == category] for split, records in splits}
     old["train"] = old["train"][:: max(len(old["train"]) // limit, 1)][:limit]
     return agggen.Dataset(f"webnlg without {category}", old), agggen.Dataset(f"webnlg {category}", new)
 
@@ -53,12 +53,12 @@ def first_texts(data: agggen.Dataset, count: int) -> agggen.Dataset:
 
 
 def scores(model: agggen.Model, records: Sequence[agggen.Record], checker: Checker) -> dict[str, float]:
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for way, config in (("free", model.settings(verify="off")), ("default", model.settings())):
         written = write(model.generator, records, config)
         measured = scores_of("webnlg", written.records, written.texts, checker)
-        found |= {f"{way} {name}": value for name, value in measured.items()}
-    return found
+        result |= {f"{way} {name}": value for name, value in measured.items()}
+    return result
 
 
 def draw(points: Points, counts: Sequence[int], file: Path) -> None:
@@ -93,11 +93,11 @@ def main() -> None:
         if name not in points:
             began = time.process_time()
             model = train()
-            found = {"cpu seconds": time.process_time() - began, **scores(model, new.dev, base.generator.checker)}
+            values = {"cpu seconds": time.process_time() - began, **scores(model, new.dev, base.generator.checker)}
             if forgets:
                 own = scores(model, old.dev[:: options.every], base.generator.checker)
-                found |= {f"old, {key}": value for key, value in own.items()}
-            points[name] = found
+                values |= {f"old, {key}": value for key, value in own.items()}
+            points[name] = values
             file.write_text(json.dumps(points))
         print(f"{name}: {rounded(points[name])}", flush=True)
 
@@ -108,8 +108,8 @@ def main() -> None:
         point(f"from nothing, {count}", partial(agggen.train, data, output=place / "from_nothing"), False)
     if options.plot:
         draw(points, options.texts, options.plot)
-    said = {"benchmark": "adapt", "seed": SEED, "hold_out": options.hold_out, "base_records": len(old.train)}
-    print(json.dumps(said | {"dev_records": len(new.dev), "points": rounded(points)}))
+    summary = {"benchmark": "adapt", "seed": SEED, "hold_out": options.hold_out, "base_records": len(old.train)}
+    print(json.dumps(summary | {"dev_records": len(new.dev), "points": rounded(points)}))
 
 
 if __name__ == "__main__":

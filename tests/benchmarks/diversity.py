@@ -41,10 +41,10 @@ def main() -> None:
 
     def of_plans(config: InferenceConfig) -> list[list[Generation]]:
         """The best text of each of the n plans that `config` finds."""
-        planned = generator.planner.plan(records, options.n, config)
-        jobs = [(record, one.plan) for record, plans in zip(records, planned, strict=True) for one in plans]
+        plans_of = generator.planner.plan(records, options.n, config)
+        jobs = [(record, planned.plan) for record, plans in zip(records, plans_of, strict=True) for planned in plans]
         texts = iter(generator.generate([record for record, _ in jobs], [plan for _, plan in jobs]))
-        return [[next(texts)[0] for _ in plans] for plans in planned]
+        return [[next(texts)[0] for _ in plans] for plans in plans_of]
 
     own = generator.config
     ways: dict[str, Callable[[], Sequence[Sequence[Generation]]]] = {
@@ -59,15 +59,15 @@ def main() -> None:
 
 
 def measured(records: Sequence[Record], texts: Sequence[Sequence[Generation]]) -> dict[str, float]:
-    every = [one for found in texts for one in found]
+    generations = [generation for n_best in texts for generation in n_best]
     references = [[reference.text for reference in record.references] for record in records]
     scores = {
-        "texts a record": len(every) / len(texts),
-        "different plans": distinct_plans([[one.plan for one in found] for found in texts]).corpus().value,
-        "self-BLEU": self_bleu([[one.text for one in found] for found in texts]).corpus().value,
-        "distinct-2": 100 * distinct_n([one.text for one in every]).value,
-        "BLEU of the first": bleu_statistics([found[0].text for found in texts], references, True).corpus().value,
-        "without a fault": 100 * sum(not one.faults for one in every) / len(every),
+        "texts a record": len(generations) / len(texts),
+        "different plans": distinct_plans([[text.plan for text in n_best] for n_best in texts]).corpus().value,
+        "self-BLEU": self_bleu([[text.text for text in n_best] for n_best in texts]).corpus().value,
+        "distinct-2": 100 * distinct_n([text.text for text in generations]).value,
+        "BLEU of the first": bleu_statistics([n_best[0].text for n_best in texts], references, True).corpus().value,
+        "without a fault": 100 * sum(not text.faults for text in generations) / len(generations),
     }
     return {name: round(value, 2) for name, value in scores.items()}
 

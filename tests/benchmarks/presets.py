@@ -41,7 +41,7 @@ def main() -> None:
     splits = {"train": drawn(corpus.train, options.records), "dev": drawn(corpus.dev, options.dev)}
     data = agggen.load_dataset(splits, name=options.corpus)
     sizes = {f"{split} texts": sum(len(record.references) for record in records) for split, records in splits.items()}
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for preset in options.presets:
         with tempfile.TemporaryDirectory() as folder:
             began, cpu = time.monotonic(), time.process_time()
@@ -50,10 +50,10 @@ def main() -> None:
         for verify in ("strict", "off"):
             written = write(model.generator, data.dev, model.settings(verify=verify))
             scores = scores_of(options.corpus, written.records, written.texts, model.generator.checker)
-            found[f"{preset} verify={verify}"] = scores | minutes
-            print(f"{preset} verify={verify}: {rounded(found[f'{preset} verify={verify}'])}")
-    said = {"benchmark": "presets", "corpus": options.corpus, "train records": len(data.train), **sizes}
-    print(json.dumps(said | {"presets": rounded(found)}))
+            results[f"{preset} verify={verify}"] = scores | minutes
+            print(f"{preset} verify={verify}: {rounded(results[f'{preset} verify={verify}'])}")
+    summary = {"benchmark": "presets", "corpus": options.corpus, "train records": len(data.train), **sizes}
+    print(json.dumps(summary | {"presets": rounded(results)}))
 
 
 if __name__ == "__main__":

@@ -88,9 +88,9 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, place: str, updates:
         with folder.open(name) as file:
             away.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(away) as held, workers_of(config) as found, TrainingMeter("benchmark", config) as meter:
+    with claim(away) as held, workers_of(config) as pool, TrainingMeter("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
-        stopped(lambda: found.train(away, place, (), held, monitor, lambda: listener.done))
+        stopped(lambda: pool.train(away, place, (), held, monitor, lambda: listener.done))
     return listener.speeds
 
 
@@ -109,7 +109,7 @@ def kept(config: JobConfig, data: Data, runs: Path, updates: int) -> dict[int, f
 def seconds_of(rounds: list[dict[int, float]], texts: dict[int, int], updates: int) -> float:
     """Seconds an update: the best of the rounds for each window, without the first, which warms up."""
     windows = sorted(step for step in rounds[0] if WINDOW < step <= updates)
-    return sum(texts[step] / max(one[step] for one in rounds) for step in windows) / (WINDOW * len(windows))
+    return sum(texts[step] / max(speeds[step] for speeds in rounds) for step in windows) / (WINDOW * len(windows))
 
 
 def main() -> None:
@@ -148,14 +148,14 @@ def main() -> None:
         for n in options.workers:
             measure[f"ray-{n}"] = lambda n=n: on_ray(config, n, folder, place, options.updates)  # type: ignore[misc]
         measure["kept"] = lambda: kept(config, data, Path(scratch) / "runs", options.updates)
-        found: dict[str, list[dict[int, float]]] = {name: [] for name in measure}
+        speeds: dict[str, list[dict[int, float]]] = {name: [] for name in measure}
         texts = texts_of(config, prepared, options.stage, options.updates)
         for _ in range(options.rounds):
             for name, run in measure.items():
-                found[name].append(run())
-                print(f"{name:6s} {seconds_of(found[name][-1:], texts, options.updates):.3f} s an update", flush=True)
-        seconds = {name: seconds_of(rounds, texts, options.updates) for name, rounds in found.items()}
-        each = {name: [seconds_of([one], texts, options.updates) for one in rounds] for name, rounds in found.items()}
+                speeds[name].append(run())
+                print(f"{name:6s} {seconds_of(speeds[name][-1:], texts, options.updates):.3f} s an update", flush=True)
+        seconds = {name: seconds_of(rounds, texts, options.updates) for name, rounds in speeds.items()}
+        by_round = {name: [seconds_of([run], texts, options.updates) for run in runs] for name, runs in speeds.items()}
         result = {
             "benchmark": "ray_train",
             "preset": options.preset,
@@ -163,8 +163,8 @@ def main() -> None:
             "seconds_an_update": {name: round(value, 4) for name, value in seconds.items()},
             "over_bare": {name: round(value / seconds["bare"], 3) for name, value in seconds.items()},
             "over_bare_each_round": {
-                name: [round(one / bare, 3) for one, bare in zip(rounds, each["bare"], strict=True)]
-                for name, rounds in each.items()
+                name: [round(value / bare, 3) for value, bare in zip(rounds, by_round["bare"], strict=True)]
+                for name, rounds in by_round.items()
             },
             "checkpoint_and_log_seconds": round((seconds["kept"] - seconds["bare"]) * WINDOW, 4),
             "texts": len(prepared.train),

@@ -32,7 +32,7 @@ WEIGHTS = tuple(product((0, 0.25, 0.5, 1, 1.5, 2, 3), (0, 0.25, 0.5, 1)))
 MOST_WRONG = 0.04
 
 
-def found(errors: np.ndarray, score: Sequence[float]) -> list[float]:
+def recall_at(errors: np.ndarray, score: Sequence[float]) -> list[float]:
     """The share of the errors (N booleans) among the first texts by descending `score`, for each of `SHARES`."""
     ordered = errors[np.argsort(-np.asarray(score), kind="stable")]
     return [round(float(ordered[: round(share * len(errors))].sum() / errors.sum()), 3) for share in SHARES]
@@ -89,10 +89,10 @@ def main() -> None:
     checked = check_all([text.record for text in rated], [text.text for text in rated], critic=critic)
     errors = np.array([text.ratings["Correctness"] < INCORRECT for text in rated])
     orders = {
-        "risk": found(errors, [one.risk for one in checked]),
-        "faults": found(errors, [len(one.faults) for one in checked]),
+        "risk": recall_at(errors, [text.risk for text in checked]),
+        "faults": recall_at(errors, [len(text.faults) for text in checked]),
         "random": list(SHARES),
-        "best": found(errors, errors.astype(float).tolist()),
+        "best": recall_at(errors, errors.astype(float).tolist()),
     }
     for name, shares in orders.items():
         print(f"{name:7}" + "".join(f"{share:8.1%}" for share in shares))

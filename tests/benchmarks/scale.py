@@ -1,20 +1,18 @@
 """What the driver of a bulk generation costs: the job with workers that write a fixed text.
 
-    python tests/benchmarks/scale.py [--records 100000 1000000] [--workers 2] [--s3] [--profile] [KEY=VALUE ...]
+    python tests/benchmarks/scale.py [--records 100000 1000000] [--workers 2] [--s3] [KEY=VALUE ...]
 
 Each number of records is a process of its own, with JSON lines as input (about 120 bytes a record) and a local cluster
 of Ray; with ``--s3`` the input and the output lie on an S3 server of this machine. Printed are processor seconds and
 peak memory of the driver alone, after Ray has started, with requests to S3 a part of the driver and of the workers.
-``--profile`` prints where the driver's time goes instead. The last line is JSON.
+The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
 import json
 import os
-import pstats
 import resource
 import subprocess
 import sys
@@ -105,14 +103,8 @@ def side(options: argparse.Namespace) -> None:
     )
     with connected(address="local", cpus=options.workers, gpus=0):
         count_requests()
-        profile = cProfile.Profile() if options.profile else None
         cpu, clock, before = time.process_time(), time.monotonic(), sent()
-        if profile:
-            profile.enable()
         report = job.generate(model, options.source, options.out, config)
-        if profile:
-            profile.disable()
-            pstats.Stats(profile).sort_stats("cumulative").print_stats(45)
         result = {
             "records": report.summary.records,
             "parts": report.progress.total if report.progress else 0,
@@ -139,7 +131,6 @@ def main() -> None:
     parser.add_argument("--records", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--s3", action="store_true", help="read from and write to an S3 server of this machine")
-    parser.add_argument("--profile", action="store_true")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="shard_rows=N")
     for name in ("--source", "--out", "--scratch"):
         parser.add_argument(name, help=argparse.SUPPRESS)
@@ -160,14 +151,11 @@ def main() -> None:
                 from agggen_platform.storage.folder import Folder
 
                 Folder(where).upload("in.jsonl", source)
-            more = ["--profile"] if options.profile else []
-            command = [__file__, "--source", f"{where}/in.jsonl", "--out", f"{where}/out", "--scratch", folder, *more]
+            command = [__file__, "--source", f"{where}/in.jsonl", "--out", f"{where}/out", "--scratch", folder]
             command += ["--workers", str(options.workers), *options.overrides]
             done = subprocess.run([sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True)
             if done.returncode:
                 raise SystemExit(f"{records:,} records: the job failed ({done.returncode})")
-            if options.profile:
-                print(done.stdout)
             results.append(json.loads(done.stdout.splitlines()[-1]))
             print(results[-1], flush=True)
     about = {"workers": options.workers, "s3": options.s3, "overrides": options.overrides, "cores": os.cpu_count()}

@@ -106,14 +106,14 @@ class Load:
 
 def replicas(server: psutil.Process) -> dict[str, list[psutil.Process]]:
     """The replicas' processes by their deployment."""
-    found: dict[str, list[psutil.Process]] = {kind: [] for kind in KINDS}
+    processes: dict[str, list[psutil.Process]] = {kind: [] for kind in KINDS}
     for process in server.children(recursive=True):
         with suppress(psutil.Error):
             title = " ".join(process.cmdline())
             for kind in KINDS:
                 if title.startswith(f"ray::ServeReplica:agggen:{kind}"):
-                    found[kind].append(process)
-    return found
+                    processes[kind].append(process)
+    return processes
 
 
 class Watch(threading.Thread):
@@ -160,7 +160,7 @@ def main() -> None:
         records = development_records(options.corpus or PRESETS[options.preset].corpus, SAMPLE)
         torch.set_num_threads(1)
         generator, before = load_bundle(bundle).generator(), time.process_time()
-        texts = {one[0].id: one[0].text for one in generator.generate(records)}
+        texts = {n_best[0].id: n_best[0].text for n_best in generator.generate(records)}
         library_cpu = (time.process_time() - before) / len(records)
         port = free_port()
         url = f"http://127.0.0.1:{port}"

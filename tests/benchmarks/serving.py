@@ -196,11 +196,11 @@ def saturated(
 
 
 def loaded(url: str, bodies: Sequence[bytes], clients: Sequence[int], seconds: float) -> dict[str, object]:
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     for count in clients:
-        numbers = found[str(count)] = latencies(url, bodies, count, seconds)
+        numbers = results[str(count)] = latencies(url, bodies, count, seconds)
         print(f"  {count:3d} clients  " + "  ".join(f"{k} {v}" for k, v in numbers.items()), flush=True)
-    return found
+    return results
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from agggen.config import load_config
 from agggen.corpora.prepared import read_records, write_records
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.framed import FrameSegmenter
-from agggen.facts.frames import Frame, Phrase, Words, parse_allennlp
+from agggen.facts.frames import Frame, Phrase, Words
 from agggen.records import Record, Reference, Triple
 from agggen.run import RunConfig, prepare
 from agggen_platform.cli.main import main
@@ -29,7 +29,7 @@ from agggen_platform.srl.process import AllenNLPError
 from agggen_platform.srl.source import AllenNLPFrames, NoFrames
 from agggen_platform.srl.worker import hash_of
 from tests.integration.allennlp_archives import SENTENCES
-from tests.unit.facts.role_notation import joined, sentence, tags_of
+from tests.unit.facts.role_notation import joined, parse_allennlp, sentence, tags_of
 
 pytestmark = pytest.mark.slow
 
@@ -106,9 +106,10 @@ def test_frames_are_those_of_allennlps_own_predictor(source: AllenNLPFrames, tra
     config = AllenNLPConfig(source.config.archive, threads=1, spacy=str(trained / "en_verbs"))
     items = [json.loads(line) for line in (trained / f"{kind(source)}.jsonl").read_text().splitlines()]
     expected = [parse_allennlp(item) for item in items]
-    assert sum(len(frames) for _, frames in expected) >= 4
+    assert sum(len(sentence.frames) for sentence in expected) >= 4
     with AllenNLPFrames(config) as with_spacy:
-        assert with_spacy.frames([joined(list(tokens)) for tokens, _ in expected]) == [frames for _, frames in expected]
+        frames = with_spacy.frames([sentence.words for sentence in expected])
+        assert frames == [sentence.frames for sentence in expected]
 
 
 def test_a_sentence_too_long_for_bert_spoils_no_other(source: AllenNLPFrames) -> None:

@@ -83,7 +83,6 @@ def test_the_report_of_a_trained_model_holds_what_it_learned(demo: dict[str, Any
     measured = {key: {m["name"]: m for m in part["measures"]} for key, part in report["scores"].items()}
     assert measured["plans"]["nmi_avg"]["value"] == pytest.approx(demo["metrics"]["test/plans/nmi_avg"])
     assert measured["alignment"]["viterbi_accuracy"]["value"] >= 95
-    assert measured["adherence"]["group"]["value"] > 0.8  # texts follow their plans
     assert measured["faithfulness"]["values_whole"]["value"] == demo["metrics"]["test/faithfulness/values_whole"]
     assert "variants|" in measured["faithfulness"]["values_whole"]["signature"], "the bundle has a lexicon"
     low, high = measured["text_plans"]["nmi_avg"]["interval_95"]

@@ -12,8 +12,8 @@ from agggen.corpora.prepared import read_records, write_records
 from agggen.datasets import load_dataset
 from agggen.errors import CorpusError
 from agggen.facts.clauses import ClauseSegmenter
-from agggen.facts.config import SegmenterConfig, segmenter
-from agggen.records import Record, Reference
+from agggen.facts.config import segmenter
+from agggen.records import Record
 from agggen.run import RunConfig
 from agggen.training.data import training_data
 from agggen_platform.evaluation import named_corpus
@@ -106,23 +106,6 @@ def test_the_shipped_tagger_cuts_by_default(corpus: Path, tmp_path: Path, ray_cl
     plain = expected(read_records(corpus / "dev.parquet"), segmenter("embedded"))
     assert read_records(tmp_path / "dev") == plain
     assert plain != expected(read_records(corpus / "dev.parquet"), ClauseSegmenter())
-
-
-def test_actors_find_files_by_the_driver_s_relative_paths(
-    tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # the actors work elsewhere
-    (record,) = elements("dev")[:1]
-    record = Record("bolt", record.triples, (Reference("Bolt runs fast and Ann sings well."),))
-    write_records(tmp_path / "in.parquet", [record], "x", "dev")
-    words = ["Bolt", "runs", "fast", "and", "Ann", "sings", "well", "."]
-    tags = [["B-ARG0", "B-V", "B-ARGM-MNR", *"OOOOO"], [*"OOOO", "B-ARG0", "B-V", "B-ARGM-MNR", "O"]]
-    line = json.dumps([{"words": words, "verbs": [{"tags": verb} for verb in tags]}])
-    Path("frames.jsonl").write_text(line + "\n", encoding="utf-8")
-    facts = SegmenterConfig(source="precomputed", precomputed="frames.jsonl")
-    segment("in.parquet", "out", SegmentConfig(facts=facts, actors=1, alignment="none", cache="off"))
-    (record,) = read_records(tmp_path / "out" / "dev")
-    assert [fact.text for fact in record.references[0].facts or ()] == ["Bolt runs fast ", "and Ann sings well."]
 
 
 def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:

@@ -140,12 +140,3 @@ def test_the_command_writes_a_bundle_and_finds_it_again(base: agggen.Model, run:
     assert agggen.load_model(bundle).predicates == (*base.predicates, "colour")
     code, again, err = run(*asked)
     assert (code, again) == (0, out) and "This run is finished" in err
-
-
-def test_the_command_says_what_is_wrong(base: agggen.Model, run: Callable[..., Any]) -> None:
-    code, _, err = run("adapt", base.path, "new.csv", "--ignore", "plot")
-    assert code == 2 and "0 different records have texts" in err
-    code, _, err = run("adapt", base.path, "new.csv", "--text", "plot", "model.layers=3")
-    assert code == 2 and "model.layers (1, not 3)" in err
-    code, _, err = run("adapt", "nowhere", "new.csv", "--text", "plot")
-    assert code == 3 and "there is no bundle at nowhere" in err

@@ -123,17 +123,6 @@ def test_a_finished_run_is_returned_and_not_trained_again(model: agggen.Model) -
     assert agggen.load_model(model.path.parent).path == agggen.load_model(str(model.path)).path == model.path
 
 
-def test_a_stopped_run_continues_and_ends_in_the_same_model(model: agggen.Model, tmp_path: Path) -> None:
-    first, second = Count(stop_at=7), Count()
-    with pytest.raises(StoppedError, match="the same command continues there"):
-        train(tmp_path, callbacks=[first])
-    assert not (tmp_path / "bundle").exists()
-    ended = train(tmp_path, callbacks=[second])
-    whole = sum(model.bundle.metrics[f"{stage}.updates"] for stage in ("baseline", "joint"))
-    assert (first.updates, first.updates + second.updates) == (7, whole)
-    assert ended.generate(DATA.test) == model.generate(DATA.test)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -95,12 +95,12 @@ def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 
 
 def test_a_loaded_model_plans_and_writes_like_the_saved_one(saved: Path) -> None:
-    here, there = small_bundle().generator(), load_bundle(saved).generator()
-    assert there.config == small_bundle().inference
-    assert [[g.as_dict() for g in found] for found in there.generate(RECORDS, n_best=3)] == [
-        [g.as_dict() for g in found] for found in here.generate(RECORDS, n_best=3)
+    original, loaded = small_bundle().generator(), load_bundle(saved).generator()
+    assert loaded.config == small_bundle().inference
+    assert [[g.as_dict() for g in texts] for texts in loaded.generate(RECORDS, n_best=3)] == [
+        [g.as_dict() for g in texts] for texts in original.generate(RECORDS, n_best=3)
     ]
-    assert there.planner.plan(RECORDS) == here.planner.plan(RECORDS)
+    assert loaded.planner.plan(RECORDS) == original.planner.plan(RECORDS)
 
 
 def test_a_fingerprint_names_the_content(saved: Path, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, 
     assert {"plain/bleu", "plain/chrf", "plain/ter", "plans/nmi_avg"} <= names
     assert {f"faithfulness/{name}" for name in VALUES} <= names
     assert not [name for name in names if "coverage" in name]
-    assert {"text_plans/exact_match", "adherence/group", "alignment/viterbi_accuracy"} <= names
+    assert {"text_plans/exact_match", "alignment/viterbi_accuracy"} <= names
     assert all(len(row) == 4 and row[3] for row in table)
     assert "faithfulness/ser.ser" not in names  # the elements have no slots
     report = loaded(tmp_path / "report")

@@ -1,8 +1,5 @@
 """`agggen facts inspect`: what it shows of texts and corpora."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from agggen.facts.clauses import ClauseSegmenter
@@ -29,18 +26,6 @@ def test_the_shipped_tagger_cuts_by_default_and_a_level_may_be_named(run: Run) -
         assert code == 0
     assert "(V serves)" in shown[()] and "3. who is a chef." in shown[()]
     assert shown[()] == shown["--facts", "embedded"] == shown["facts.level=full",] != shown["facts.level=paper",]
-
-
-def test_facts_by_frames_found_before(tmp_path: Path, run: Run) -> None:
-    words = ["Bolt", "is", "big", "."]
-    tags = ["B-ARG1", "B-V", "B-ARG2", "O"]
-    frames = tmp_path / "frames.jsonl"
-    frames.write_text(json.dumps([{"words": words, "verbs": [{"verb": "is", "tags": tags}]}]) + "\n", encoding="utf-8")
-    settings = ("--facts", "precomputed", f"facts.precomputed={frames}")
-    code, out, _ = run("facts", "inspect", "Bolt is big.", *settings)
-    assert (code, "(S (is (ARG1 Bolt) (V is) (ARG2 big)) .)" in out) == (0, True)
-    code, _, err = run("facts", "inspect", "Bolt is small.", *settings)
-    assert (code, "has no frames for the text 'Bolt is small.'" in err) == (2, True)
 
 
 def test_facts_of_a_corpus_with_their_triples(run: Run) -> None:

@@ -79,12 +79,12 @@ def group() -> Any:
 
 def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
     """The name of the subcommand that the words call, what parses its arguments, and the arguments."""
-    found, names, rest = group(), list[str](), list(words)
-    while rest and hasattr(found, "commands"):
-        assert rest[0] in found.commands, f"agggen has no command {' '.join([*names, rest[0]])!r}"
+    parser, names, rest = group(), list[str](), list(words)
+    while rest and hasattr(parser, "commands"):
+        assert rest[0] in parser.commands, f"agggen has no command {' '.join([*names, rest[0]])!r}"
         names.append(rest.pop(0))
-        found = found.commands[names[-1]]
-    return " ".join(names), found, rest
+        parser = parser.commands[names[-1]]
+    return " ".join(names), parser, rest
 
 
 def check_settings(name: str, given: dict[str, Any]) -> None:
@@ -100,9 +100,9 @@ def check_settings(name: str, given: dict[str, Any]) -> None:
     kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig, "studio": ServeConfig}
     kinds |= dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig)
     settings = [
-        re.sub(r"=\.\.\.$", "=PLACE", each)
-        for each in given.get("overrides") or given.get("settings") or ()
-        if "=" in each
+        re.sub(r"=\.\.\.$", "=PLACE", setting)
+        for setting in given.get("overrides") or given.get("settings") or ()
+        if "=" in setting
     ]
     if name in kinds:
         bundle = ["bundle=BUNDLE"]
@@ -273,11 +273,11 @@ def test_results_are_those_of_the_records(capsys: pytest.CaptureFixture[str]) ->
     number = r"\d*\.\d+"
     for name in {name for name, _ in rows}:
         _, out, _ = command(capsys)("reproduce", name)
-        known = [float(found) for found in re.findall(number, out)]
+        known = [float(figure) for figure in re.findall(number, out)]
         for cell in (cell for of, cells in rows if of == name for cell in cells):
-            for found in re.findall(number, cell):
-                digits = len(found.partition(".")[2])
-                assert float(found) in {round(value, digits) for value in known}, f"{name}: {cell.strip()}"
+            for figure in re.findall(number, cell):
+                digits = len(figure.partition(".")[2])
+                assert float(figure) in {round(value, digits) for value in known}, f"{name}: {cell.strip()}"
 
 
 # --- what runs ------------------------------------------------------------------------------------------------------
@@ -304,14 +304,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(EXAMPLE).encode())))
     records = list(elements_records("dev"))[:3]
-    texts = [record.references[0] for record in records]
-    plans = [{"id": record.id, "plan": str(text.plan)} for record, text in zip(records, texts, strict=True)]
-    aligned = [plan | {"facts": [fact.text for fact in text.facts]} for plan, text in zip(plans, texts, strict=True)]
-    lines = {"records": [record.as_dict() for record in records], "gold": aligned, "plans": plans, "pred": aligned}
-    for name, values in lines.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record.as_dict()) + "\n" for record in records))
     for name in ("hyp.txt", "a.txt", "b.txt", "texts.txt"):
-        (tmp_path / name).write_text("".join(text.text + "\n" for text in texts))
+        (tmp_path / name).write_text("".join(record.references[0].text + "\n" for record in records))
     (tmp_path / "films.csv").write_text(FILMS)
     (tmp_path / "outputs.csv").write_text("name,food,output\nAromi,Thai,Aromi serves Thai food.\n")
     rated = {"triples": EXAMPLE["triples"], "text": "Aromi.", "system": "x", "Correctness": 50}

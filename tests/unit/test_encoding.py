@@ -70,17 +70,6 @@ def test_a_predicate_that_the_table_lacks_is_number_0(encoder: Encoder) -> None:
     ]
 
 
-def test_tables_of_two_encoders_do_not_mix() -> None:
-    """The lookup was once kept in a table of the module."""
-    vocabulary = Vocabulary.build([record()], min_count=1)
-    first = Encoder(vocabulary, (UNKNOWN_PREDICATE, "residence", "instrument", "birthPlace"))
-    second = Encoder(vocabulary, (UNKNOWN_PREDICATE, "birthPlace"))
-    assert first.source(record())[0].predicates == (3, 2, 1)
-    assert second.source(record())[0].predicates == (1, 0, 0)
-    assert first != second and first == Encoder(vocabulary, first.predicates)
-    assert "_index" not in repr(first)
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [

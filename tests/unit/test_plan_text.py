@@ -1,4 +1,4 @@
-"""The text form of plans: what is written is read again, and what is no plan is refused with its column."""
+"""The text form of plans: written plans are read back, and invalid ones are refused with the column."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import PlanError
-from agggen.records import Plan, parse_groups
+from agggen.records import Plan
 
 
 @given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
@@ -16,14 +16,6 @@ def test_what_is_written_is_read_again(names: list[list[str]]) -> None:
     sizes = iter(flat)
     plan = Plan(tuple(tuple(next(sizes) for _ in group) for group in names))
     assert Plan.parse(str(plan)) == plan
-
-
-def test_groups_may_be_empty_and_repeat_predicates_where_that_is_allowed() -> None:
-    assert parse_groups('[] [a "b c"]\t[ ]', empty=True) == ((), ("a", "b c"), ())
-    assert parse_groups("[a b] [b]", repeats=True) == (("a", "b"), ("b",))
-    assert parse_groups(" ") == ()
-    with pytest.raises(PlanError, match=r"column 4 .*'a' occurs a second time"):
-        parse_groups("[a a]", repeats=True)
 
 
 @pytest.mark.parametrize(

@@ -200,17 +200,6 @@ def test_a_finished_run_is_refused_before_anything_is_trained(whole: tuple[Bundl
         train(CONFIG, TRAIN, DEV, whole[2], listen)
 
 
-def test_a_folder_of_another_configuration_or_corpus_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, at=("joint", 4))
-    with pytest.raises(TrainingError, match=r"baseline\.safetensors was written with seed 3, this run has 4"):
-        run(tmp_path, replace(CONFIG, training=replace(CONFIG.training, seed=4)))
-    with pytest.raises(TrainingError, match=r"joint\.safetensors was written with config\.epochs 2, this run has 5"):
-        run(tmp_path, replace(CONFIG, training=replace(CONFIG.training, joint=replace(STAGE, epochs=5))))
-    with pytest.raises(TrainingError, match=r"baseline\.safetensors was written with texts"):
-        train(CONFIG, TRAIN[::-1], DEV, tmp_path)
-
-
 # --- preparing ---
 
 

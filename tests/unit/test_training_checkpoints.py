@@ -51,20 +51,6 @@ def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
     assert same(weights(resumed.model), weights(uncut.model))
 
 
-def test_the_resumed_runs_above_depend_on_the_position(tmp_path: Path) -> None:
-    """The control: dropout that follows from another place gives other losses."""
-    stopped, whole = trainer(callbacks=[Log(5)]), Log()
-    stopped.run()
-    Snapshot.of(stopped).write(tmp_path / "checkpoint")
-    trainer(callbacks=[whole]).run()
-    after_stop = Log()
-    resumed = trainer(callbacks=[after_stop])
-    load_checkpoint(tmp_path / "checkpoint", resumed)
-    resumed.progress.step += 1
-    resumed.run()
-    assert after_stop.losses[0] != whole.losses[5]
-
-
 def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
     class Draws(Silent):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
@@ -89,17 +75,6 @@ def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
     resumed = trainer(config=rare)
     assert FileKeeper(tmp_path).restore(resumed)
     assert resumed.progress.step == 3
-
-
-def test_a_run_that_was_asked_to_stop_continues_when_asked_again() -> None:
-    whole, log = trainer(), Log(stop_at=4)
-    whole.run()
-    cut = trainer(callbacks=[log])
-    cut.run()
-    assert cut.run().step == 4, "the request stands"
-    cut.stop_requested = False
-    assert cut.run().done
-    assert same(weights(cut.model), weights(whole.model))
 
 
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
@@ -249,13 +224,6 @@ def test_a_checkpoint_that_lacks_a_part_is_refused(checkpoint: Path) -> None:
     save_file(lacking, checkpoint, metadata=described)
     with pytest.raises(TrainingError, match="model of another shape"):
         load_checkpoint(checkpoint, trainer())
-
-
-def test_without_a_checkpoint_nothing_is_restored(tmp_path: Path) -> None:
-    fresh = trainer()
-    before = weights(fresh.model)
-    assert not FileKeeper(tmp_path / "nowhere").restore(fresh)
-    assert same(before, weights(fresh.model)) and not (tmp_path / "nowhere").exists()
 
 
 def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:

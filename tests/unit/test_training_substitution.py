@@ -40,13 +40,13 @@ def exchanged(share: float, min_count: int = 60, seed: int = 0) -> list[tuple[Ex
 
 def parts(example: Example) -> list[tuple[int, int, tuple[int, ...]]]:
     """Triple, role and words of each part of the source, in its order."""
-    found: list[tuple[int, int, tuple[int, ...]]] = []
+    result: list[tuple[int, int, tuple[int, ...]]] = []
     for word, triple, role in zip(example.source, example.triple, example.role, strict=True):
-        if found and found[-1][:2] == (triple, role):
-            found[-1] = (triple, role, (*found[-1][2], word))
+        if result and result[-1][:2] == (triple, role):
+            result[-1] = (triple, role, (*result[-1][2], word))
         else:
-            found.append((triple, role, (word,)))
-    return found
+            result.append((triple, role, (word,)))
+    return result
 
 
 def shown(facts: Sequence[Sequence[int]]) -> str:

@@ -31,8 +31,8 @@ def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> d
     one = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
     update = one._prepare(batches, 0)
     total, norm = one._update(update)
-    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    return found | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
+    tensors = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return tensors | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
 
 
 def whole_run(stage: ObjectiveName, group: Group) -> dict[str, Tensor]:
@@ -65,7 +65,6 @@ def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, An
     uncut = trainer(group=group)
     uncut.run()
     state = {f"resumed.{n}": t for n, t in weights(second.model).items()}
-    facts["transitions_have_state"] = any(p in second.optimizer.state for p in second.model.transitions.parameters())
     return state | {f"uncut.{n}": t for n, t in weights(uncut.model).items()}, facts
 
 
@@ -84,12 +83,12 @@ def refused(group: Group) -> str:
 
 def everything(group: Group) -> dict[str, Tensor]:
     """What must not depend on the number of workers."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for stage in STAGES:
         for name, batches in UPDATES.items():
-            found |= {f"{stage} {name} {key}": t for key, t in gradients(stage, batches, group).items()}
-        found |= {f"{stage} run {key}": tensor for key, tensor in whole_run(stage, group).items()}
-    return found
+            tensors |= {f"{stage} {name} {key}": t for key, t in gradients(stage, batches, group).items()}
+        tensors |= {f"{stage} run {key}": tensor for key, tensor in whole_run(stage, group).items()}
+    return tensors
 
 
 def work(rank: int, size: int, folder: Path) -> None:

@@ -82,7 +82,7 @@ def check(
             for entry in checked:
                 write_line(file, entry.as_dict())
     if report is not None:
-        from agggen.report.checks import write_checks_page
+        from agggen.report.page import write_checks_page
 
         write_checks_page(report, checked, str(texts or records))
     riskiest = sorted(checked, key=lambda entry: -entry.risk)[:worst]

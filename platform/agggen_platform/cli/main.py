@@ -100,8 +100,6 @@ app.command("serve-key", short_help="Make an API key of the endpoint.")(serve.se
 app.command("check", short_help="Check any system's texts against their records.")(check.check)
 app.command("train-critic", short_help="Train the critic of `agggen check`.")(check.train_critic)
 app.command("score", short_help="Score any system's texts against references.")(score.score)
-app.command("score-plans", short_help="Score plans against human plans.")(score.score_plans)
-app.command("score-alignments", short_help="Score alignments against human ones.")(score.score_alignments)
 # ----------------------------------------------------------------------------------------------------------------------
 
 

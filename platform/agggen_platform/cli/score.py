@@ -1,4 +1,4 @@
-"""`agggen score`, `score-plans` and `score-alignments`: score files of any system against gold files."""
+"""`agggen score`: scores the texts of any system against references."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 Entry = dict[str, Any]
 """A score in JSON: "score" (None if undefined), "signature", and its interval or comparison."""
 
-Gold = Annotated[Path, typer.Option(metavar="FILE", help="The gold data, as JSON lines.")]
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
 ]
@@ -83,58 +82,6 @@ def score(
     other_texts = _texts(against, read_texts(against, ids, records)) if against else None
     measured = measure_system(protocol, chosen, read, texts, other_texts, tokenised, confidence)
     report(_measured_entries(measured), json)
-
-
-def score_plans(
-    gold: Gold,
-    plans: Annotated[Path, typer.Option(metavar="FILE", help="The system's plans as JSON lines, one per id.")],
-    json: Json = None,
-) -> None:
-    """Score plans against human plans: grouping, order and number of groups.
-
-    Lines are {"id": "7", "plan": "[leader capital] [currency]"}; several gold plans of one id are also compared with
-    each other (human_...). [] is a fact without triples.
-
-    \b
-        agggen score-plans --gold gold.jsonl --plans plans.jsonl
-    """
-    from agggen.evaluation.plan_files import read_plans
-    from agggen.evaluation.plans import plan_scores
-
-    check_json(json, [gold, plans])
-    read = read_plans(gold, plans)
-    if alone := sum(len(names) == 1 for names in read.predicates):
-        console.note(f"{alone:,} inputs have a single predicate, so all their plans agree")
-    report(_entries(plan_scores(read.plans, read.references, read.predicates)), json)
-
-
-def score_alignments(
-    gold: Gold,
-    predicted: Annotated[Path, typer.Option(metavar="FILE", help="The alignments to score, as JSON lines.")],
-    json: Json = None,
-) -> None:
-    """Score alignments of triples to facts against human ones, in percent.
-
-    Lines are {"id": "7", "plan": "[leader capital] [currency]", "facts": ["Rome, led by Ann, and", "it has euros."]},
-    one group per fact. "recall" is the paper's: triples with any fact; "accuracy" counts correct ones.
-
-    \b
-        agggen score-alignments --gold gold.jsonl --predicted aligned.jsonl
-    """
-    from agggen.evaluation.alignments import alignment_scores
-    from agggen.evaluation.plan_files import read_alignments
-
-    check_json(json, [gold, predicted])
-    read = read_alignments(gold, predicted)
-    if read.rephrased:
-        first = f"first: id {read.rephrased[0]!r}"
-        console.note(f"The facts of {len(read.rephrased):,} texts differ from the gold facts ({first})")
-    if read.repeated:
-        first = f"first: id {read.repeated[0]!r}"
-        console.note(
-            f"In {len(read.repeated):,} texts two facts state the same predicate; the last one counts ({first})"
-        )
-    report(_entries(alignment_scores(read.predicted, read.gold)), json)
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:

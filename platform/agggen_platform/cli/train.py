@@ -107,7 +107,7 @@ def adapt(
     from agggen_platform.job_config import JobConfig
 
     data = load_dataset(source, seed=division_seed, **columns)
-    config, records = adaptation(JobConfig, bundle, data, replay, overrides or (), say=console.note)
+    config, records = adaptation(JobConfig, bundle, data, replay, overrides or (), note=console.note)
     _carry_out(config, records, f"adapt-{Path(source).stem}", name, runs, fresh)
 
 

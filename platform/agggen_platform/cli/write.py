@@ -128,7 +128,7 @@ def align(
     """Find which triples each fact of a text states (Viterbi); the texts are the records' references.
 
     A reference may have its own facts; other texts are segmented as the model's training texts were, or, if those came
-    with facts (corpus, precomputed), by the shipped tagger.
+    with facts (corpus), by the shipped tagger.
 
     \b
         agggen align BUNDLE -i records.jsonl

@@ -102,7 +102,6 @@ TWO = ["Aromi serves English food ", "and is loved by Crown Hall."]
     [
         (FactsConfig(source="sentences"), ["Aromi serves English food and is loved by Crown Hall."]),
         (FactsConfig(source="corpus"), TWO),
-        (FactsConfig(source="precomputed", precomputed="gone.jsonl"), TWO),
     ],
 )
 def test_new_texts_are_cut_as_the_bundle_says(

@@ -7,11 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, letters, read_annotated
+from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, aligned_reference, attach_facts, letters, read_annotated
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import Reject, split_rejects
-from agggen.errors import CorpusError
+from agggen.errors import CorpusError, RecordError
 from agggen.evaluation.alignments import alignment_scores
 from agggen.evaluation.held_out import alignments
 from agggen.records import Fact, Plan, Record, Reference, Triple
@@ -126,6 +128,75 @@ def test_files_that_do_not_belong_together_are_an_error(tmp_path: Path) -> None:
     (tmp_path / TEXTS).unlink()
     with pytest.raises(CorpusError, match=rf"cannot read .*{TEXTS}"):
         list(read_annotated(tmp_path, [DOOR]))
+
+
+# --- facts of tokenised texts ---
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "pieces"),
+    [
+        ("A row, in B.  It is old.", ["A row , in B .", "It is old ."], ("A row, in B.  ", "It is old.")),
+        ("One fact", ["One fact"], ("One fact",)),
+        (" a b ", ["a", "", "b"], (" a ", "b ")),
+        ("Nice.It is old", ["Nice .", "It is old"], ("Nice.", "It is old")),
+        # Quotes and dashes that a tokeniser swapped.
+        (
+            'The "Mill" \u2013 as always \u2013 is open, isn\u2019t it',
+            ["The `` Mill ''", "- as always - is open ,", "isn't it"],
+            ('The "Mill" ', "\u2013 as always \u2013 is open, ", "isn\u2019t it"),
+        ),
+        # A comma that the segmenter dropped stays with the fact before it, a word goes to the next.
+        (
+            "It was built in 1901, which makes it the oldest.",
+            ["It was built in 1901", "which makes it the oldest ."],
+            ("It was built in 1901, ", "which makes it the oldest."),
+        ),
+        (
+            "This comes from a large island and is a fried dish.",
+            ["This comes from a large island and is", "fried dish ."],
+            ("This comes from a large island and is ", "a fried dish."),
+        ),
+        ("Nothing alike here", ["Quite", "another text"], None),
+        ("a", [""], None),
+        (" ", ["a"], None),
+    ],
+)
+def test_boundaries_are_carried_over(text: str, facts: list[str], pieces: tuple[str, ...] | None) -> None:
+    assert attach_facts(text, facts) == pieces
+
+
+@given(st.text(max_size=40), st.lists(st.text(max_size=12), max_size=5))
+def test_pieces_concatenate_to_the_text_whatever_the_facts(text: str, facts: list[str]) -> None:
+    pieces = attach_facts(text, facts)
+    assert pieces is None or ("".join(pieces) == text and all(piece.strip() for piece in pieces))
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip), min_size=1, max_size=5)
+)
+def test_facts_of_the_text_itself_are_found_again(facts: list[str]) -> None:
+    pieces = attach_facts(" ".join(facts), facts)
+    assert pieces is not None
+    assert ["".join(piece.split()) for piece in pieces] == ["".join(fact.split()) for fact in facts]
+
+
+def test_a_row_of_the_release_has_facts_with_their_predicates() -> None:
+    columns = ["(S)", "part&&part_2||league", "In A B and C .", "indeed", "it plays ."]
+    assert aligned_reference(columns).facts == (
+        Fact("In A B and C . ", ("part", "part_2")),
+        Fact("indeed ", ()),
+        Fact("it plays .", ("league",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [(["t", "b|b", "one ."], "2 groups for 1 facts"), (["t", "r"], "at least one fact")],
+)
+def test_a_bad_row_of_the_release_is_refused(columns: list[str], message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        aligned_reference(columns)
 
 
 # --- the real annotations ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -106,3 +107,33 @@ def test_plan_scores_name_every_measure_and_what_was_computed() -> None:
 
 def test_without_a_second_reference_there_is_no_human_agreement() -> None:
     assert not any(key.startswith("human") for key in plan_scores(plans("[a] [b]"), [plans("[a b]")]))
+
+
+def test_golden_plans_of_people_and_of_the_paper(data_home: Path) -> None:
+    """The paper's planning table, from the released plans of the system and the annotated plans."""
+
+    def triples(columns: Sequence[str]) -> tuple[str, ...]:
+        return tuple(sorted(column.strip() for column in columns if column.strip()))
+
+    outputs, raw = (data_home / "agggen_release" / name for name in ("system_outputs", "human_annotations/raw"))
+    inputs = (outputs / "_shared/webnlg.hmm.raw_src").read_text(encoding="utf-8").splitlines()
+    planned = (outputs / "webnlg.hmm/abs_bert_cnndm.30000.hmm").read_text(encoding="utf-8").splitlines()
+    system = {}
+    for source, line in zip(inputs, planned, strict=True):
+        relations, flags = (column.split() for column in line.split("\t"))
+        closed = "".join(name + ("] [" if flag == "1" else " ") for name, flag in zip(relations, flags, strict=True))
+        system[triples(source.removeprefix("[CLS]").split("[SEP]"))] = Plan.parse(f"[{closed}]".replace(" []", ""))
+
+    sources = (raw / "webnlg_ann_src.jsonl").read_text(encoding="utf-8").splitlines()
+    targets = (raw / "webnlg_ann_tgt.jsonl").read_text(encoding="utf-8").splitlines()
+    references = [[annotated_plan(column.split("[XXN]")[1]) for column in line.split("\t")] for line in targets]
+    scores = plan_scores([system[triples(line.split("\t")[:-1])] for line in sources], references)
+    for prefix, expected in (("", [0.7101, 0.6416, 0.6247, 0.2064]), ("human_", [0.9340, 0.8415, 0.7587, 0.2488])):
+        measures = [scores[prefix + name].value for name in ("nmi_max", "nmi_avg", "tau_max", "tau_avg")]
+        assert [round(value, 4) for value in measures] == expected
+
+
+def annotated_plan(text: str) -> Plan:
+    """The release's ``a&&b||c``: facts separated by |, predicates by &&; facts may have none."""
+    groups = [tuple(name for name in fact.split("&&") if name) for fact in text.split("|")]
+    return Plan(tuple(filter(None, groups)))

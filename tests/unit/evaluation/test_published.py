@@ -124,8 +124,8 @@ def test_incomparable_evaluations_have_no_board(asked: tuple[str, str, int, str,
 
 
 def test_each_board_is_found_by_its_own_properties() -> None:
-    for each in BOARDS:
-        assert board_for(each.corpus, each.split, each.inputs, each.protocol, each.trained_on) == (each, "")
+    for entry in BOARDS:
+        assert board_for(entry.corpus, entry.split, entry.inputs, entry.protocol, entry.trained_on) == (entry, "")
 
 
 def test_our_row_stands_among_the_others_by_bleu_with_what_was_computed() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agggen.errors import AggGenError, RecordError
 from agggen.evaluation.systems import slot_statistics
 from agggen.records import Record, Triple
-from agggen.verification.e2e import Reading, SlotErrors, says, slot_errors, slot_of
+from agggen.verification.e2e import Reading, SlotErrors, slot_errors, slot_of
 
 READINGS: tuple[Reading, ...] = ("published", "plain")
 
@@ -27,41 +27,19 @@ def errors(result: SlotErrors) -> dict[str, list[tuple[str, str | None, str | No
 @pytest.mark.parametrize(
     ("slot", "value", "phrase"),
     [
-        ("eatType", "coffee shop", "a coffee-shop"),
         ("eatType", "coffee shop", "a café"),
-        ("eatType", "pub", "a cosy Pub"),
-        ("eatType", "restaurant", "a RESTAURANT"),
         ("food", "Fast food", "fast-food"),
         ("food", "English", "British dishes"),
-        ("food", "Japanese", "japanese cuisine"),
         ("priceRange", "cheap", "low-priced"),
-        ("priceRange", "cheap", "the price range is low"),
-        ("priceRange", "less than £20", "less than £ 20"),
         ("priceRange", "less than £20", "under 20 pounds"),
-        ("priceRange", "less than £20", "inexpensive"),
         ("priceRange", "£20-25", "£ 20 - 25"),
-        ("priceRange", "£20-25", "20\N{EN DASH}25"),
         ("priceRange", "£20-25", "moderately priced"),
-        ("priceRange", "£20-£25", "£20-25"),
-        ("priceRange", "moderate", "average-priced"),
-        ("priceRange", "more than £30", "over £ 30"),
-        ("priceRange", "more than £30", "high prices"),
-        ("customerRating", "5 out of 5", "five star"),
         ("customerRating", "5 out of 5", "highly rated"),
         ("customerRating", "3 out of 5", "three out of five stars"),
-        ("customerRating", "1 out of 5", "poorly rated"),
-        ("customerRating", "low", "a low customer rating"),
-        ("customerRating", "low", "one-star"),
-        ("customerRating", "average", "its customer rating is average"),
         ("area", "riverside", "by the river"),
-        ("area", "riverside", "in the Riverside area"),
         ("area", "city center", "in the centre of the city"),
-        ("familyFriendly", "yes", "child - friendly"),
         ("familyFriendly", "yes", "families are welcome"),
         ("familyFriendly", "no", "is n't kid friendly"),
-        ("familyFriendly", "no", "non-child-friendly"),
-        ("familyFriendly", "no", "adult only"),
-        ("familyFriendly", "no", "no kids allowed"),
         ("near", "Café Rouge", "near cafe rouge"),
         ("near", "Joe's Diner & Grill", "close to joe \u2019s diner & grill"),
     ],
@@ -78,17 +56,13 @@ def test_phrases(slot: str, value: str, phrase: str, reading: Reading) -> None:
     ("slot", "value", "phrase", "published"),
     [
         ("familyFriendly", "no", "they aren't child friendly", {"wrong": "yes"}),
-        ("familyFriendly", "no", "they do not allow children", {"wrong": "yes"}),
         ("familyFriendly", "no", "a place for adults", {"missed": None}),
         ("familyFriendly", "yes", "a place for the entire family", {"missed": None}),
         ("priceRange", "moderate", "mid-priced", {"missed": None}),
-        ("priceRange", "£20-25", "£20-£25", {"missed": None}),
-        ("priceRange", "high", "pricey", {"missed": None}),
         ("priceRange", "more than £30", "£30 and up", {"missed": None}),
         ("customerRating", "average", "moderately rated", {"missed": None}),
         ("customerRating", "low", "not highly rated", {"wrong": "high"}),
         ("area", "city centre", "downtown", {"missed": None}),
-        ("area", "riverside", "next to the river", {"missed": None}),
     ],
 )
 def test_what_only_the_plain_reading_understands(
@@ -170,12 +144,6 @@ def test_a_vague_word_adds_nothing_to_a_plain_one() -> None:
     assert errors(slot_errors(zizzi, text, "plain")) == {}
 
 
-def test_a_denial_of_something_else() -> None:
-    text = "Zizzi is not expensive and family-friendly."
-    zizzi = record(("familyFriendly", "yes"), ("priceRange", "cheap"))
-    assert errors(slot_errors(zizzi, text, "plain")) == {}
-
-
 def test_numbers_of_other_kinds_are_not_prices() -> None:
     text = "Zizzi opened in 2025, takes 20-25 minutes to reach and seats over 30 people."
     for reading in READINGS:
@@ -217,10 +185,3 @@ def test_bad_input_is_refused() -> None:
         slot_statistics([record(("food", "Thai"))], [])
     with pytest.raises(AggGenError, match="no records"):
         slot_statistics([], [])
-
-
-def test_says() -> None:
-    assert says("a café that is not kid friendly", "familyFriendly", "no")
-    assert not says("a café that is not kid friendly", "familyFriendly", "yes")
-    assert says("rated one out of five", "customerRating", "low")
-    assert not says("near Raja Indian Cuisine", "food", "Indian")

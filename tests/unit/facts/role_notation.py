@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agggen.facts.frames import Frame, Sentence, Words, frame_of_tags
 
@@ -20,6 +21,12 @@ def tags_of(description: str) -> tuple[list[str], list[str]]:
         role = match["role"]
         tags += [f"{'I' if number else 'B'}-{role}" if role else "O" for number in range(len(inside))]
     return words, tags
+
+
+def parse_allennlp(item: Mapping[str, Any]) -> Sentence:
+    """One sentence of AllenNLP's JSON; verbs without a predicate are skipped."""
+    frames = (frame_of_tags(verb["tags"]) for verb in item["verbs"])
+    return Sentence(joined(item["words"]), tuple(frame for frame in frames if frame is not None))
 
 
 def joined(words: Sequence[str]) -> Words:

@@ -35,8 +35,7 @@ def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"source": "clause"}, "unknown fact segmenter 'clause'; known are embedded, allennlp, precomputed, clauses"),
-        ({"source": "precomputed"}, "needs its file of frames: facts.precomputed=FILE"),
+        ({"source": "clause"}, "unknown fact segmenter 'clause'; known are embedded, allennlp, clauses"),
         ({"source": "allennlp"}, "needs an archive: facts.allennlp.archive=model.tar.gz"),
     ],
 )
@@ -62,7 +61,6 @@ def test_an_archive_is_a_path_and_no_address_with_its_secrets_is_kept() -> None:
 
 
 def test_new_texts_are_segmented_by_the_same_source_or_the_embedded_tagger() -> None:
-    assert FactsConfig(source="precomputed", precomputed="frames.jsonl").for_new_texts.source == "embedded"
     assert FactsConfig(source="clauses").for_new_texts.source == "clauses"
     config = load_config(RunConfig, None, ["facts.source=corpus", "facts.level=paper"]).facts
     assert config.segmenter is None
@@ -75,6 +73,5 @@ def test_new_texts_are_segmented_by_the_same_source_or_the_embedded_tagger() -> 
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     allennlp = AllenNLPConfig("a.tar.gz", bert="bert", environment="/srl")
-    here = SegmenterConfig(precomputed="frames.jsonl", allennlp=allennlp).absolute
-    assert here.precomputed == str(tmp_path / "frames.jsonl")
+    here = SegmenterConfig(allennlp=allennlp).absolute
     assert here.allennlp == AllenNLPConfig(str(tmp_path / "a.tar.gz"), bert=str(tmp_path / "bert"), environment="/srl")

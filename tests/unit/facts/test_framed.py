@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.errors import AggGenError, CorpusError
+from agggen.errors import AggGenError
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, Phrase, Words
-from agggen.facts.precomputed import PrecomputedFrames
 from tests.sent import sent
-from tests.unit.facts.role_notation import tags_of
 
 
 class VerbsOfAList:
@@ -114,81 +110,9 @@ def test_fingerprints_follow_source_and_level() -> None:
     assert FrameSegmenter(VerbsOfAList()).fingerprint in prints
 
 
-# --- precomputed frames ------------------------------------------------------------------------------------------
-
-
-def line(*sentences: list[str]) -> str:
-    """A line of AllenNLP's JSON: one list of descriptions a sentence, all of the same words."""
-    items = []
-    for descriptions in sentences:
-        words, _ = tags_of(descriptions[0])
-        verbs = [{"verb": "?", "description": first, "tags": tags_of(first)[1]} for first in descriptions]
-        items.append({"verbs": verbs, "words": words})
-    return json.dumps(items)
-
-
-BOLT = line(
-    ["[ARG0: Mia Holt] [V: wrote] [ARG1: `` Bolt '' -LRB- 1990 -RRB- , which is a play] .",
-     "Mia Holt wrote [ARG1: `` Bolt '' -LRB- 1990 -RRB-] , [R-ARG1: which] [V: is] [ARG2: a play] ."],
-    ["[ARG1: She] was [V: born] [ARGM-LOC: in Oslo] ."],
-)  # fmt: skip
-
-
-def stored(folder: Path, *lines: str) -> PrecomputedFrames:
-    (folder / "frames.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return PrecomputedFrames(folder / "frames.jsonl")
-
-
-def test_precomputed_frames_are_found_by_text(tmp_path: Path) -> None:
-    source = stored(tmp_path, line(["[ARG0: Per] [V: sang] [ARG1: it] ."]), "", BOLT)
-    raw = 'Mia Holt wrote "Bolt" (1990), which is a play. She was born in Oslo.'
-    tokenised = "mia holt wrote `` bolt '' -lrb- 1990 -rrb- , which is a play . she was born in oslo ."
-    assert FrameSegmenter(source).segment([raw, "Per sang it.", " ", tokenised]) == [
-        ('Mia Holt wrote "Bolt" (1990), ', "which is a play. ", "She was born in Oslo."),
-        ("Per sang it.",),
-        (),
-        ("mia holt wrote `` bolt '' -lrb- 1990 -rrb- , ", "which is a play . ", "she was born in oslo ."),
-    ]
-
-
-def test_precomputed_frames_of_another_text_are_refused(tmp_path: Path) -> None:
-    source = stored(tmp_path, BOLT, line(["[ARG0: Per] [V: sang] [ARG1: it] ."]))
-    with pytest.raises(AggGenError, match=r"frames\.jsonl has no frames for the text 'Per sang them\.'"):
-        source.sentences(["Per sang them."])
-    with pytest.raises(AggGenError, match=r"frames\.jsonl:2: the word '\.' of sentence 1 is not in the text, .* '!'"):
-        source.sentences(["Per sang it!"])
-
-
-def test_of_several_lines_the_first_that_fits_counts(tmp_path: Path) -> None:
-    source = stored(
-        tmp_path,
-        line(["[ARG0: Per] [V: sang] [ARG1: it] !"]),
-        line(["[ARG0: Per] [V: sang] [ARGM-MNR: it] ."]),
-        line(["[ARG0: Per] [V: sang] [ARG2: it] ."]),
-    )
-    ((first,),) = source.sentences(["Per sang it."])
-    assert first.frames[0].phrases[-1].role == "ARGM-MNR"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", r"frames\.jsonl:2: not JSON"),
-        ("{}", r"frames\.jsonl:2: not a list"),
-        ('[{"words": []}]', r"frames\.jsonl:2: sentence 1: not a sentence"),
-        ('[{"words": ["a"], "verbs": [{"tags": ["V"]}]}]', r"frames\.jsonl:2: sentence 1: tag 1 is 'V'"),
-        ("\udcff", r"frames\.jsonl:2: not JSON"),
-    ],
-)
-def test_a_broken_line_is_named(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "frames.jsonl").write_bytes(f"{BOLT}\n{content}".encode("utf-8", "surrogateescape"))
-    with pytest.raises(CorpusError, match=message):
-        PrecomputedFrames(tmp_path / "frames.jsonl")
-
-
-def test_a_segmenter_can_be_sent_to_a_worker(tmp_path: Path) -> None:
-    segmenter = FrameSegmenter(stored(tmp_path, BOLT))
-    again = sent(segmenter)
-    text = 'Mia Holt wrote "Bolt" (1990), which is a play. She was born in Oslo.'
-    assert again.segment([text]) == segmenter.segment([text])
-    assert again.fingerprint == segmenter.fingerprint
+def test_a_segmenter_can_be_pickled() -> None:
+    segmenter = FrameSegmenter(VerbsOfAList())
+    copied = sent(segmenter)
+    text = "Ann sang a song and it is big."
+    assert copied.segment([text]) == segmenter.segment([text])
+    assert copied.fingerprint == segmenter.fingerprint

@@ -1,13 +1,11 @@
-"""Frames: BIO tags and AllenNLP's JSON are read as they are, and what is none is refused."""
+"""Frames from BIO tags; invalid tags and phrases are refused."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from agggen.errors import AggGenError
-from agggen.facts.frames import Frame, Phrase, frame_of_tags, parse_allennlp
+from agggen.facts.frames import Frame, Phrase, frame_of_tags
 
 
 @pytest.mark.parametrize(
@@ -46,34 +44,3 @@ def test_an_invalid_tag_is_refused(tag: str) -> None:
 def test_invalid_phrases_are_refused(phrases: list[tuple[str, int, int]]) -> None:
     with pytest.raises(AggGenError):
         Frame(1, tuple(Phrase(*phrase) for phrase in phrases))
-
-
-def test_allennlp_is_read_as_it_is() -> None:
-    words, frames = parse_allennlp(
-        {
-            "words": ["Ann", "can", "sing", "it", "."],
-            "verbs": [
-                {"verb": "can", "description": "Ann can sing it .", "tags": ["O", "O", "O", "O", "O"]},
-                {"verb": "sing", "description": "...", "tags": ["B-ARG0", "B-ARGM-MOD", "B-V", "B-ARG1", "O"]},
-            ],
-        }
-    )
-    assert words == ("Ann", "can", "sing", "it", ".")
-    assert [frame.predicate for frame in frames] == [2]
-
-
-@pytest.mark.parametrize(
-    ("item", "message"),
-    [
-        ([], "not a sentence"),
-        ({"words": ["a"]}, "not a sentence"),
-        ({"words": "a b", "verbs": []}, "not a sentence"),
-        ({"words": ["a", 1], "verbs": []}, "not a sentence"),
-        ({"words": ["a"], "verbs": [{"verb": "a"}]}, 'verb 1 has no "tags"'),
-        ({"words": ["a"], "verbs": [{"tags": ["B-V"]}, {"tags": []}]}, "verb 2 has 0 tags for 1 words"),
-        ({"words": ["a"], "verbs": [{"tags": ["V"]}]}, "tag 1 is 'V'"),
-    ],
-)
-def test_another_structure_is_refused(item: Any, message: str) -> None:
-    with pytest.raises(AggGenError, match=message):
-        parse_allennlp(item)

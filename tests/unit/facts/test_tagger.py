@@ -80,9 +80,9 @@ def test_decoding_finds_what_enumeration_finds(seed: int) -> None:
 def test_a_numbered_role_stands_once_where_the_predicate_is_nearest() -> None:
     roles = ("ARG0", "ARGM-TMP")
     names = tags_of(roles)
-    wanted = [["B-ARG0", "B-ARG0", "I-ARG0", "B-V", "B-ARGM-TMP", "B-ARGM-TMP", "B-ARG0"]]
+    expected = [["B-ARG0", "B-ARG0", "I-ARG0", "B-V", "B-ARGM-TMP", "B-ARGM-TMP", "B-ARG0"]]
     scores = np.zeros((1, 7, len(names)))
-    for place, tag in enumerate(wanted[0]):
+    for place, tag in enumerate(expected[0]):
         scores[0, place, names.index(tag)] = 2
     scores[0, 6, names.index("B-ARGM-TMP")] = 1
     [path] = best_frames(scores, np.array([3]), np.array([7]), roles)

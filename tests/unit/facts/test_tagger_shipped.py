@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from agggen.facts.embedded import SHIPPED, EmbeddedFrames
-from agggen.facts.frames import FrameSource, Sentence, parse_allennlp
+from agggen.facts.frames import FrameSource, Sentence
 from agggen.facts.grouping import fact_starts
 from agggen.facts.tagger.store import RoleTagger, load_tagger
 from tests.sent import sent
-from tests.unit.facts.role_notation import check_bio, joined
+from tests.unit.facts.role_notation import check_bio, joined, parse_allennlp
 
 ADDRESS = re.compile(r".@|@.|://|www\.|\w\.(?:com|net|org|edu|gov)(?!\w)", re.IGNORECASE)
 ALAN, WATERMAN = (
@@ -109,8 +109,7 @@ def test_agreement_with_allennlp_on_webnlg(data_home: Path) -> None:
     if not path.is_file():
         pytest.skip(f"{path} is not on this machine")
     lines = path.read_text(encoding="utf-8").splitlines()
-    parsed = [parse_allennlp(item) for line in lines[len(lines) // 2 :: 3] for item in json.loads(line)]
-    expected = [Sentence(joined(words), frames) for words, frames in parsed]
+    expected = [parse_allennlp(item) for line in lines[len(lines) // 2 :: 3] for item in json.loads(line)]
     frames = EmbeddedFrames().frames([sentence.words for sentence in expected])
     result = [
         replace(sentence, frames=sentence_frames) for sentence, sentence_frames in zip(expected, frames, strict=True)

@@ -106,19 +106,6 @@ def test_equal_paths_are_all_kept() -> None:
     assert sorted(map(tuple, chosen[0].tolist())) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-@given(problems())
-@everything
-def test_an_example_scores_alone_as_in_its_batch_in_any_order(problem: tuple[Potentials, Lattice]) -> None:
-    potentials, states = problem
-    together = log_likelihood(potentials, states)
-    reverse = Potentials(*(tensor.flip(0) for tensor in potentials))
-    torch.testing.assert_close(log_likelihood(reverse, states), together.flip(0), atol=1e-9, rtol=0)
-    for row, length in enumerate(potentials.lengths.tolist()):
-        start, out, node, lengths = (tensor[row : row + 1] for tensor in potentials)
-        alone = log_likelihood(Potentials(start, out, node[:, :length], lengths), states)
-        assert alone.item() == pytest.approx(together[row].item(), abs=1e-9)
-
-
 def test_gradients_of_a_pruned_ragged_batch() -> None:
     """What is possible has the slope of finite differences; what is not stays without gradient (no NaN)."""
     potentials, states = random_potentials(8, [2, 3], [3, 2], 2, prune=True)

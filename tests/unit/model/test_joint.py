@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from agggen.model.batch import UNK, Example, allowed_sets, collate
@@ -253,16 +251,6 @@ def test_seven_triples() -> None:
     paths = enumerate_paths(model, example, False, None)
     assert len(paths) == 259
     assert likelihood(model, [example]) == [pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)]
-
-
-@given(st.permutations(range(4)))
-@settings(deadline=None, max_examples=8)
-def test_an_example_scores_alone_as_in_a_batch_in_any_order(order: list[int]) -> None:
-    model = tiny_model()
-    examples = [*BATCH, PRUNED[0]]
-    together = likelihood(model, [examples[i] for i in order])
-    for place, i in enumerate(order):
-        assert likelihood(model, [examples[i]])[0] == pytest.approx(together[place], abs=1e-9)
 
 
 @histories

@@ -38,18 +38,18 @@ def test_next_words_are_the_likeliest_of_the_token_scores_and_all_of_the_source(
         for query, none in enumerate(([], blocked)):
             twin = EmissionTwin(model, example).next_token(hidden[0, query], group)
             assert end[0, query].item() == pytest.approx(math.log(twin.pop(END)), abs=1e-9)
-            found = [
+            candidates = [
                 (word, p)
                 for word, p in zip(words[0, query].tolist(), log_p[0, query].tolist(), strict=True)
                 if p > IMPOSSIBLE / 2
             ]
-            assert len(dict(found)) == len(found), "no word twice"
-            for word, p in found:
+            assert len(dict(candidates)) == len(candidates), "no word twice"
+            for word, p in candidates:
                 assert p == pytest.approx(math.log(twin[word]), abs=1e-9)
             sayable = {w for w in twin if w not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST, *none)}
             of_source = sayable & set(example.source)
             others = sorted(sayable - of_source, key=lambda word: -twin[word])[:k]
-            assert set(dict(found)) == of_source | set(others)
+            assert set(dict(candidates)) == of_source | set(others)
 
 
 @given(
@@ -62,7 +62,7 @@ def test_largest_are_those_of_topk(n: int, k: int, seed: int, ties: bool) -> Non
     values = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     values = values.round() if ties else values
     k = min(k, n)
-    found, places = largest(values, k)
-    assert torch.equal(found, values.topk(k, -1).values)
-    assert torch.equal(values.gather(-1, places), found)
+    top, places = largest(values, k)
+    assert torch.equal(top, values.topk(k, -1).values)
+    assert torch.equal(values.gather(-1, places), top)
     assert all(len(set(row)) == k for row in places.flatten(0, 1).tolist()), "no place twice"

@@ -10,10 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agggen.model.hmm import Potentials, k_best_paths, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.transitions import Transitions, TransitionScores, Variant
-from tests.unit.model.enumeration import TransitionTwin, all_paths, log_sum, ordered_states
+from tests.unit.model.enumeration import TransitionTwin, ordered_states
 
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 variants = pytest.mark.parametrize("variant", VARIANTS)
@@ -107,45 +106,6 @@ def test_states_equal_the_formulas(variant: Variant, batch: list[list[int]], max
                 assert value == pytest.approx(math.log(expected), abs=1e-9)
             else:
                 assert value <= IMPOSSIBLE
-
-
-@st.composite
-def chains(draw: st.DrawFn) -> tuple[list[list[int]], list[int], int, int]:
-    """Records, their numbers of facts, L and a seed, few enough paths to enumerate."""
-    size, n_facts = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    ids = st.integers(0, N_PREDICATES - 1)
-    largest = {1: 5, 2: 4, 3: 2, 4: 2}[n_facts]
-    batch = [draw(st.lists(ids, min_size=1, max_size=largest)) for _ in range(size)]
-    lengths = [draw(st.integers(1, n_facts)) for _ in range(size)]
-    return batch, lengths, draw(st.integers(1, 3)), draw(st.integers(0, 999))
-
-
-@variants
-@given(chains())
-@everything
-def test_chains_equal_enumeration(variant: Variant, chain: tuple[list[list[int]], list[int], int, int]) -> None:
-    """p(z_1) prod p(z_t | z_t-1) p(y_t | z_t) over all state sequences: the sum, and the best ones."""
-    batch, lengths, max_size, seed = chain
-    module = transitions(variant, max_size, seed)
-    scores, states = score(module, batch)
-    generator = torch.Generator().manual_seed(seed)
-    shape = (len(batch), max(lengths), len(states.states))
-    emission = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
-    weights = module.node_weights(torch.tensor(lengths), max(lengths))
-    node = torch.clamp(emission + weights[..., None] * scores.within[:, None], min=IMPOSSIBLE)
-    potentials = Potentials(scores.start, scores.out, node, torch.tensor(lengths))
-    totals, chosen = k_best_paths(potentials, states, 3)
-    likelihood = log_likelihood(potentials, states)
-    for row, (ids, length) in enumerate(zip(batch, lengths, strict=True)):
-        own = ordered_states(len(ids), max_size)
-        index = {state: i for i, state in enumerate(states.states)}
-        observed = [{state: emission[row, t, index[state]].item() for state in own} for t in range(length)]
-        paths = all_paths(observed, TransitionTwin(module, ids).log_weight)
-        assert likelihood[row].item() == pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)
-        for rank, (total, path) in enumerate(paths[:3]):
-            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
-            if len({round(t, 9) for t, _ in paths[:4]}) == len(paths[:4]):  # equal ids make equal paths: any order
-                assert tuple(states.states[s] for s in chosen[row, rank, :length].tolist()) == path
 
 
 def test_the_papers_transition_multiplies_the_previous_state_in_again() -> None:

@@ -1,6 +1,5 @@
 """`agggen sweep`: what it refuses, what a sweep's name follows from, how many trials run at once, and registration."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from agggen.bundle import Bundle
 from agggen.config import load_config
-from agggen.run import FactsConfig
 from agggen.training.data import Start
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
@@ -96,25 +94,6 @@ def test_training_reports_exactly_the_measures_of_a_sweep(tmp_path: Path) -> Non
 SETTINGS = load_config(SweepConfig, "rates", (), SPACES)
 
 
-def frames(path: Path, word: str) -> None:
-    path.write_text(json.dumps([{"words": [word], "verbs": []}]) + "\n", encoding="utf-8")
-
-
-def test_frames_made_anew_are_another_sweep(tmp_path: Path) -> None:
-    """Its trials are other runs, but the sweep once went on with the study of the old ones."""
-    config = replace(
-        config_of(write_corpus(tmp_path / "toy")),
-        facts=FactsConfig(source="precomputed", precomputed=str(tmp_path / "frames.jsonl")),
-    )
-    frames(tmp_path / "frames.jsonl", "Bolt")
-    before = _identity(config, SETTINGS)
-    assert _identity(replace(config, max_reject_share=0.5), SETTINGS) == before
-    assert _identity(config, replace(SETTINGS, trials=99)) == before
-    frames(tmp_path / "frames.jsonl", "Mill")
-    after = _identity(config, SETTINGS)
-    assert {key for key in after if after[key] != before[key]} == {"segmenter"}
-
-
 def test_all_that_trials_may_be_cut_by_and_learn_from_is_named(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "toy"))
     other = str(write_corpus(tmp_path / "other"))
@@ -124,7 +103,7 @@ def test_all_that_trials_may_be_cut_by_and_learn_from_is_named(tmp_path: Path) -
         return len(identity["segmenter"].split(", ")), len(identity["data"])
 
     assert counts_of(model__width={"choice": [8, 16]}) == (1, 2)
-    assert counts_of(facts__source={"choice": ["sentences", "clauses", "precomputed"]}) == (2, 2)  # no file
+    assert counts_of(facts__source={"choice": ["sentences", "clauses", "allennlp"]}) == (2, 2)  # no archive
     assert counts_of(corpus__name={"choice": [str(tmp_path / "toy"), other]}) == (1, 4)
 
 

@@ -12,28 +12,11 @@ from agggen.errors import AggGenError, CorpusError, StoppedError
 from agggen.facts.sentences import SentenceSegmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record, Reference, Triple
-from agggen.run import CorpusConfig, FactsConfig
+from agggen.run import CorpusConfig
 from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import JobConfig
-from agggen_platform.training.job import data_of, default_name, train_job
+from agggen_platform.training.job import data_of, train_job
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
-
-
-def frames(path: Path, word: str) -> None:
-    path.write_text(json.dumps([{"words": [word], "verbs": []}]) + "\n", encoding="utf-8")
-
-
-def test_a_file_of_frames_made_anew_is_another_run(tmp_path: Path) -> None:
-    facts = FactsConfig(source="precomputed", precomputed=str(tmp_path / "frames.jsonl"))
-    config = replace(config_of(write_corpus(tmp_path / "toy")), facts=facts)
-    frames(tmp_path / "frames.jsonl", "Bolt")
-    before = data_of(config)
-    name = default_name("toy", config, before)
-    assert default_name("toy", config, data_of(config)) == name
-    frames(tmp_path / "frames.jsonl", "Mill")
-    after = data_of(config)
-    assert after.fingerprints == before.fingerprints
-    assert default_name("toy", config, after) != name
 
 
 def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfig:

@@ -233,10 +233,6 @@ def test_lexicons_are_merged(elements: Learned) -> None:
     assert learned.merged(learned) == learned == learned.merged(Lexicon())
 
 
-def test_the_same_texts_give_the_same_lexicon(elements: Learned) -> None:
-    assert json.dumps(learn(elements[1][:200]).as_dict()) == json.dumps(learn(elements[1][:200]).as_dict())
-
-
 @pytest.mark.parametrize(
     ("data", "part"),
     [

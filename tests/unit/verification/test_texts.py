@@ -111,10 +111,10 @@ def test_a_truth_value_that_the_record_does_not_have_is_invented() -> None:
 def test_what_only_other_triples_have_belongs_to_another_fact(
     checker: Checker, own: list[int], text: str, elsewhere: list[str]
 ) -> None:
-    found = checker.check(RF, text, own, subjects=())
-    assert list(found.elsewhere) == elsewhere
-    assert found.invented == ()
-    assert [value.triple for value in found.values] == [RF.triples[index] for index in own]
+    result = checker.check(RF, text, own, subjects=())
+    assert list(result.elsewhere) == elsewhere
+    assert result.invented == ()
+    assert [value.triple for value in result.values] == [RF.triples[index] for index in own]
 
 
 def test_a_fact_invents_what_no_triple_has(checker: Checker) -> None:
@@ -191,9 +191,9 @@ def test_a_fact_may_say_a_value_once_for_each_triple_and_within_a_name() -> None
 )
 def test_numbers_under_each_others_wording_are_swapped(elements: Learned, text: str, swapped: list) -> None:
     checker = elements[0]
-    found = checker.check(RF, text)
-    assert list(found.swapped) == swapped
-    assert [fault for fault in found.faults if "swapped" in fault] == [
+    result = checker.check(RF, text)
+    assert list(result.swapped) == swapped
+    assert [fault for fault in result.faults if "swapped" in fault] == [
         f"the values of {one} and {other} are swapped" for one, other in swapped
     ]
     assert PLAIN.check(RF, text).swapped == (), "nothing is known of wordings without a lexicon"
