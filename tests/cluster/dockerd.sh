@@ -18,8 +18,8 @@ fi
 if [[ ! -x $place/engine/usr/sbin/dockerd ]]; then
   apt=$place/apt
   mkdir -p "$apt"/{lists,cache/archives}/partial "$place/config" "$place/debs"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main" \
-    >"$apt/sources.list"
+  mirror=$(apt-get indextargets --format '$(SITE)' "Origin: Debian" "Codename: bookworm" | head -n 1)
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" >"$apt/sources.list"
   cat >"$apt/apt.conf" <<EOF
 Dir::Etc::sourcelist "$apt/sources.list";
 Dir::Etc::sourceparts "-";
