@@ -70,7 +70,7 @@ class Client:
             deadline: seconds without a new answer, over all attempts and waits of a call.
             retry: number and pace of attempts.
             concurrency: concurrent requests of `stream`; None: as many as the endpoint says keep all generators busy.
-            piece_records: records in one request of `stream`, at most the endpoint's `limits.records`.
+            piece_records: records in one request of `stream`.
             transport: httpx transport for certificates, proxies or sockets.
 
         Raises:
@@ -118,8 +118,8 @@ class Client:
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
         """Texts for any number of records, in their order, each answered exactly once; `index` counts the whole stream.
 
-        Records are read as needed, `piece_records` at a time; several requests are concurrent, so that one client uses
-        all generators.
+        Records are read as needed, `piece_records` at a time, and fewer where the endpoint finds that too large;
+        several requests are concurrent, so that one client uses all generators.
         """
 
         def texts(piece: tuple[int, list[RecordLike]]) -> list[Any]:
@@ -127,6 +127,9 @@ class Client:
             try:
                 answers = self._request("/v1/generate", batch, options, deadline, start)
             except EndpointError as error:
+                if len(batch) > 1 and error.problem is not None and error.problem["type"].endswith(":too-large"):
+                    middle = len(batch) // 2
+                    return texts((start, batch[:middle])) + texts((start + middle, batch[middle:]))
                 answers = _failed(error, len(batch))
             return [_placed(answer, start + i, batch[i].get("id") is None) for i, answer in enumerate(answers)]
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen_platform.client import Retry, UnavailableError
+from agggen_platform.client import RefusedError, Retry, UnavailableError
 from tests.unit.client.conftest import QUICK, answered, asked, error, made, problem, text
 
 WAIT = 20.0
@@ -59,6 +59,22 @@ def test_records_are_cut_into_requests_and_answers_joined() -> None:
     assert list(made(log, piece_records=3).stream(iter(records(7)), n_best=2)) == texts(7)
     assert [len(ids) for ids in log.ids] == [3, 3, 1]
     assert list(made(log).stream([])) == []
+
+
+@pytest.mark.parametrize("largest", [1, 4, 6])
+def test_a_request_that_is_too_large_is_divided(largest: int) -> None:
+    def limited(request: httpx.Request) -> httpx.Response:
+        too_large = len(asked(request)) > largest
+        return problem(413, "too-large", field="records") if too_large else answered(request)
+
+    log = Log(limited)
+    assert list(made(log, piece_records=8).stream(records(19))) == texts(19)
+    assert sum(len(ids) for ids in log.ids if len(ids) <= largest) == 19
+
+
+def test_a_record_that_is_too_large_is_refused() -> None:
+    with pytest.raises(RefusedError):
+        list(made(lambda request: problem(413, "too-large")).stream(records(1)))
 
 
 def test_records_are_read_as_they_are_needed() -> None:
