@@ -2,8 +2,8 @@
 
     python tests/benchmarks/phrases.py [--corpus webnlg] [--split dev] [--phrases rel2text]
 
-No model is used: every predicate counts as unknown, and the triples of a record are said in its order, with up to 1, 2
-or 3 successive ones of the same subject in a sentence. BLEU by the corpus's protocol; texts without a fault by the
+No model is used: every predicate counts as unknown, and the triples of a record are said subject by subject, with up to
+1, 2 or 3 in a sentence. BLEU by the corpus's protocol; texts without a fault by the
 strict check. The last line is JSON.
 """
 

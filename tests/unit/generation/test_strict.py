@@ -66,6 +66,14 @@ def test_unknown_predicates_of_one_group_share_a_sentence() -> None:
         assert text.fulfilled and Checker().check(record, text.text).faults == ()
 
 
+def test_unknown_predicates_are_said_subject_by_subject() -> None:
+    said = [("Zyx", "colour", "red"), ("Plugh", "taste", "bitter"), ("Zyx", "form", "powder"), ("Zyx", "age", "7")]
+    record = Record("2", tuple(Triple(*triple) for triple in said))
+    ((text,),) = generator().generate([record], config=STRICT)
+    assert text.text.endswith(" The colour of Zyx is red and the form is powder. The taste of Plugh is bitter.")
+    assert str(text.plan) == "[age] [colour form] [taste]" and text.fulfilled
+
+
 def test_triples_that_share_no_sentence_have_one_each() -> None:
     record = Record("2", (Triple("Zyx", "made by", "Plugh"), Triple("Zyx", "taste", "bitter")))
     ((text,),) = generator().generate([record], config=STRICT)
