@@ -36,6 +36,10 @@ _PREPOSITIONS = frozenset(
         *("beside", "behind"),
     )
 )
+_PARTICIPLE = re.compile(
+    r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|worn|written", re.IGNORECASE
+)
+"""The first words of predicates like ``written by``; not ``seed of``, ``need for`` or ``bed in``."""
 
 
 @dataclass(frozen=True)
@@ -215,16 +219,18 @@ def fill(template: str, triple: Triple) -> str:
 def clause(triple: Triple) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``
 
-    A predicate that may be a noun or a verb is listed: ``Oda: made by: Ann.``
+    Where the words leave it open how they are joined, they are listed: ``Oda: member of: the crew.``
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
-    first, last = name.split()[0], name.split()[-1]
+    first, *middle, last = name.split() if " " in name else (name, name)
     if triple.subject == NO_SUBJECT:
         return f"The {name} is {value}."
     if name in _PREPOSITIONS:
         return f"{subject} is {name} {value}."
     if first in _VERBS or (last in _PREPOSITIONS and first.endswith("s")):
         return f"{subject} {name} {value}."
+    if not middle and last in _PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)):
+        return f"{subject} is {name} {value}."
     if last in _PREPOSITIONS:
         return f"{subject}: {name}: {value}."
     return f"The {name} of {subject} is {value}."

@@ -175,7 +175,11 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
         (Triple("Aspirin", "interactsWith", "warfarin"), "Aspirin interacts with warfarin."),
         (Triple("Voss", "isPartOf", "Norway"), "Voss is part of Norway."),
         (Triple("The Mill", "near", "Avalon"), "The Mill is near Avalon."),
-        (Triple("Oda", "madeBy", "Ann"), "Oda: made by: Ann."),
+        (Triple("Oda", "madeBy", "Ann"), "Oda is made by Ann."),
+        (Triple("Oda", "founded_in", "1990"), "Oda is founded in 1990."),
+        (Triple("Oda", "broadcastBy", "NRK"), "Oda is broadcast by NRK."),
+        (Triple("Oda", "needFor", "salt"), "Oda: need for: salt."),
+        (Triple("Oda", "memberOf", "the crew"), "Oda: member of: the crew."),
         (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
     ],
 )
