@@ -280,7 +280,7 @@ def _joined(sentences: Sequence[str], subjects: Sequence[str]) -> str | None:
         if number and name == subject:
             if first.startswith(f"{subject} "):
                 part = part.removeprefix(f"{subject} ")
-            part = re.sub(rf"^(The .+?) of {re.escape(subject)} is ", r"\1 is ", part)
+            part = re.sub(rf"^(The .+?) of {re.escape(subject)} (is|are) ", r"\1 \2 ", part)
         parts.append(re.sub("^The ", "the ", part) if number else part)
     *begin, last = parts
     return f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}."

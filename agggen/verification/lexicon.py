@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ _PARTICIPLE = re.compile(
     r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|worn|written", re.IGNORECASE
 )
 """The first words of predicates like ``written by``; not ``seed of``, ``need for`` or ``bed in``."""
+_PLURAL = re.compile(r"(?!.*(?:ss|us|is|ics|news|series|species|means)$)\w{3,}s", re.IGNORECASE)
+"""Nouns that take "are"."""
 
 
 @dataclass(frozen=True)
@@ -217,14 +220,17 @@ def fill(template: str, triple: Triple) -> str:
 
 
 def clause(triple: Triple) -> str:
-    """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``
+    """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.`` With a
+    plural: ``The awards of Ann are two medals.``
 
     Where the words leave it open how they are joined, they are listed: ``Oda: member of: the crew.``
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
     first, *middle, last = name.split() if " " in name else (name, name)
+    words_before = [*takewhile(lambda word: word not in _PREPOSITIONS, name.split())]
+    verb = "are" if words_before and _PLURAL.fullmatch(words_before[-1]) else "is"
     if triple.subject == NO_SUBJECT:
-        return f"The {name} is {value}."
+        return f"The {name} {verb} {value}."
     if name in _PREPOSITIONS:
         return f"{subject} is {name} {value}."
     if first in _VERBS or (last in _PREPOSITIONS and first.endswith("s")):
@@ -233,7 +239,7 @@ def clause(triple: Triple) -> str:
         return f"{subject} is {name} {value}."
     if last in _PREPOSITIONS:
         return f"{subject}: {name}: {value}."
-    return f"The {name} of {subject} is {value}."
+    return f"The {name} of {subject} {verb} {value}."
 
 
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:

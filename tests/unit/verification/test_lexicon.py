@@ -180,6 +180,10 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
         (Triple("Oda", "broadcastBy", "NRK"), "Oda is broadcast by NRK."),
         (Triple("Oda", "needFor", "salt"), "Oda: need for: salt."),
         (Triple("Oda", "memberOf", "the crew"), "Oda: member of: the crew."),
+        (Triple("Oda", "awards", "two medals"), "The awards of Oda are two medals."),
+        (Triple("Oda", "numberOfMembers", "12"), "The number of members of Oda is 12."),
+        (Triple("Oda", "status", "retired"), "The status of Oda is retired."),
+        (Triple(NO_SUBJECT, "mainDishes", "fish, peas"), "The main dishes are fish, peas."),
         (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
     ],
 )
