@@ -5,9 +5,10 @@
 
 Workers have one thread: ``here`` writes in the job's process (``--actors 0``), ``actors`` in actors of Ray, and
 ``endpoint`` by requests to an ``agggen serve`` with as many generators, started before. Each side does the job with a
-quarter of the records and with all; numbers are differences of the two, so that what happens once drops out. Processor
-time is that of the job's processes, Ray's among them, and for ``endpoint`` of all processes of the server besides;
-`idle_cpu_ms_a_second` of it are what the server takes without any request.
+quarter of the records and with all; numbers are differences of the two, so that what happens once drops out. ``here``
+is measured again after the others: its `tax_cpu` is how steady the machine was. Processor time is that of the job's
+processes, Ray's among them, and for ``endpoint`` of all processes of the server besides; `idle_cpu_ms_a_second` of it
+are what the server takes without any request.
 
 Then ``actors`` and ``endpoint`` do the job once more while a worker process gets SIGKILL every ``--kill`` seconds (an
 actor; a generator, a planner or an ingress in turn). A job that ends with an error is begun again: a failure. The parts
@@ -38,7 +39,7 @@ from untrained import development_records
 
 _PAUSE = 10.0
 COMMAND = ["-m", "agggen_platform.cli.main"]
-SIDES = ("here", "actors", "endpoint")
+SIDES = ("here", "actors", "endpoint", "here again")
 WORKERS = {
     "actors": ["ray::MapWorker(MapBatches(BulkWorker"],
     "endpoint": [f"ray::ServeReplica:agggen:{kind}" for kind in ("Generator", "Planner", "Ingress")],
