@@ -19,9 +19,7 @@ def test_a_burst_brings_a_second_generator_and_its_end_takes_it_away(bundle: Pat
     with serving(bundle, *QUICK, "generator.target_records=2") as served:
         assert len(replicas("Generator")) == 1
         with Load(served.url, clients=6) as load:
-            began = time.monotonic()
             until(lambda: len(replicas("Generator")) == 2, "a second generator")
-            assert time.monotonic() - began < 30  # 10 s and the start of a process, on a machine that is not busy
             until(lambda: httpx.get(f"{served.url}/v1/model", timeout=60).json()["records_at_once"] == 4, "its share")
         until(lambda: len(replicas("Generator")) == 1, "a single generator again")
         assert (load.failures(), load.lost) == ({}, [])

@@ -86,7 +86,6 @@ def command_line() -> str:
     return masked_command([*program, *sys.argv[1:]])
 
 
-@cache
 def origin() -> dict[str, str]:
     """Tags that say where a run comes from, by MLflow's names where it has one."""
     tags = {
@@ -111,6 +110,7 @@ def _user() -> str:
         return "unknown"
 
 
+@cache
 def _commit(folder: Path) -> dict[str, str]:
     """The commit that the running code is of; nothing where it was installed without its repository."""
 
