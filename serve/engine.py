@@ -76,7 +76,7 @@ class ByModel(Generic[T]):
     answers: list[T | Failure]
     model: str
     verify_seconds: float = 0.0
-    """Of the strict check while these texts were written, in equal shares of their batch; 0 where nothing is traced."""
+    """Seconds of the strict check for these texts, in equal shares of their batch; 0 without tracing."""
 
     def answered(self) -> list[Answered[T] | Failure]:
         """The answers one by one."""

@@ -92,17 +92,17 @@ class GeneratorReplica(Replica[Work, Answer]):
         items = [_Write(job, plans if same else None, call) for job, plans in zip(jobs, candidates, strict=True)]
         answers = await self._batcher.submit(items, seconds)
         spent = sum(share for item in items for share in item.verify_seconds)
-        return ByModel(answers, self._fingerprint, spent)  # type: ignore[arg-type] # what a _Write gives
+        return ByModel(answers, self._fingerprint, spent)  # type: ignore[arg-type] # the answers to _Write items
 
     async def align(self, texts: Sequence[Text], seconds: float) -> ByModel[AlignedText]:
         """The most likely predicates behind each fact of each text."""
         answers = await self._batcher.submit(texts, seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to Text items
 
     async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[Checked]:
         """What the checks find in each text."""
         answers = await self._batcher.submit([_Check(text) for text in texts], seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Check gives
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to _Check items
 
     def _test(self) -> list[str]:
         return smoke(self._bundle, device=self._device)

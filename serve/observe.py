@@ -96,7 +96,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str) -> None:
-    """The endpoint's loggers write JSON lines to `stream` (standard error), from `log.level` on, and nowhere else."""
+    """The endpoint's loggers write JSON lines to `stream` (standard error) only, from `log.level` on."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter(log.texts, **constant))
     for name in _LOGGERS:

@@ -1,6 +1,6 @@
-"""The plan studio: a page of static files at ``/``, which uses the public HTTP interface and nothing else.
+"""The plan studio: a page of static files at ``/``, which only uses the public HTTP interface.
 
-Anyone who reaches the endpoint may load the page, which holds no data; what it asks for needs the key. Texts and
+Anyone who reaches the endpoint may load the page, which holds no data; its requests need the key. Texts and
 values are never markup: the policy forbids inline scripts, other hosts and, where browsers know trusted types, HTML
 strings.
 """

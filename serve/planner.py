@@ -62,13 +62,13 @@ class PlannerReplica(Replica[_Search, Searched]):
         """The plans of each job that are to be written out."""
         call = next(self._calls)
         answers = await self._batcher.submit([_Search(job, call) for job in jobs], seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a search without k gives
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to searches without k
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ByModel[list[PlannedRecord]]:
         """The k best plans of each job's record at its level."""
         call = next(self._calls)
         answers = await self._batcher.submit([_Search(job, call, k) for job in jobs], seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a search with k gives
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to searches with k
 
     async def card(self) -> ModelCard:
         """What is served."""
@@ -85,7 +85,7 @@ class PlannerReplica(Replica[_Search, Searched]):
             self._planner.candidates(
                 [Record("test", (Triple("Oda", "birthPlace", "Voss"), Triple("Oda", "age", "41")))]
             )
-        except Exception as error:  # whatever it is, it is a reason against this replica
+        except Exception as error:  # any error fails the self-test
             return [f"planning failed: {type(error).__name__}: {error}"]
         return []
 
@@ -118,7 +118,7 @@ class PlannerReplica(Replica[_Search, Searched]):
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:
-    """Why a job's record cannot be planned whatever its scores are."""
+    """Why a job's record cannot be planned under any scores; None if it can."""
     try:
         check_size(job.record)
     except AggGenError as error:

@@ -193,7 +193,7 @@ class MlflowExporter(SpanExporter):
         """`uri`: the server; None: MLFLOW_TRACKING_URI.
 
         Raises:
-            ConfigError: that is no address of a server.
+            ConfigError: the address is not that of a server.
         """
         uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
         if not uri.startswith(("http://", "https://")):

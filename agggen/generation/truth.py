@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from agggen.generation.constraints import Constraint, Spelling
 from agggen.generation.hypotheses import PlanPrefix
@@ -84,9 +85,8 @@ class RecordConstraints:
         self.known, self.record, self.extras = known, record, extras
         self.stops_at = stops_at
         self._ids = {word: len(known.vocabulary) + number for number, word in enumerate(extras)}
-        for triple in record.triples:
-            for text in (*_wordings(known.checker, triple), "The, the and"):
-                self._encode(text, new=True)  # words of fallbacks
+        for text in ("The, the and", *chain.from_iterable(_wordings(known.checker, t) for t in record.triples)):
+            self._encode(text, new=True)  # words of fallbacks
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._named: dict[tuple[int, ...], tuple[str, ...]] = {}
@@ -247,7 +247,7 @@ def sentence(checker: Checker, triple: Triple) -> str:
 
 
 def _wordings(checker: Checker, triple: Triple) -> list[str]:
-    """What may be the sentence for a triple, the best first."""
+    """Candidates for the sentence of a triple, best first."""
     template = checker.lexicon.template(triple.predicate)
     learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple)]
     subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
@@ -258,27 +258,31 @@ def _wordings(checker: Checker, triple: Triple) -> list[str]:
 
 
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
-    """One sentence for all triples (``Ulm is a city and is in Germany.``), with their numbers, if it passes the check.
+    """The sentences of a group of triples, each with the numbers of its triples.
 
-    Else one for each, as `sentence` gives it. A subject is named once: ``The mayor of Ulm is Ann and the area is 119.``
+    One sentence expresses all triples if it passes the check (``The mayor of Ulm is Ann and the area is 119.``);
+    otherwise each triple has its own (`sentence`).
     """
     single = [sentence(checker, triple) for triple in triples]
-    text = _joined(single, [entity_words(triple.subject) for triple in triples]) if len(triples) > 1 else None
-    if text is None or checker.check(Record("-", tuple(triples)), text).faults:
-        return [((number,), sentence) for number, sentence in enumerate(single)]
-    return [(tuple(range(len(triples))), text)]
+    joined = _joined(single, [entity_words(triple.subject) for triple in triples]) if len(triples) > 1 else None
+    if joined is None or checker.check(Record("-", tuple(triples)), joined).faults:
+        return [((number,), text) for number, text in enumerate(single)]
+    return [(tuple(range(len(triples))), joined)]
 
 
-def _joined(sentences: Sequence[str], subjects: Sequence[str]) -> str | None:
-    """The sentences as one; None if one neither begins with its subject nor with an article."""
-    first, subject = sentences[0], subjects[0]
+def _joined(texts: Sequence[str], subjects: Sequence[str]) -> str | None:
+    """The sentences joined by "and", naming the same subject once.
+
+    None if one of them begins neither with its subject nor with "The".
+    """
+    subject = subjects[0]
     parts = []
-    for number, (sentence, name) in enumerate(zip(sentences, subjects, strict=True)):
-        if not sentence.startswith((f"{name} ", "The ")):
+    for number, (text, name) in enumerate(zip(texts, subjects, strict=True)):
+        if not text.startswith((f"{name} ", "The ")):
             return None
-        part = sentence.removesuffix(".")
+        part = text.removesuffix(".")
         if number and name == subject:
-            if first.startswith(f"{subject} "):
+            if texts[0].startswith(f"{subject} "):
                 part = part.removeprefix(f"{subject} ")
             part = re.sub(rf"^(The .+?) of {re.escape(subject)} (is|are) ", r"\1 \2 ", part)
         parts.append(re.sub("^The ", "the ", part) if number else part)

@@ -117,8 +117,10 @@ class JointModel(nn.Module):
     # --- the source -------------------------------------------------------------------------------------------------
 
     def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
-        """Embeddings of token ids (any shape) at positions less than `length`. The k-th word of one record alone is UNK
-        and the vector k: what was copied last is known, and so what comes next in a name of several such words.
+        """Embeddings of token ids (any shape) at positions less than `length`.
+
+        The k-th out-of-vocabulary word of a record is UNK plus the vector k, so that names of such words can be copied
+        in order.
         """
         if length > len(self.positions):  # sinusoids are a formula: grow the table when a text is longer
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)

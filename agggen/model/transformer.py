@@ -18,7 +18,7 @@ KeysValues = tuple[Tensor, Tensor]
 
 
 def full_precision(x: Tensor) -> Tensor:
-    """Half-precision scores as float32, before they become log-probabilities; float64 stays what it is."""
+    """Converts half-precision scores to float32 for log-probabilities; float64 is unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

@@ -1,4 +1,4 @@
-"""Makes the folders and secrets of compose.yaml in infra/compose/state; what is in them already stays.
+"""Makes the folders and secrets of compose.yaml in infra/compose/state; existing ones are kept.
 
     sudo python3 infra/compose/setup.py
     podman unshare python3 infra/compose/setup.py      # with rootless Podman
@@ -54,7 +54,7 @@ def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
 
 
 def make(state: Path, owner: int) -> list[Path]:
-    """Makes what is missing in `state`, and gives it to `owner`.
+    """Creates the missing files and folders of `state`, owned by `owner`.
 
     Returns:
         The files of secrets that were made.
@@ -84,7 +84,7 @@ def make(state: Path, owner: int) -> list[Path]:
 
 
 def main() -> None:
-    """Makes all that is missing and says what that was, never what a secret is."""
+    """Creates what is missing and lists it, without the values of secrets."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--state", type=Path, default=STATE, help="the folder; compose.yaml expects the default")
     parser.add_argument("--owner", type=int, default=USER, help=f"user and group of the files [default: {USER}]")

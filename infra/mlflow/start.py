@@ -36,7 +36,7 @@ _SHORTEST_PASSWORD = 12
 
 
 class StartError(Exception):
-    """The server cannot be started as it was asked to be."""
+    """The server cannot be started with this configuration."""
 
 
 def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> tuple[list[str], dict[str, str]]:

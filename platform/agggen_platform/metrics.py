@@ -74,7 +74,7 @@ _BY_NAME = {metric.name.removeprefix("agggen_"): metric for metric in METRICS}
 
 
 class JobMetrics:
-    """The metrics of one job. A context manager; after its block the gauges are no longer set again."""
+    """The metrics of one job. A context manager; after its block the gauges are not updated."""
 
     def __init__(self, **labels: str) -> None:
         """`labels`: of all metrics, such as the run."""

@@ -48,7 +48,7 @@ class Cluster:
 def connected(
     address: str | None = None, cpus: int | None = None, gpus: int | None = None, dashboard: bool = False
 ) -> Iterator[Cluster]:
-    """A connection to Ray for the block; what was connected before it stays so.
+    """Connects to Ray for the block; an existing connection is kept.
 
     Args:
         address: ``local`` for a cluster of one's own, or where one runs (``auto``, ``host:6379``, ``ray://host:10001``).

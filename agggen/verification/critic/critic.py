@@ -49,9 +49,9 @@ class Judgement:
     invented: tuple[Span, ...]
     """Characters ``[start, end)`` of words that no triple supports."""
     coverage: float
-    """How much of the record the text says: 1 says all."""
+    """The fraction of the record that the text expresses."""
     correctness: float
-    """How much of what the text says the record supports: 1 invents and changes nothing."""
+    """The fraction of the text that the record supports: 1 without hallucinated or contradicted content."""
 
 
 class Critic:

@@ -1,4 +1,4 @@
-"""Examples of the critic: a record, the words of a text, and what is right and wrong about them."""
+"""Training examples of the critic: a record, the words of a text, and the labels of triples and words."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from agggen.verification.critic.tokens import PUNCTUATION, Item, text_words, val
 
 SAID, PART, WRONG, MISSING = range(len(VERDICTS))
 UNKNOWN = -1
-"""Label of a triple of which it is not known what the changed text says; not trained on."""
+"""Label of a triple for which the verdict on the corrupted text is not known; ignored in training."""
 
 Words = tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Example:
-    """A record, the words of a text, and what is right and wrong about them."""
+    """A record, the words of a text, and the labels of its triples and words."""
 
     triples: list[Item]
     words: list[str]

@@ -61,10 +61,10 @@ def train_critic(
     """Trains a critic, calibrates it on `dev`, and measures it there.
 
     Args:
-        train: right texts, or ones whose labels people gave.
-        dev: right texts that are not in `train`.
-        config, network: how, and which sizes.
-        sources: what the critic says of its training data.
+        train: correct texts, or texts with human labels.
+        dev: correct texts that are not in `train`.
+        config, network: the settings of training and the sizes of the network.
+        sources: a description of the training data, saved with the critic.
         progress: called every 100 steps with the mean loss since the last call.
 
     Raises:
@@ -126,7 +126,7 @@ def _inputs(batch: Sequence[Example], ids: Mapping[str, int]) -> Inputs:
 
 
 def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
-    """Verdicts and invented words, each (B, L), and -1 where nothing is to be learned."""
+    """Verdicts and invented words, each (B, L), and -1 for positions that are ignored."""
     verdicts, invented = (torch.full(inputs.words.shape, UNKNOWN) for _ in range(2))
     text = (inputs.roles == Role.TEXT) & ~inputs.padding
     for row, example in enumerate(batch):

@@ -11,7 +11,7 @@ The other files of OUT:
 
     texts/000000-JOB.parquet, ...   one row a text, in the order of the input (``rows.text_schema``); or .jsonl
     rejects/000000-JOB.jsonl, ...   file, line, id and reason of each record without a text
-    report.json                     what the run log gets too
+    report.json                     totals and settings, as in the run log
     .work/                          notes on shards; during the job, copies of input
 
 The parts are the result: workers write each once, under its final name, and the driver reads none of them. A job is

@@ -30,7 +30,7 @@ class EndpointWorker(BulkWorker):
     def __init__(self, url: str, settings: WorkerSettings) -> None:
         """
         Raises:
-            BundleError, JobError: as of `BulkWorker`.
+            BundleError, JobError: see `BulkWorker`.
             ConfigError: a setting of the search cannot be sent to an endpoint.
         """
         super().__init__(settings)

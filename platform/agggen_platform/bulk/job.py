@@ -78,7 +78,7 @@ def generate(
     endpoint: str | None = None,
     review: int = 0,
 ) -> BulkReport:
-    """Writes texts for all records at `source` into the folder `out`; continues what a run of the same job began.
+    """Writes texts for all records at `source` into the folder `out`; resumes an interrupted job.
 
     Args:
         model: see `open_model`.

@@ -62,7 +62,7 @@ def load_generator(address: str, expected: str, device: str) -> Generator:
 
 
 def load_critic(address: str, expected: str) -> Critic:
-    """The critic at `address`; `expected` and the errors are as of `load_generator`."""
+    """The critic at `address`; `expected` and errors as in `load_generator`."""
     critic, actual = open_critic(address)
     _check_same("critic", address, actual, expected)
     return critic

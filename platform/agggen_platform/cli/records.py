@@ -85,7 +85,7 @@ def valid_records(path: Path, columns: Columns = _USUAL) -> Iterator[Record]:
     """The records of a file of which each must be valid, because a score over the others would be misleading.
 
     Raises:
-        CorpusError: a record is invalid, or there is none; as of `read_records`.
+        CorpusError: a record is invalid, or there is none; see `read_records`.
     """
     record: Record | Reject | None = None
     for record in read_records(str(path), columns):

@@ -1,5 +1,5 @@
-"""Checks that a job can run on this machine, and says how to fix what would stop it.
+"""Checks that a job can run on this machine, and says how to fix what would prevent it.
 
-`settings` is what the job would use. Each area has a function that yields findings, in `machine`, `cluster`, `tracking`
+Each area has a function that yields findings, in `machine`, `cluster`, `tracking`
 or `store`; `areas` runs each in a child process with a time limit. The command is `agggen doctor`.
 """

@@ -18,7 +18,7 @@ _ALIAS = re.compile(r"(?!v\d+$|latest$)[a-z][a-z0-9_\-]{0,62}", re.ASCII)
 
 
 class RegistryError(AggGenError):
-    """The registry lacks what was asked for, refuses a change, or cannot be reached."""
+    """A version or alias does not exist, or the registry refuses a change or cannot be reached."""
 
     exit_code = 8
 

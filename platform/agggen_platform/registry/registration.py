@@ -115,7 +115,7 @@ def _known(registry: Registry, name: str, expected: str, address: str) -> Versio
 def _is_at(address: str, expected: str) -> bool:
     try:
         return fingerprint(get_bundle(address)) == expected
-    except AggGenError:  # it is gone or was changed, so its version is of no use any more
+    except AggGenError:  # it was deleted or modified, so its version is unusable
         return False
 
 

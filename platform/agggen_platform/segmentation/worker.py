@@ -43,7 +43,7 @@ class ShardWorker(Worker[Counts]):
         Raises:
             JobError: the segmenter differs from the driver's.
         """
-        # oneDNN keeps what it compiled for each of the last 1024 shapes of tensors, and texts come in many shapes: two
+        # oneDNN caches kernels for the last 1024 tensor shapes, and texts have many shapes: two
         # minutes of tagging took 495 MB instead of 335. It reads this before torch's first work.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         super().__init__(settings.out, settings.job)

@@ -1,1 +1,1 @@
-"""The endpoint's configuration, and how it is started: what it answers with is in `serve`."""
+"""The endpoint's configuration and deployment; the application itself is in `serve`."""

@@ -149,12 +149,12 @@ class ServeConfig:
     critic: str | None = "included"
     """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: the check by words alone."""
     fingerprint: str | None = None
-    """The bundle's; another bundle at the address is refused. None takes what lies there at deployment."""
+    """The bundle's; another bundle at the address is refused. None: the one that is there at deployment."""
     shown_as: str | None = None
     """What `GET /v1/model` calls the bundle's address. None: `bundle`, an alias resolved to the version."""
     update: Literal["beside", "replace"] = "beside"
-    """beside: new replicas start first, which needs room for one more of each; replace: old ones stop first, and with
-    one replica requests fail meanwhile."""
+    """beside: new replicas start first, which needs room for one more of each; replace: old ones stop first, so that
+    with one replica requests fail until the new one is ready."""
     studio: bool = True
     """Whether the page that shows plans and texts (the plan studio) is at ``/``."""
     http: HttpConfig = field(default_factory=HttpConfig)

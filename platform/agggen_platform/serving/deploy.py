@@ -64,7 +64,7 @@ class State:
 def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) -> Iterator[Endpoint]:
     """Serve on a cluster of its own, or on the one at `address`, for the block; `Endpoint.deploy` puts a bundle there.
 
-    At the end new requests are refused, active ones are finished, and what was started here is stopped.
+    At the end, new requests are refused, active ones are finished, and a cluster that was started here is stopped.
 
     Raises:
         ConfigError: the endpoint could be reached by others without keys.

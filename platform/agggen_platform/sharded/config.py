@@ -46,7 +46,7 @@ class ShardedConfig:
 
 
 def check_unchanged(address: str, before: str, now: str) -> None:
-    """Raises JobError if the fingerprint of the input at `address` is not what it was."""
+    """Raises JobError if the input at `address` was modified, by its fingerprints."""
     if now != before:
         raise JobError(f"{address} changed while it was read; once it no longer changes, read it again with --fresh")
 

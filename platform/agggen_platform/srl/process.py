@@ -42,7 +42,7 @@ class JsonLinesProcess:
 
         Args:
             env: the child's whole environment.
-            scratch: a folder that is deleted once the child is gone.
+            scratch: a folder that is deleted when the child has ended.
 
         Raises:
             WorkerDied: it cannot be started.

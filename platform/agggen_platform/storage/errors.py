@@ -29,7 +29,7 @@ class StorageError(AggGenError):
 
 
 class DamagedError(StorageError):
-    """A file is not what was written."""
+    """A stored file differs from the one that was written."""
 
 
 @contextmanager

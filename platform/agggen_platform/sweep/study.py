@@ -156,7 +156,7 @@ class Study:
 
 
 def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
-    """Whether trials are judged after `position` epochs; never after the `last`, when nothing is left to save.
+    """Whether trials are judged after `position` epochs; never after the `last`, since stopping would save no time.
 
     Optuna's pruner would compare a trial that skips a rung (its baseline may end early) with trials of the other stage.
     """

@@ -31,8 +31,8 @@ _BEARER = re.compile(r"\b(bearer|basic) [\w\-.~+/]{8,}=*", re.I)
 
 
 def masked(text: str) -> str:
-    """`text` without what is recognisably a secret: credentials and signatures in addresses, AWS keys,
-    bearer and service tokens.
+    """`text` without recognisable secrets: credentials and signatures in addresses, AWS keys, bearer and service
+    tokens.
     """
     return _BEARER.sub(rf"\1 {_HIDDEN}", _TOKENS.sub(_HIDDEN, _address(text, f"{_HIDDEN}@")))
 

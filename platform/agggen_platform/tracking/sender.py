@@ -48,7 +48,7 @@ class Sender:
             folder: of the run.
             parent: the name of the parent run.
             say: called with messages for the user.
-            cut_off: the size of the log of a killed run; MLflow gets its end, unless the log grows meanwhile.
+            cut_off: the size of the log of a killed run; its end is sent to MLflow, unless the log has grown since.
         """
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._say_to, self._cut_off = uri, experiment, say, cut_off
@@ -109,7 +109,7 @@ class Sender:
 
     def _send_until_closed(self) -> None:
         while not self._abandoned.is_set():
-            closing = self._closing.is_set()  # looked at first, so that what was logged before the end is read after
+            closing = self._closing.is_set()  # read before the log, so that no event logged before closing is missed
             pause = _PAUSE
             try:
                 self._send_new()
@@ -230,11 +230,11 @@ class Sender:
     # --- messages --------------------------------------------------------------------------------------
 
     def _say(self, message: str) -> None:
-        if not self._abandoned.is_set():  # the run has ended, and said what is unsent
+        if not self._abandoned.is_set():  # the run has ended and reported unsent events
             self._say_to(self._hidden(message))
 
     def _hidden(self, text: str) -> str:
-        """`text` without credentials, the address's own password in whatever form MLflow prints it."""
+        """`text` without credentials, including the address's password in all forms that MLflow prints."""
         if password := _PASSWORD.search(self._uri):
             for form in (password.group(1), unquote(password.group(1))):
                 text = text.replace(form, "***")

@@ -122,7 +122,7 @@ class Store:
         return runs[0].info.run_id if runs else None
 
     def open(self, run_id: str | None, key: str, run_name: str, first: Event) -> tuple[str, bool]:
-        """Finds the run of a run log, or creates it. Returns its id, and whether it replaces `run_id`, which is gone.
+        """Finds the run of a run log, or creates it; returns its id, and whether it replaces a deleted `run_id`.
 
         Args:
             run_id: where the log was sent before.

@@ -103,14 +103,14 @@ def train_job(
         config: the whole configuration.
         name: the run's. The same name resumes; another configuration or other data are refused.
         runs_dir: the folder of the run log, and of everything else unless ``storage.url`` is set.
-        fresh: start over, whatever lies under the name.
+        fresh: start over and replace an existing run of this name.
         parent: the name of the run that this one is part of.
         on_evaluation: receives the event of each evaluation; True, or a StoppedError that it raises, stops the job.
             After a StoppedEarlyError the run is finished to MLflow.
-        stop: stops the job when asked; a signal asks it where this is the main thread.
+        stop: stops the job when set; in the main thread, a signal sets it.
         show: receives all events.
-        say: receives a sentence about each start of workers, and each problem that the job could work around.
-        data: the corpus's records, where they are read already.
+        say: receives a message on each start of workers and each recovered error.
+        data: the corpus's records, if already loaded.
         tags: of the run in MLflow.
 
     Raises:
@@ -120,7 +120,7 @@ def train_job(
         ClaimedError: another job works on this run.
         StorageError: the store refused or does not answer.
         StoppedError: a signal, `stop`, or `on_evaluation`; the same call continues.
-        TrainingError: training cannot go on.
+        TrainingError: training cannot continue.
     """
     run = _Run(config, name, runs_dir, parent, tags)
     data = data or data_of(config)

@@ -33,9 +33,9 @@ from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_ROOM_SECONDS = 5  # that Ray Train waits for free resources before it is started again; meanwhile it cannot be stopped
+_ROOM_SECONDS = 5  # that Ray Train waits for resources before a restart; it cannot be stopped during this time
 _END_SECONDS = 40.0  # that Ray Train has to end after workers were asked to stop
-_FRUITLESS_RESTARTS = 10  # in a row, after which a job without cluster.max_failures gives up
+_FRUITLESS_RESTARTS = 10  # consecutive ones after which a job without cluster.max_failures fails
 _COLLECTIVE_SECONDS = 300  # that workers wait for another one, which may be fetching checkpoints or writing samples
 _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
@@ -114,8 +114,8 @@ class Workers:
 
         Raises:
             StoppedError: `stop` returned True; the same call continues.
-            TrainingError: training cannot go on, or workers died more often than ``cluster.max_failures``; where that
-                is -1, too often in a row without a newer checkpoint.
+            TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures``; if it is
+                -1, too often in a row without a newer checkpoint.
             ClusterError: Ray Train itself failed, or the cluster was lost.
         """
         import ray
@@ -178,7 +178,7 @@ def _end(running: Any, coordinator: Any) -> None:
     import ray
     from ray.exceptions import RayError
 
-    with suppress(RayError):  # the cluster is gone, and all of it
+    with suppress(RayError):  # the cluster has ended
         ray.get(coordinator.stop.remote())
         if not ray.wait([running], timeout=_END_SECONDS)[0]:
             ray.cancel(running, force=True)
