@@ -51,9 +51,9 @@ test: venv  ## run the unit tests: some minutes, nothing else to install (ARGS='
 
 # Two files at a time start clusters and servers of their own and wait for them. The longest, tests/chaos, come first.
 test-all: test  ## run all tests: clusters, servers, faults and manifests too (half an hour)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/unit $(ARGS) || test $$? -eq 5
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/integration tests/manifests \
-	  tests/browser tests/security tests/gpu $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 -m slow tests/unit $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 \
+	  tests/chaos tests/integration tests/manifests tests/browser tests/security tests/gpu $(ARGS) || test $$? -eq 5
 
 # As root, with podman, buildah, runc and debootstrap; the images are in a store of their own (/var/lib/agggen-containers).
 test-cluster: venv  ## build the image and lose nodes of a cluster of containers (minutes)

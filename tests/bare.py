@@ -31,4 +31,4 @@ importlib.util.find_spec = lambda name, package=None: None if name.partition("."
     paths = os.pathsep.join(map(str, (folder / "without", REPO, REPO / "platform")))
     env = {"PYTHONPATH": paths, "PATH": "", "HOME": str(folder), "OMP_NUM_THREADS": "1", **environment}
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, timeout=600)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, timeout=900)

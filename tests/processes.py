@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 
+PATIENCE = 900.0  # seconds: ends a test that hangs; a busy machine can be several times as slow as another
+
 
 class Running:
     """A program in a process of its own; a context manager that leaves nothing behind."""
@@ -42,7 +44,9 @@ class Running:
         """Everything it printed so far."""
         return self.log.read_text(errors="replace")
 
-    def wait_until(self, condition: Callable[[], object], what: str, seconds: float = 240, pause: float = 0.02) -> None:
+    def wait_until(
+        self, condition: Callable[[], object], what: str, seconds: float = PATIENCE, pause: float = 0.02
+    ) -> None:
         """Returns when `condition` holds, tried every `pause` s; fails when the program ends or `seconds` pass."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -50,7 +54,7 @@ class Running:
             assert time.monotonic() < deadline, f"no {what} within {seconds} s: {self.output()}"
             time.sleep(pause)
 
-    def finish(self, seconds: float = 400) -> int:
+    def finish(self, seconds: float = PATIENCE) -> int:
         """Its exit status."""
         try:
             return self.process.wait(seconds)
@@ -94,7 +98,7 @@ def free_ports(count: int) -> list[int]:
         return [unused.getsockname()[1] for unused in sockets]
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 240) -> Any:
+def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
     """The result of `condition` as soon as it is true; fails after `seconds`."""
     end = time.monotonic() + seconds
     while not (result := condition()):

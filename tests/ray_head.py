@@ -74,8 +74,8 @@ class Head:
             self.env |= {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
             command += f" --autoscaling-config {scaling}"
         self.running = stack.enter_context(Running(command.split(), folder, self.env))
-        self.running.wait_until(lambda: self.status(self.token) == 200, "an answer of the jobs API", 120)
-        self.running.wait_until(lambda: _listens(agent), "an agent that starts jobs", 120)
+        self.running.wait_until(lambda: self.status(self.token) == 200, "an answer of the jobs API")
+        self.running.wait_until(lambda: _listens(agent), "an agent that starts jobs")
 
     def join(self, folder: Path, stack: ExitStack, cpus: int = 1) -> Running:
         """Another node of the cluster; to kill it is to lose the node."""
@@ -109,7 +109,7 @@ class Head:
         """The job's output, by the command of jobs/README.md; `expect` is the exit status of the job itself."""
         command = [str(BIN / "ray"), "job", "submit", "--address", self.address, "--working-dir", "."]
         command += ["--runtime-env-json", RUNTIME_ENV, "--", "python", f"jobs/{job}.py", *map(str, arguments)]
-        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=400)
+        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=900)
         said = done.stdout + done.stderr
         assert done.returncode == (expect != 0), said  # always 1; the job's own status is in the output
         if expect:

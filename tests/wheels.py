@@ -20,7 +20,7 @@ def build_wheel(folder: Path) -> Path:
         shutil.copy(REPO / name, source)
     options = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet")
     command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(source)]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    built = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = folder.glob("agggen-*.whl")
     return path

@@ -58,7 +58,7 @@ class Bulk:
 
     def check_success(self, job: subprocess.Popen[str]) -> str:
         """It ended well, and its output is that of an undisturbed job of one process, byte for byte."""
-        said = job.communicate(timeout=400)[0]
+        said = job.communicate(timeout=900)[0]
         assert job.returncode == 0, said
         assert published(self.cluster.bucket / self.out) == published(self.undisturbed)
         return said
@@ -128,7 +128,7 @@ def test_a_store_that_is_gone_for_a_minute_ends_the_job_which_then_resumes(bulk:
     bulk.wait_for(job, 0.2)
     podman("kill", "--signal=KILL", cluster.s3)
     gone = time.monotonic()
-    said = job.communicate(timeout=200)[0]
+    said = job.communicate(timeout=900)[0]
     assert job.returncode == 5, said
     assert "s3://agggen-models" in said and "Traceback" not in said, said
     time.sleep(max(0.0, 60 - (time.monotonic() - gone)))
@@ -146,7 +146,7 @@ def test_a_driver_cut_off_from_the_store_stops_when_another_took_over(bulk: Bulk
         second = bulk.start("actors=0")
         bulk.wait_for(second, (bulk.parts() + 2) / SHARDS, nodes=1)  # it has taken over and works
         time.sleep(max(0.0, 30 - (time.monotonic() - begin)))
-    said = cut_off.communicate(timeout=300)[0]
+    said = cut_off.communicate(timeout=900)[0]
     # 6: another job has the claim. 5: the store did not answer until the retries ended.
     assert cut_off.returncode in (5, 6), said
     bulk.check_success(second)
@@ -169,7 +169,7 @@ def test_a_full_disk_is_said_and_the_job_resumes_when_there_is_room(bulk: Bulk, 
     job = bulk.start()
     bulk.wait_for(job, 0.2)
     podman("exec", node, "dd", "if=/dev/zero", "of=/tmp/ballast", "bs=1M", check=False)
-    said = job.communicate(timeout=200)[0]
+    said = job.communicate(timeout=900)[0]
     assert job.returncode == 5, said
     assert re.search(r"cannot write /tmp/\S+: the disk is full \(.*free\); make room", said), said
     podman("exec", node, "rm", "/tmp/ballast")

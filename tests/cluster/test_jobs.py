@@ -25,7 +25,7 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
     python = ["python", "/opt/agggen/jobs/generate.py"]
     job = [*python, bundle, source, "--out", "s3://agggen-models/submitted", "format=jsonl", "--runs", "/tmp/runs"]
     submitted = cluster.driver("ray", "job", "submit", "--address=http://127.0.0.1:8265", "--", *job)
-    said = submitted.communicate(timeout=240)[0]
+    said = submitted.communicate(timeout=900)[0]
     assert submitted.returncode == 0, said
     (part,) = store.glob("texts/*.jsonl")
     texts = [json.loads(line) for line in part.read_text().splitlines()]

@@ -38,7 +38,7 @@ def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None
     cluster.lose(cluster.workers[0])
     assert not (out / "manifest.json").exists()
     cluster.worker()
-    said = job.communicate(timeout=300)[0]
+    said = job.communicate(timeout=900)[0]
     assert job.returncode == 0, said
     undisturbed = cluster.folder / "undisturbed-facts"
     segment(str(corpus), str(undisturbed), SegmentConfig(actors=0, shard_rows=50, cache="off"))

@@ -41,7 +41,7 @@ def test_a_node_killed_in_a_sweep_changes_no_trial(cluster: Cluster, tmp_path: P
     cluster.lose(cluster.workers[0])
     assert not list(out.glob("s-t*/bundle/manifest.json"))
     cluster.worker()
-    said = job.communicate(timeout=400)[0]
+    said = job.communicate(timeout=900)[0]
     assert job.returncode == 0, said
     for number in (0, 1):
         bundle = out / f"s-t00{number}" / "bundle"

@@ -53,7 +53,7 @@ class Training:
 
     def check_success(self, job: subprocess.Popen[str], name: str) -> str:
         """It ended well, with the bundle of an undisturbed run; what it said."""
-        said = job.communicate(timeout=400)[0]
+        said = job.communicate(timeout=900)[0]
         assert job.returncode == 0, said
         assert fingerprint(self.folder(name) / "bundle") == self.undisturbed
         return said
@@ -69,7 +69,7 @@ def _training(shared: Cluster) -> Training:
     shared.in_order()
     training = Training(shared)
     job = training.start("undisturbed")
-    said = job.communicate(timeout=300)[0]
+    said = job.communicate(timeout=900)[0]
     assert job.returncode == 0, said
     training.undisturbed = fingerprint(training.folder("undisturbed") / "bundle")
     return training

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(tmp_path: Path) -> None:
     """Nodes have one CPU. Actors once shared the CPUs that there were, so no node was ever asked for."""
     save_tiny_model(tmp_path / "bundle")
-    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(1500))
+    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(450))
     with ExitStack() as stack:
         head = Head(tmp_path, stack, cpus=1, more_nodes=2)
         head.running.wait_until(lambda: head.nodes() == 1, "the first node")
@@ -28,4 +28,4 @@ def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(tmp_pat
         job.wait_until(lambda: head.nodes() == 3, "two more nodes")
         assert job.finish() == 0, job.output()
         head.running.wait_until(lambda: head.nodes() == 1, "the end of the nodes without work")
-    assert [text["id"] for text in texts(tmp_path / "out")] == [f"r{number}" for number in range(1500)]
+    assert [text["id"] for text in texts(tmp_path / "out")] == [f"r{number}" for number in range(450)]

@@ -112,5 +112,5 @@ def test_slow_clients_delay_no_others_and_their_places_are_freed(served: Endpoin
         for _ in range(9):  # of 10 places
             wires.enter_context(stalled())
         assert status() == 200
-        until(lambda: wires.enter_context(stalled()) and status() == 429, "refusal", 30)
-    until(lambda: status() == 200, "place that a vanished client gave back", 30)
+        until(lambda: wires.enter_context(stalled()) and status() == 429, "refusal")
+    until(lambda: status() == 200, "place that a vanished client gave back")

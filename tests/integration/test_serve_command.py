@@ -166,10 +166,10 @@ def test_it_listens_where_it_says_finishes_what_it_does_and_leaves_nothing(bundl
         children = served.children()
         served.signal(signal.SIGINT)
         served.wait_until(lambda: "Finishing" in served.output(), "the end's beginning")
-        until(lambda: _refused(served.url), "refusal of new requests", 60)
+        until(lambda: _refused(served.url), "refusal of new requests")
         go_on.set()
         client.join(120)
-        assert served.finish(120) == 130, served.output()
+        assert served.finish() == 130, served.output()
         assert answers[0].text.splitlines()[-1] == '{"status": "end", "records": 20, "ok": 20, "errors": 0}'
         assert "Traceback" not in served.output()
         psutil.wait_procs(children, 60)

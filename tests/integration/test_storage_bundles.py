@@ -169,7 +169,7 @@ def test_processes_that_fetch_at_once_fetch_once(bundle: Path, s3: str, faulty_s
     faulty_s3.heal()
     faulty_s3.bytes_per_second = 4e6  # more than half a second in all
     with Running(["-c", FETCH, f"{s3}/b"], tmp_path) as processes:
-        assert processes.finish(100) == 0, processes.output()
+        assert processes.finish() == 0, processes.output()
         (got,) = set(processes.output().split())
     assert len(processes.output().split()) == 3
     check_bundle(got)

@@ -43,7 +43,7 @@ class Server:
         place = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
         env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
         self.process = Running(["-m", "mlflow", "server", *store, *artifacts, *place], self.folder, env)
-        self.process.wait_until(self._answers, "answer of the MLflow server", 240)
+        self.process.wait_until(self._answers, "answer of the MLflow server")
 
     def _answers(self) -> bool:
         import requests
@@ -190,7 +190,7 @@ def test_two_processes_make_one_fresh_sqlite_store(tmp_path: Path) -> None:
     writers = [Running(["-c", WRITER, "", str(tmp_path), name, "100"], tmp_path) for name in ("one", "two")]
     try:
         for writer in writers:
-            assert writer.finish(120) == 0, writer.output()
+            assert writer.finish() == 0, writer.output()
             assert "warning" not in writer.output()
             ids.append(writer.output().split()[-1])
     finally:

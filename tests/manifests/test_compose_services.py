@@ -81,7 +81,7 @@ def test_the_s3_server_of_compose_keeps_objects_over_a_restart_and_its_secret_to
         assert anonymous.status_code in (400, 403) and "kept" not in anonymous.text
         assert server.children() and not server.children(SECRET), "the secret is in a command line"
         server.signal(signal.SIGTERM)
-        assert server.finish(60) in (0, 128 + signal.SIGTERM)
+        assert server.finish() in (0, 128 + signal.SIGTERM)
     ready.unlink()
     with Running(command, tmp_path, env) as server:
         server.wait_until(ready.exists, "start")

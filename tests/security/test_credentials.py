@@ -137,7 +137,7 @@ main.main(["serve-key", "ann"])
 def test_an_unexpected_error_shows_neither_values_nor_passwords(secrets: None, tmp_path: Path) -> None:
     """A fault of ours ends in a traceback of places and a message, without variables (as Typer's has) or passwords."""
     with Running(["-c", FAULTY], tmp_path) as process:
-        assert process.finish(120) == 1
+        assert process.finish() == 1
         output = process.output()
     assert "ZeroDivisionError: http://***@h/x failed after" in output
     assert MARK not in output
