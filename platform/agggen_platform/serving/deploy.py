@@ -39,7 +39,7 @@ APPLICATION = "agggen"
 """Its name. It answers at ``/``, so a cluster has one."""
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
-_SECONDS_BETWEEN_CHECKS = 2.0
+_SECONDS_BETWEEN_CHECKS = 10.0  # each takes 20 ms of CPU time, here and in the controller
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 Say = Callable[[str], None]
