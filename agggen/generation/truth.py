@@ -149,7 +149,9 @@ class RecordConstraints:
             elif len(subjects_of) == 1:  # "it" refers to the first subject of the last sentence, "which" to any of them
                 named = subjects_of.difference(self._salient(tuple(before))[: 1 if begins else None])
             if (key := (tuple(fact), begins, named)) not in passes:
-                passes[key] = not checker.check(self.record, self._text(fact), indices, named, begins).faults
+                text = self._text(fact)
+                faults = checker.check(self.record, text, indices, named, begins).faults
+                passes[key] = not faults and text.count("(") == text.count(")") and "()" not in text
             return passes[key] and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
 
         return Constraint(
@@ -264,30 +266,30 @@ def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[i
     otherwise each triple has its own (`sentence`).
     """
     single = [sentence(checker, triple) for triple in triples]
-    joined = _joined(single, [entity_words(triple.subject) for triple in triples]) if len(triples) > 1 else None
+    joined = _joined(single, triples) if len(triples) > 1 else None
     if joined is None or checker.check(Record("-", tuple(triples)), joined).faults:
         return [((number,), text) for number, text in enumerate(single)]
     return [(tuple(range(len(triples))), joined)]
 
 
-def _joined(texts: Sequence[str], subjects: Sequence[str]) -> str | None:
-    """The sentences joined by "and", naming the same subject once.
+def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
+    """The sentences joined by "and"; those that follow one of the same subject do not name it again.
 
     None if one of them begins neither with its subject nor with "The".
     """
-    subject = subjects[0]
+    subjects = [entity_words(triple.subject) for triple in triples]
     parts = []
-    for number, (text, name) in enumerate(zip(texts, subjects, strict=True)):
-        if not text.startswith((f"{name} ", "The ")):
+    for number, (text, subject) in enumerate(zip(texts, subjects, strict=True)):
+        if not text.startswith((f"{subject} ", "The ")):
             return None
-        part = text.removesuffix(".")
-        if number and name == subject:
-            if texts[0].startswith(f"{subject} "):
+        part = text if text.endswith(entity_words(triples[number].object)) else text.removesuffix(".")
+        if number and subject == subjects[number - 1]:
+            if texts[number - 1].startswith(f"{subject} "):
                 part = part.removeprefix(f"{subject} ")
             part = re.sub(rf"^(The .+?) of {re.escape(subject)} (is|are) ", r"\1 \2 ", part)
         parts.append(re.sub("^The ", "the ", part) if number else part)
     *begin, last = parts
-    return f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}."
+    return f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}{'' if last.endswith('.') else '.'}"
 
 
 @lru_cache(maxsize=4)

@@ -321,8 +321,8 @@ class Checker:
                 never_precedes(contexts, next(neighbours(tokens, start, end, explained)), max_new_word_rate)
                 for start, end in word_spans
             ):
-                plain = clause(triple).removesuffix(f"{entity_words(triple.object)}.")
-                if not any(indexed.text[: span[0]].endswith(plain) for span, _ in matches):
+                before, _, _ = clause(triple).rpartition(entity_words(triple.object))
+                if not any(indexed.text[: span[0]].endswith(before) for span, _ in matches):
                     misplaced.append(triple)
         return tuple(misplaced)
 

@@ -216,30 +216,40 @@ def fill(template: str, triple: Triple) -> str:
     subject, value = entity_words(triple.subject), entity_words(triple.object)
     article = "an" if value[:1].lower() in "aeiou" else "a"
     template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
-    return template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject)
+    return _ended(template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject))
+
+
+def _ended(sentence: str) -> str:
+    """A sentence that ends in an abbreviation has no second full stop."""
+    return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
 
 
 def clause(triple: Triple) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.`` With a
     plural: ``The awards of Ann are two medals.``
 
-    Where the words leave it open how they are joined, they are listed: ``Oda: member of: the crew.``
+    Where the words leave it open how they are joined, they are listed: ``Oda: member of: the crew.``, ``Oda: is alive:
+    false.``
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
     first, *middle, last = name.split() if " " in name else (name, name)
     words_before = [*takewhile(lambda word: word not in _PREPOSITIONS, name.split())]
     verb = "are" if words_before and _PLURAL.fullmatch(words_before[-1]) else "is"
     if triple.subject == NO_SUBJECT:
-        return f"The {name} {verb} {value}."
-    if name in _PREPOSITIONS:
-        return f"{subject} is {name} {value}."
-    if first in _VERBS or (last in _PREPOSITIONS and first.endswith("s")):
-        return f"{subject} {name} {value}."
-    if not middle and last in _PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)):
-        return f"{subject} is {name} {value}."
-    if last in _PREPOSITIONS:
-        return f"{subject}: {name}: {value}."
-    return f"The {name} of {subject} {verb} {value}."
+        text = f"The {name} {verb} {value}."
+    elif first in _VERBS and value.lower() in BOOLEANS:
+        text = f"{subject}: {name}: {value}."
+    elif first in _VERBS or (last in _PREPOSITIONS and first.endswith("s") and name not in _PREPOSITIONS):
+        text = f"{subject} {name} {value}."
+    elif name in _PREPOSITIONS or (
+        not middle and last in _PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first))
+    ):
+        text = f"{subject} is {name} {value}."
+    elif last in _PREPOSITIONS:
+        text = f"{subject}: {name}: {value}."
+    else:
+        text = f"The {name} of {subject} {verb} {value}."
+    return _ended(text)
 
 
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:

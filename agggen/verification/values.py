@@ -112,7 +112,7 @@ class TextIndex:
                 unit = following[0].form if following and following[0].kind == "unit" else ""
                 if not (
                     (len(match) == 1 and _pronoun(index.words, first))
-                    or (wording.exact and not self._exactly(match, wording))
+                    or (wording.exact and not self._exactly(match, wording, following))
                     or (wording.money and not self._money_fits(wording, match))
                     or (wording.unit and unit and unit != wording.unit)
                     or (wording.remark and not self._remark_fits(wording, match[-1].end))
@@ -129,9 +129,10 @@ class TextIndex:
         inside = [index for index, covered in enumerate(self.covered([span])) if covered]
         return (inside[0], inside[-1] + 1) if inside else None
 
-    def _exactly(self, match: Sequence[Word], wording: Wording) -> bool:
+    def _exactly(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
         """Whether the words have this spelling and are neither a unit, a sentence opener nor a letter of ``U.S.``
 
+        A single function word must not govern what follows: "the symbol In the periodic table" does not mention ``In``.
         In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are abbreviations of countries.
         """
         surface, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
@@ -143,7 +144,11 @@ class TextIndex:
             return True
         before = _LETTER_BEFORE.search(self.text, max(0, word.start - 3), word.start)
         abbreviation = before or _LETTER_AFTER.match(self.text, word.end)
-        return not abbreviation and not (word.initial and word.form in FUNCTION_WORDS)
+        if abbreviation or word.form not in FUNCTION_WORDS:
+            return not abbreviation
+        adjacent = [next_ for next_ in following if self.text[word.end : next_.start].isspace()]
+        governs = any(next_.optional == "article" or next_.form not in FUNCTION_WORDS for next_ in adjacent)
+        return not word.initial and (word.raw.isupper() and len(word.raw) > 1 or not governs)
 
     def _money_fits(self, wording: Wording, match: Sequence[Word]) -> bool:
         signs = set(_MONEY.findall(self.text, max(0, match[0].start - 1), match[-1].end + 1))

@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from agggen.generation.generator import Generator
+from agggen.generation.hypotheses import PlanPrefix
+from agggen.generation.truth import RecordConstraints, words_of
 from agggen.records import Plan, Record, Triple
+from agggen.text.tokenise import tokenise
 from agggen.verification.check import Checker
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
@@ -79,6 +82,41 @@ def test_triples_that_share_no_sentence_have_one_each() -> None:
     ((text,),) = generator().generate([record], config=STRICT)
     assert text.text == "Zyx: member of: Plugh. The taste of Zyx is bitter."
     assert len(text.facts) == 2 and text.fulfilled
+
+
+def test_no_clause_without_a_subject_follows_a_clause_of_another_subject() -> None:
+    said = [("Zyx", "isMadeOf", "tin"), ("Plugh", "isMadeOf", "salt"), ("Zyx", "isSoldIn", "Ulm")]
+    record = Record("2", tuple(Triple(*triple) for triple in said))
+    ((text,),) = generator().generate([record], [Plan((record.predicates,))], config=STRICT)
+    assert text.text == "Zyx is made of tin, Plugh is made of salt, and Zyx is sold in Ulm."
+    assert text.fulfilled
+
+
+def test_a_joined_clause_keeps_the_full_stop_of_its_value() -> None:
+    said = [("Zyx", "country", "the U.S."), ("Zyx", "owner", "Plugh Inc.")]
+    record = Record("2", tuple(Triple(*triple) for triple in said))
+    ((text,),) = generator().generate([record], config=STRICT)
+    assert text.text == "The country of Zyx is the U.S. and the owner is Plugh Inc."
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("It is named after ray (Latin).", True),
+        ("It is named after ray.", True),
+        ("It is named after ray ().", False),
+        ("It is named after ray (Latin.", False),
+    ],
+)
+def test_brackets_are_neither_empty_nor_open(text: str, passes: bool) -> None:
+    record = Record("1", (Triple("Radium", "namedAfter", "ray (Latin)"),))
+    encoder, tokens = generator().encoder, [token.text for token in tokenise(text)]
+    extras = [word for word in dict.fromkeys(tokens) if word not in encoder.vocabulary.words]
+    ids = {word: len(encoder.vocabulary) + number for number, word in enumerate(extras)}
+    ids = {word: number for number, word in enumerate(encoder.vocabulary.words)} | ids
+    constraints = RecordConstraints(words_of(encoder.vocabulary, Checker()), record, extras)
+    judge = constraints(PlanPrefix(0, (frozenset([0]),), last=False)).judge
+    assert judge([ids[token] for token in tokens], ()) is passes
 
 
 def test_an_unknown_predicate_keeps_its_place_in_a_human_plan() -> None:

@@ -162,10 +162,11 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
 def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) -> None:
     checker = elements[0]
     for predicate, template in checker.lexicon.templates.items():
-        for value in ("17", "Jöns Jacob Berzelius", "{subject}", "a {object}"):
+        for value in ("17", "Jöns Jacob Berzelius", "{subject}", "a {object}", "Tom Jr."):
             triple = Triple("{object}ium", predicate, value)
             text = fill(template, triple)
             assert checker.values(Record("r", (triple,)), text)[0].whole, text
+            assert not text.endswith(".."), text
 
 
 @pytest.mark.parametrize(
@@ -183,6 +184,9 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
         (Triple("Oda", "awards", "two medals"), "The awards of Oda are two medals."),
         (Triple("Oda", "numberOfMembers", "12"), "The number of members of Oda is 12."),
         (Triple("Oda", "status", "retired"), "The status of Oda is retired."),
+        (Triple("Oda", "hasChild", "Tom Jr."), "Oda has child Tom Jr."),
+        (Triple("Oda", "motto", "Why not?"), "The motto of Oda is Why not?."),
+        (Triple("Oda", "isAlive", "false"), "Oda: is alive: false."),
         (Triple(NO_SUBJECT, "mainDishes", "fish, peas"), "The main dishes are fish, peas."),
         (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
     ],
