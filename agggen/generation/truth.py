@@ -28,6 +28,8 @@ from agggen.verification.record_words import derived, names
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
 _STOPS = frozenset(".!?")
+_CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
+"""The beginning of a fact that has the grammatical subject of the fact before."""
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
@@ -91,11 +93,12 @@ class RecordConstraints:
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._named: dict[tuple[int, ...], tuple[str, ...]] = {}
         self._spelled: dict[int, tuple[Spelling, ...]] = {}
-        self._found: dict[tuple[frozenset[int], bool, bool], Constraint] = {}
+        self._found: dict[tuple[frozenset[int], frozenset[str], bool, bool], Constraint] = {}
 
     def __call__(self, prefix: PlanPrefix) -> Constraint:
         stops = prefix.last or len(prefix.groups) in self.stops_at
-        key = prefix.groups[-1], prefix.last, stops
+        preceding = frozenset(self.record.triples[index].subject for group in prefix.groups[-2:-1] for index in group)
+        key = prefix.groups[-1], preceding if len(self._subjects) > 1 else frozenset(), prefix.last, stops
         if key not in self._found:
             self._found[key] = self._constraint(*key)
         return self._found[key]
@@ -115,7 +118,8 @@ class RecordConstraints:
             self._fallbacks[group] = tuple(word for spelling in spelled for word in spelling or ())
         return self._fallbacks[group]
 
-    def _constraint(self, group: frozenset[int], last: bool, stops: bool) -> Constraint:
+    def _constraint(self, group: frozenset[int], preceding: frozenset[str], last: bool, stops: bool) -> Constraint:
+        """`preceding`: the subjects of the fact before, if the record has several subjects."""
         known, checker = self.known, self.known.checker
         triples = [self.record.triples[index] for index in sorted(group)]
         allowed = checker.allowed(triples)
@@ -146,8 +150,8 @@ class RecordConstraints:
             named = subjects_of
             if len(self._subjects) == 1:
                 named = frozenset()
-            elif len(subjects_of) == 1:  # "it" refers to the first subject of the last sentence, "which" to any of them
-                named = subjects_of.difference(self._salient(tuple(before))[: 1 if begins else None])
+            elif len(subjects_of) == 1:
+                named = subjects_of - self._understood(tuple(before), fact, begins, preceding)
             if (key := (tuple(fact), begins, named)) not in passes:
                 text = self._text(fact)
                 faults = checker.check(self.record, text, indices, named, begins).faults
@@ -164,6 +168,23 @@ class RecordConstraints:
             known.full_stop,
             known.stops,
         )
+
+    def _understood(
+        self, before: tuple[int, ...], fact: Sequence[int], begins: bool, preceding: frozenset[str]
+    ) -> frozenset[str]:
+        """The subjects that a fact of one subject need not name.
+
+        "It" refers to the first subject of the last sentence, "which" and "in" to any of its subjects, "and was" to the
+        subject of the fact before. After a fact of several subjects, all of these are ambiguous.
+        """
+        if len(preceding) > 1:
+            return frozenset()
+        if begins:
+            return frozenset(self._salient(before)[:1])
+        last_word = self._text([word for word in before if word not in (FACT, LAST)][-1:])
+        if last_word in ("and", "but") or _CONTINUES.match(self._text(fact)):
+            return preceding
+        return frozenset(self._salient(before))
 
     def _salient(self, before: tuple[int, ...]) -> tuple[str, ...]:
         """The subjects named in the last sentence that names any, in its order.

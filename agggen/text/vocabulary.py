@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,16 @@ class EncodedTarget:
     ids: list[int]
     fact: list[int]
     kept: list[int]
+
+
+_AN = re.compile(r"(?!one|once|eu)[aeio][a-z]")
+_A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
+
+
+def _n_before(word: str, present: str) -> str:
+    """The "n" of "an" before a word, or nothing; the `present` one where spelling does not decide (``hour``, ``US``)."""
+    lower = word[:1].lower() + word[1:]
+    return "n" if _AN.match(lower) else "" if _A.match(lower) else present
 
 
 class Vocabulary:
@@ -155,11 +166,19 @@ class Vocabulary:
         return EncodedTarget(ids, [renumbered[owner] for owner in owners], kept)
 
     def decode(self, ids: Iterable[int], extras: Sequence[str] = ()) -> list[str]:
-        """Tokens for :func:`~agggen.text.tokenise.detokenise`, without special tokens."""
-        size = len(self)
-        return [
-            self.words[number] if number < size else extras[number - size] for number in ids if number >= len(SPECIALS)
-        ]
+        """Tokens for :func:`~agggen.text.tokenise.detokenise`, without special tokens.
+
+        Before a word that is not in the vocabulary, "a" or "an" is chosen by its first letter, which a model cannot see.
+        """
+        size, tokens = len(self), list[str]()
+        for number in ids:
+            if number < len(SPECIALS):
+                continue
+            token = self.words[number] if number < size else extras[number - size]
+            if number >= size and tokens and tokens[-1].lower() in ("a", "an"):
+                tokens[-1] = tokens[-1][0] + _n_before(token, tokens[-1][1:])
+            tokens.append(token)
+        return tokens
 
     def to_json(self) -> dict[str, Any]:
         """The vocabulary as plain JSON; inverse of :meth:`from_json`."""

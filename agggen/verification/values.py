@@ -148,7 +148,7 @@ class TextIndex:
             return not abbreviation
         adjacent = [next_ for next_ in following if self.text[word.end : next_.start].isspace()]
         governs = any(next_.optional == "article" or next_.form not in FUNCTION_WORDS for next_ in adjacent)
-        return not word.initial and (word.raw.isupper() and len(word.raw) > 1 or not governs)
+        return not word.initial and ((word.raw.isupper() and len(word.raw) > 1) or not governs)
 
     def _money_fits(self, wording: Wording, match: Sequence[Word]) -> bool:
         signs = set(_MONEY.findall(self.text, max(0, match[0].start - 1), match[-1].end + 1))

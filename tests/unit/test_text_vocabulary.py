@@ -101,6 +101,28 @@ def test_training_texts_come_back_from_their_ids(texts: list[str]) -> None:
         assert vocabulary.decode(target.ids) == [token.text for token in tokenise(text, normalise=True)]
 
 
+@pytest.mark.parametrize(
+    ("article", "word", "expected"),
+    [
+        ("an", "noble", "a"),
+        ("a", "actinide", "an"),
+        ("A", "Italian", "An"),
+        ("An", "German", "A"),
+        ("an", "hour", "an"),
+        ("a", "European", "a"),
+        ("a", "one", "a"),
+        ("an", "FBI", "an"),
+        ("a", "US", "a"),
+        ("the", "actinide", "the"),
+    ],
+)
+def test_the_article_fits_a_copied_word(article: str, word: str, expected: str) -> None:
+    vocabulary = Vocabulary([*SPECIALS, article], len(SPECIALS) + 1)
+    assert vocabulary.decode([len(SPECIALS), len(vocabulary)], [word]) == [expected, word]
+    known = Vocabulary([*SPECIALS, article, word], len(SPECIALS) + 2)
+    assert known.decode([len(SPECIALS), len(SPECIALS) + 1]) == [article, word], "the model has seen the word"
+
+
 def test_json_is_lossless_and_the_order_of_records_does_not_matter() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     again = Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
