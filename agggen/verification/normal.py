@@ -91,7 +91,7 @@ _TOKEN = re.compile(
   | (?P<spelled> (?:{_MINUS})?\b(?i:{_SPELLED})\b(?![\u0300-\u036f]) )
   | (?P<possessive> (?<=\w)['\u2019](?i:s)\b )
   | (?P<word> (?:[^\W\d_][\u0300-\u036f]*)+ )
-  | (?P<and> & ) | (?P<percent> % ) | (?P<plus> (?<=\w)\+(?!\w) )
+  | (?P<and> & ) | (?P<percent> % ) | (?P<sign> (?<=\w)[+#](?!\w) )
     """,
     re.VERBOSE,
 )
@@ -175,7 +175,7 @@ _FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
     "spelled": ("number", _spelled),
     "and": ("word", lambda _: "and"),
     "percent": ("unit", str),
-    "plus": ("word", lambda _: "plus"),
+    "sign": ("word", {"+": "plus", "#": "sharp"}.__getitem__),
 }
 """Kind and normal form of the other expressions of ``_TOKEN``."""
 

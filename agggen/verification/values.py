@@ -54,6 +54,11 @@ _DETERMINERS = frozenset(("the", "this", "that", "each", "every", "any", "anothe
 _LETTER_BEFORE = re.compile(r"\b[^\W\d_]\.$")
 _LETTER_AFTER = re.compile(r"\.[^\W\d_]\b")
 _MONEY = re.compile(r"[$\u00a3\u20ac\u00a5]")
+_CURRENCIES = {"yen": "\u00a5"} | {
+    f"{name}{plural}": sign
+    for name, sign in (("dollar", "$"), ("pound", "\u00a3"), ("euro", "\u20ac"))
+    for plural in ("", "s")
+}
 _ISO_DATE = re.compile(r"^(\d{4})-(0?[1-9]|1[0-2])-(0?[1-9]|[12]\d|3[01])$", re.ASCII)
 
 
@@ -113,7 +118,8 @@ class TextIndex:
                 if not (
                     (len(match) == 1 and _pronoun(index.words, first))
                     or (wording.exact and not self._exactly(match, wording, following))
-                    or (wording.money and not self._money_fits(wording, match))
+                    or (match[-1].kind == "word" and following and following[0].raw in ("+", "#"))  # C in C++
+                    or (wording.money and not self._money_fits(wording, match, following))
                     or (wording.unit and unit and unit != wording.unit)
                     or (wording.remark and not self._remark_fits(wording, match[-1].end))
                     or (wording.negated is not None and negated(index.words, first) != wording.negated)
@@ -150,8 +156,9 @@ class TextIndex:
         governs = any(next_.optional == "article" or next_.form not in FUNCTION_WORDS for next_ in adjacent)
         return not word.initial and ((word.raw.isupper() and len(word.raw) > 1) or not governs)
 
-    def _money_fits(self, wording: Wording, match: Sequence[Word]) -> bool:
+    def _money_fits(self, wording: Wording, match: Sequence[Word], following: Sequence[Word]) -> bool:
         signs = set(_MONEY.findall(self.text, max(0, match[0].start - 1), match[-1].end + 1))
+        signs |= {_CURRENCIES[word.form] for word in following if word.form in _CURRENCIES}
         return not signs or signs == set(wording.money)
 
     def _remark_fits(self, wording: Wording, end: int) -> bool:

@@ -37,6 +37,11 @@ from tests.unit.verification.texts import PLAIN, missed, record, value_check, wh
         # the border of a word
         ("Rome", "Jerome sings", False),
         ("C++", "written in C", False),
+        ("C", "written in C++", False),
+        ("C", "written in C#.", False),
+        ("C#", "written in C.", False),
+        ("C#", "written in C#.", True),
+        ("C sharp", "written in C#.", True),
         # nothing to say
         ("?!", "what", False),
         ("Yes", "", False),

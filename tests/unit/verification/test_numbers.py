@@ -56,6 +56,9 @@ from tests.unit.verification.texts import value_check, whole
         ("£20-25", "at £20-£25", True),
         ("£20-25", "at $20-25", False),
         ("less than £20", "less than $20", False),
+        ("$5", "for 5 euros", False),
+        ("$5", "for 5 dollars", True),
+        ("€5", "for 5 euros", True),
         ("more than £30", "less than £30", False),
         ("\u20ac5", "5\u20ac", True),
         # --- dates in their usual spellings
