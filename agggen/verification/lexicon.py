@@ -30,7 +30,20 @@ _NEIGHBOURS = 2
 _MIN_VALUES = 20
 """Training values that a predicate needs before its contexts are used."""
 
-_VERBS = frozenset(("is", "are", "was", "were", "has", "had", "can", "may", "will", "does", "did"))
+_VERBS = frozenset(
+    (
+        *("is", "are", "was", "were", "has", "had", "can", "may", "will", "does", "did"),
+        *("became", "contains", "employs", "includes", "owns", "produces", "provides", "publishes", "requires"),
+        *("sells", "speaks", "won", "wrote"),
+    )
+)
+_INTRANSITIVE = frozenset(
+    (
+        *("appeared", "belonged", "competed", "debuted", "died", "graduated", "lived", "moved", "participated"),
+        *("played", "resided", "retired", "served", "starred", "studied", "worked"),
+    )
+)
+"""Verbs that have no passive: "died on", not "is died on"."""
 _PREPOSITIONS = frozenset(
     (
         *("of", "in", "on", "at", "by", "with", "to", "from", "for", "as", "into", "under", "over", "near"),
@@ -41,7 +54,9 @@ _PARTICIPLE = re.compile(
     r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|worn|written", re.IGNORECASE
 )
 """The first words of predicates like ``written by``; not ``seed of``, ``need for`` or ``bed in``."""
-_PLURAL = re.compile(r"(?!.*(?:ss|us|is|ics|news|series|species|means)$)\w{3,}s", re.IGNORECASE)
+_PLURAL = re.compile(
+    r"(?!.*(?:ss|us|as|is|ics|news|series|species|means)$)\w{3,}s|children|men|people|women", re.IGNORECASE
+)
 """Nouns that take "are"."""
 
 
@@ -228,7 +243,7 @@ def clause(triple: Triple) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.`` With a
     plural: ``The awards of Ann are two medals.``
 
-    Where the words leave it open how they are joined, they are listed: ``Oda: member of: the crew.``, ``Oda: is alive:
+    Where the words leave it open how they are joined, they are listed: ``Oda: successor to: Ann.``, ``Oda: is alive:
     false.``
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
@@ -239,10 +254,14 @@ def clause(triple: Triple) -> str:
         text = f"The {name} {verb} {value}."
     elif first in _VERBS and value.lower() in BOOLEANS:
         text = f"{subject}: {name}: {value}."
-    elif first in _VERBS or (last in _PREPOSITIONS and first.endswith("s") and name not in _PREPOSITIONS):
+    elif first in _VERBS or (
+        last in _PREPOSITIONS and name not in _PREPOSITIONS and (first.endswith("s") or first in _INTRANSITIVE)
+    ):
         text = f"{subject} {name} {value}."
-    elif name in _PREPOSITIONS or (
-        not middle and last in _PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first))
+    elif (
+        name in _PREPOSITIONS
+        or (last == "of" and not middle)
+        or (not middle and last in _PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)))
     ):
         text = f"{subject} is {name} {value}."
     elif last in _PREPOSITIONS:

@@ -18,7 +18,7 @@ from agggen.verification.lexicon import Lexicon
 from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, TRAIN, VOSS, generator
 
 STRICT = replace(SHORT, verify="strict", beam=replace(SHORT.beam, max_fact_tokens=12))
-FORMULA = Record("formula", (Triple("Zyx", "never-seen", "Qwert 7.5"), Triple("Zyx", "member of", "Plugh")))
+FORMULA = Record("formula", (Triple("Zyx", "never-seen", "Qwert 7.5"), Triple("Zyx", "successor to", "Plugh")))
 """No predicate of it was in training."""
 
 
@@ -40,8 +40,8 @@ def test_an_unconstrained_text_says_that_it_is_unfulfilled() -> None:
 def test_predicates_that_training_never_saw_are_named_and_said_by_plain_clauses() -> None:
     ((subset,), (none,)) = generator().generate([STRANGE, FORMULA], config=STRICT)
     assert subset.unknown_predicates == ("never-seen",)
-    assert none.unknown_predicates == ("never-seen", "member of")
-    assert none.text == "The never-seen of Zyx is Qwert 7.5. Zyx: member of: Plugh."
+    assert none.unknown_predicates == ("never-seen", "successor to")
+    assert none.text == "The never-seen of Zyx is Qwert 7.5. Zyx: successor to: Plugh."
     for text in (subset, none):
         clauses = [fact for fact in text.facts if {*fact.predicates} & {*text.unknown_predicates}]
         assert all(fact.fallback for fact in clauses)
@@ -79,9 +79,9 @@ def test_unknown_predicates_are_said_subject_by_subject() -> None:
 
 
 def test_triples_that_share_no_sentence_have_one_each() -> None:
-    record = Record("2", (Triple("Zyx", "member of", "Plugh"), Triple("Zyx", "taste", "bitter")))
+    record = Record("2", (Triple("Zyx", "successor to", "Plugh"), Triple("Zyx", "taste", "bitter")))
     ((text,),) = generator().generate([record], config=STRICT)
-    assert text.text == "Zyx: member of: Plugh. The taste of Zyx is bitter."
+    assert text.text == "Zyx: successor to: Plugh. The taste of Zyx is bitter."
     assert len(text.facts) == 2 and text.fulfilled
 
 
