@@ -59,7 +59,7 @@ def test_demo_shows_three_records_under_three_plans(demo: dict[str, Any]) -> Non
     assert "minutes" in demo["err"].splitlines()[0]
 
 
-def test_the_things_to_try_work(demo: dict[str, Any]) -> None:
+def test_the_commands_that_the_demo_suggests_work(demo: dict[str, Any]) -> None:
     tries = [line.strip() for line in demo["out"].partition("Three things to try:")[2].splitlines() if "agggen" in line]
     assert len(tries) == 3
     program = f"""agggen() {{ {sys.executable} -m agggen_platform.cli.main "$@"; }}\n"""

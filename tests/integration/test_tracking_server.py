@@ -67,12 +67,12 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    one = Server(tmp_path_factory.mktemp("server"))
+    server = Server(tmp_path_factory.mktemp("server"))
     try:
-        one.start()
-        yield one
+        server.start()
+        yield server
     finally:
-        one.kill()
+        server.kill()
 
 
 def curve(uri: str, run_id: str | None, metric: str = "loss") -> list[tuple[int, float]]:
@@ -96,7 +96,7 @@ def log(tracker: Tracker, steps: range, pause: float = 0.01) -> float:
     return slowest
 
 
-def test_a_server_that_is_frozen_for_the_middle_third(
+def test_a_server_that_is_frozen_meanwhile_delays_nothing_and_loses_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")  # calls are given up and made again: they arrive twice
@@ -130,7 +130,7 @@ def test_a_server_that_is_frozen_for_the_middle_third(
     assert "hunter2" not in everything + "".join(said) + str(run.to_dictionary()) + tracker.ui_command()
 
 
-def test_a_run_that_was_killed_and_continued(server: Server, tmp_path: Path) -> None:
+def test_a_killed_and_continued_run_is_complete_in_mlflow(server: Server, tmp_path: Path) -> None:
     log_file = tmp_path / "killed" / "tracking.jsonl"
     cursor = tmp_path / "killed" / "tracking.sent.json"
     with Running(["-c", WRITER, server.uri, str(tmp_path), "killed", "100000"], tmp_path) as writer:
@@ -152,7 +152,7 @@ def test_a_run_that_was_killed_and_continued(server: Server, tmp_path: Path) -> 
     assert (after.status, after.unsent) == ("FINISHED", 0)
 
 
-def test_a_server_that_is_killed_and_what_it_missed_is_synced(
+def test_sync_sends_what_a_killed_server_missed(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said: list[str] = []
@@ -185,7 +185,7 @@ def test_a_server_that_is_killed_and_what_it_missed_is_synced(
     assert (code, "has all entries" in err) == (0, True)
 
 
-def test_two_processes_make_one_fresh_sqlite_store(tmp_path: Path) -> None:
+def test_two_processes_create_one_sqlite_store(tmp_path: Path) -> None:
     ids = []
     writers = [Running(["-c", WRITER, "", str(tmp_path), name, "100"], tmp_path) for name in ("one", "two")]
     try:
