@@ -120,5 +120,5 @@ class Head:
 def _listens(port: int) -> bool:
     import socket
 
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -13,7 +13,8 @@ import pytest
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import open_model
 from tests.bulk_jobs import here, numbered_records, published, write_jsonl
-from tests.cluster.containers import LONG, REPO, Cluster, nodes_at, podman, wait_until
+from tests.cluster.containers import LONG, REPO, Cluster, nodes_at, podman
+from tests.processes import until
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.cluster
@@ -48,7 +49,7 @@ class Bulk:
             assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
             return self.parts() >= share * SHARDS and nodes_at(self.cluster.bucket / self.out) >= nodes
 
-        wait_until(reached, f"{share:.0%} of the texts by {nodes} nodes", 240)
+        until(reached, f"{share:.0%} of the texts by {nodes} nodes", 240)
 
     def check_that_it_resumes(self) -> None:
         """The job is submitted again, uses what was done, and ends well."""
@@ -159,12 +160,12 @@ def test_bulk_resumes_when_the_head_was_killed(bulk: Bulk, cluster: Cluster) -> 
     before = [*cluster.workers]
     cluster.restart_head(job)
     bulk.check_that_it_resumes()
-    cluster.in_order()
+    cluster.restore_workers()
     assert cluster.workers == before, "workers ended with the head"
 
 
 @LONG
-def test_a_full_disk_is_said_and_the_job_resumes_when_there_is_room(bulk: Bulk, cluster: Cluster) -> None:
+def test_a_full_disk_is_reported_and_the_job_resumes_when_there_is_room(bulk: Bulk, cluster: Cluster) -> None:
     node = cluster.workers[0]
     job = bulk.start()
     bulk.wait_for(job, 0.2)
@@ -190,7 +191,7 @@ with claim(Folder(sys.argv[1])) as still_held:
 """A driver that holds a claim until it is told that it is enough; it fails if another has taken the claim."""
 
 
-def test_clocks_five_minutes_apart_steal_no_claim(bulk: Bulk, cluster: Cluster) -> None:
+def test_a_claim_holds_when_clocks_are_five_minutes_apart(bulk: Bulk, cluster: Cluster) -> None:
     if not shutil.which("cc"):
         pytest.skip("there is no C compiler for what puts a clock ahead")
     library, worker = cluster.folder / "ahead.so", cluster.workers[0]
@@ -203,7 +204,7 @@ def test_clocks_five_minutes_apart_steal_no_claim(bulk: Bulk, cluster: Cluster) 
     nodes: list[tuple[str, dict[str, str]]] = [(cluster.head, {}), (worker, ahead)]
     for (holder, clock), (other, other_clock) in (nodes, nodes[::-1]):
         holding = cluster.driver("python", "-c", HOLD, place, node=holder, env=clock)
-        wait_until((cluster.bucket / bulk.out / ".claim").exists, "claim")
+        until((cluster.bucket / bulk.out / ".claim").exists, "claim")
         refused = bulk.start("actors=0", node=other, env=other_clock)
         said = refused.communicate(timeout=100)[0]
         assert (refused.returncode, "another job works on" in said) == (6, True), said

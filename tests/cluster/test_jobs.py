@@ -10,7 +10,8 @@ import urllib.request
 import pytest
 
 from tests.bulk_jobs import numbered_records, write_jsonl
-from tests.cluster.containers import Cluster, podman, wait_until
+from tests.cluster.containers import Cluster, podman
+from tests.processes import until
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.cluster
@@ -48,7 +49,7 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
         except OSError:
             return False
 
-    wait_until(is_ready, "ready endpoint", 240)
+    until(is_ready, "ready endpoint", 240)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     asked = json.dumps({"records": [records[0].as_dict()]}).encode()
     with urllib.request.urlopen(urllib.request.Request(f"{address}/v1/generate", asked, headers), timeout=60) as answer:

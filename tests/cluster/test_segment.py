@@ -11,8 +11,9 @@ import pytest
 from agggen.corpora.prepared import write_records
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
-from tests.cluster.containers import Cluster, nodes_at, wait_until
+from tests.cluster.containers import Cluster, nodes_at
 from tests.integration.segment_jobs import elements
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 
@@ -34,7 +35,7 @@ def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None
         assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
         return nodes_at(out) == 2 and len(parts(out)) > 0
 
-    wait_until(has_begun, "work on both nodes")
+    until(has_begun, "work on both nodes")
     cluster.lose(cluster.workers[0])
     assert not (out / "manifest.json").exists()
     cluster.worker()
