@@ -155,8 +155,8 @@ def test_a_text_of_10000_characters_is_kept_and_its_limit_is_said(studio: Studio
 
 def test_the_shown_text_is_exactly_the_endpoints(studio: Studio, url: str) -> None:
     for _ in range(4):
-        asked: dict[str, Any] = {"records": [{"triples": studio.triples, "plan": studio.plan}]}
-        answer = studio.page.request.post(f"{url}/v1/generate", data=asked).json()
+        body: dict[str, Any] = {"records": [{"triples": studio.triples, "plan": studio.plan}]}
+        answer = studio.page.request.post(f"{url}/v1/generate", data=body).json()
         assert studio.text == answer["answers"][0]["texts"][0]["text"]
         studio.page.get_by_role("button", name="Next record").click()
         studio.ready()

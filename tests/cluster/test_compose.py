@@ -86,12 +86,12 @@ class Stack:
         """What it printed; fails, and shows it, when the command does."""
         process = self.start(words)
         try:
-            said = process.communicate(timeout=seconds)[0]
+            output = process.communicate(timeout=seconds)[0]
         except subprocess.TimeoutExpired:
             process.kill()
             raise AssertionError(f"{' '.join(words)} took {seconds} s: {process.communicate()[0]}") from None
-        assert process.returncode == 0, f"{' '.join(words)}: {said}"
-        return said
+        assert process.returncode == 0, f"{' '.join(words)}: {output}"
+        return output
 
     def compose(self, *words: str, seconds: float = 600) -> str:
         return self.run(["docker", "compose", "-f", FILE, *words], seconds)
@@ -265,11 +265,11 @@ def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
 
     try:
         until(is_ready, "ready endpoint", 300)
-        asked = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
+        request_body = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
         as_json = {"Content_Type": "application/json"}
-        assert stack.ask(8000, "/v1/generate", asked, **as_json)[0] == 401
+        assert stack.ask(8000, "/v1/generate", request_body, **as_json)[0] == 401
         for known in (key, stack.secret("endpoint_key").strip()):
-            status, body = stack.ask(8000, "/v1/generate", asked, **as_json, Authorization=f"Bearer {known}")
+            status, body = stack.ask(8000, "/v1/generate", request_body, **as_json, Authorization=f"Bearer {known}")
             assert status == 200 and body["answers"][0]["texts"][0]["text"], body
         assert stack.ask(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}")[0] == 403
         stack.on_head("bash", "-c", INTERRUPT_ENDPOINT)

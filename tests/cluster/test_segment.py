@@ -39,8 +39,8 @@ def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None
     cluster.lose(cluster.workers[0])
     assert not (out / "manifest.json").exists()
     cluster.worker()
-    said = job.communicate(timeout=300)[0]
-    assert job.returncode == 0, said
+    output = job.communicate(timeout=300)[0]
+    assert job.returncode == 0, output
     undisturbed = cluster.folder / "undisturbed-facts"
     segment(str(corpus), str(undisturbed), SegmentConfig(actors=0, shard_rows=50, cache="off"))
     assert parts(out) == parts(undisturbed)

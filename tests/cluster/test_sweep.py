@@ -42,8 +42,8 @@ def test_a_node_killed_in_a_sweep_changes_no_trial(cluster: Cluster, tmp_path: P
     cluster.lose(cluster.workers[0])
     assert not list(out.glob("s-t*/bundle/manifest.json"))
     cluster.worker()
-    said = job.communicate(timeout=400)[0]
-    assert job.returncode == 0, said
+    output = job.communicate(timeout=400)[0]
+    assert job.returncode == 0, output
     for number in (0, 1):
         bundle = out / f"s-t00{number}" / "bundle"
         size = json.loads((out / f"s-t00{number}" / "run.json").read_text())["model.predicate_dim"]

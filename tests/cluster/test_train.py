@@ -54,10 +54,10 @@ class Training:
 
     def check_success(self, job: subprocess.Popen[str], name: str) -> str:
         """It ended well, with the bundle of an undisturbed run; what it said."""
-        said = job.communicate(timeout=400)[0]
-        assert job.returncode == 0, said
+        output = job.communicate(timeout=400)[0]
+        assert job.returncode == 0, output
         assert fingerprint(self.folder(name) / "bundle") == self.undisturbed
-        return said
+        return output
 
     def updates(self, name: str) -> list[int]:
         """The updates of the first stage in the run log, in its order."""
@@ -70,8 +70,8 @@ def _training(shared: Cluster) -> Training:
     shared.restore_workers()
     training = Training(shared)
     job = training.start("undisturbed")
-    said = job.communicate(timeout=300)[0]
-    assert job.returncode == 0, said
+    output = job.communicate(timeout=300)[0]
+    assert job.returncode == 0, output
     training.undisturbed = fingerprint(training.folder("undisturbed") / "bundle")
     return training
 
@@ -100,8 +100,8 @@ def test_a_run_is_complete_in_an_mlflow_that_was_killed_meanwhile(
     until((training.folder("untracked") / "bundle" / "manifest.json").exists, "bundle", 240)
     assert job.poll() is None, "it did not wait for MLflow"
     podman("start", cluster.mlflow)
-    said = training.check_success(job, "untracked")
-    assert "MLflow" in said, said
+    output = training.check_success(job, "untracked")
+    assert "MLflow" in output, output
     for name, value in cluster.mlflow_account.items():
         monkeypatch.setenv(name, value)
     client = MlflowClient(address)

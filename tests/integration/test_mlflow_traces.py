@@ -35,8 +35,8 @@ def test_mlflow_finds_slow_unfulfilled_and_failed_requests(server: Server, tmp_p
             ("free", "off", RECORDS),
             ("broken", "off", [{"triples": []}]),
         ):
-            asked: dict[str, object] = {"records": body, "options": {"verify": verify}}
-            httpx.post(f"{endpoint.url}/v1/generate", json=asked, headers={"X-Request-Id": name}, timeout=120)
+            request: dict[str, object] = {"records": body, "options": {"verify": verify}}
+            httpx.post(f"{endpoint.url}/v1/generate", json=request, headers={"X-Request-Id": name}, timeout=120)
 
         def requests_where(condition: str) -> list[str]:
             experiment = client.get_experiment_by_name("requests")

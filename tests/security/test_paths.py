@@ -127,10 +127,10 @@ def test_ids_of_records_are_never_names_of_files(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # a store that cannot be costs no time
     names = [name for name in ELSEWHERE if "\0" not in name]
     records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in names]
-    name, *rest = arguments
+    name, *options = arguments
     source = json_lines(home / "records.jsonl", [*records, {"id": "../outside", "triples": []}])
     inputs = [source] if name == "bulk" else ["-i", source]
-    code, _, err = command(capsys)(name, bundle, *inputs, *rest, *(["max_reject_share=1"] if name == "bulk" else []))
+    code, _, err = command(capsys)(name, bundle, *inputs, *options, *(["max_reject_share=1"] if name == "bulk" else []))
     assert code == 0, err
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith("outside") or "\\" in path.name]
     assert {path.name for path in home.iterdir()} <= {

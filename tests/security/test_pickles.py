@@ -135,8 +135,8 @@ def test_an_archive_that_a_bundle_names_is_not_run(
     run: Run, tmp_path: Path, bundle_with_archive: Path, canary: Canary, command: str
 ) -> None:
     records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
-    rest = ("-i", records) if command == "align" else ("--corpus", "elements", "--limit", "1")
-    code, out, err = run(command, bundle_with_archive, *rest)
+    options = ("-i", records) if command == "align" else ("--corpus", "elements", "--limit", "1")
+    code, out, err = run(command, bundle_with_archive, *options)
     assert (code, out) == (2, "")
     assert "runs its author's code" in err
     assert "--run-archives" in err

@@ -33,7 +33,7 @@ from tests.unit.serve.http_calls import (
 )
 from tests.unit.serve.stub_engine import StubEngine
 
-ASKED = {"json": {"records": records("a")}}
+REQUEST = {"json": {"records": records("a")}}
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def ask(app: ASGIApp, method: str = "POST", path: str = "/v1/generate", **reques
 def test_a_valid_key_is_accepted_and_probes_need_none(stub: StubEngine, file: Path, key: str) -> None:
     app = keyed(stub, file)
     for headers in ({"Authorization": f"Bearer {key}"}, {"authorization": f"bearer {key}"}):
-        assert ask(app, headers={**headers, "Host": "any.example"}, **ASKED).status_code == 200
+        assert ask(app, headers={**headers, "Host": "any.example"}, **REQUEST).status_code == 200
     assert ask(app, "GET", "/healthz").status_code == ask(app, "GET", "/readyz").status_code == 200
 
 
@@ -148,7 +148,7 @@ ELSEWHERE = [
 @pytest.mark.parametrize("host", LOCAL + ELSEWHERE)
 def test_without_keys_the_host_header_must_name_this_machine(stub: StubEngine, host: str) -> None:
     app = api(stub, ServeConfig(bundle="b", security=SecurityConfig(hosts=("Studio.Internal",))))
-    response = ask(app, headers={"Host": host}, **ASKED)
+    response = ask(app, headers={"Host": host}, **REQUEST)
     assert response.status_code == (200 if host in LOCAL else 403)
     assert bool(stub.calls) == (host in LOCAL)
 
@@ -259,20 +259,20 @@ def test_requests_above_the_queue_limit_get_429_until_others_end(stub: StubEngin
         stub.hold = asyncio.Event()
         app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
         async with client(app) as http:
-            waiting = [asyncio.create_task(http.post("/v1/generate", **ASKED)) for _ in range(2)]
+            waiting = [asyncio.create_task(http.post("/v1/generate", **REQUEST)) for _ in range(2)]
             stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
             waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))
             await until(lambda: stub.begun == 3)
-            refused = await http.post("/v1/generate", **ASKED)
+            refused = await http.post("/v1/generate", **REQUEST)
             assert (problem(refused)["status"], refused.headers["Retry-After"]) == (429, "1")
             assert (await http.get("/healthz")).status_code == (await http.get("/readyz")).status_code == 200
             waiting[0].cancel()
             await asyncio.wait({waiting[0]})
             stub.hold.set()
             assert [(await task).status_code for task in waiting[1:]] == [200, 200]
-            assert (await http.post("/v1/generate", **ASKED)).status_code == 200
+            assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
             stub.error = KeyError("inside")
-            assert [(await http.post("/v1/generate", **ASKED)).status_code for _ in range(5)] == [500] * 5
+            assert [(await http.post("/v1/generate", **REQUEST)).status_code for _ in range(5)] == [500] * 5
 
     asyncio.run(check())
 
@@ -282,11 +282,11 @@ def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: StubEngine
         stub.hold = asyncio.Event()
         admission = Admission(10)
         async with client(api(stub, ServeConfig(bundle="b"), admission=admission)) as http:
-            active = asyncio.create_task(http.post("/v1/generate", **ASKED))
+            active = asyncio.create_task(http.post("/v1/generate", **REQUEST))
             await until(lambda: stub.begun == 1)
             closing = asyncio.create_task(admission.close())
             await asyncio.sleep(0.01)
-            refused = await http.post("/v1/generate", **ASKED)
+            refused = await http.post("/v1/generate", **REQUEST)
             assert (refused.status_code, problem(refused)["retryable"]) == (503, True)
             assert (await http.get("/readyz")).status_code == 503
             assert (await http.get("/healthz")).status_code == 200 and not closing.done()
@@ -294,6 +294,6 @@ def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: StubEngine
             assert (await active).status_code == 200
             await asyncio.wait_for(closing, 20)
             admission.open()
-            assert (await http.post("/v1/generate", **ASKED)).status_code == 200
+            assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
 
     asyncio.run(check())

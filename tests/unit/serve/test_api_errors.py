@@ -84,13 +84,13 @@ def test_the_deadline_also_limits_the_wait_for_the_model_card(stub: StubEngine, 
 def test_each_answer_names_the_bundle_that_gave_it(ask_stub: Ask, stub: StubEngine, address: str) -> None:
     """While one bundle replaces another, one request may get answers of both."""
     stub.models["b"] = "cd34"
-    asked = records("a", "b", "c")
+    requested = records("a", "b", "c")
     if address.endswith("stream"):
-        body = b"\n".join(json.dumps(record).encode() for record in asked)
+        body = b"\n".join(json.dumps(record).encode() for record in requested)
         response = ask_stub("POST", address, content=body, headers={"Content-Type": "application/x-ndjson"})
         answers = [json.loads(line) for line in response.text.splitlines()][:-1]
     else:
-        answers = ask_stub("POST", address, json={"records": asked}).json()["answers"]
+        answers = ask_stub("POST", address, json={"records": requested}).json()["answers"]
     assert [answer["model"] for answer in answers] == ["ab12", "cd34", "ab12"]
 
 

@@ -75,9 +75,9 @@ def _application(engine: HandleEngine) -> None:
     DEFERRED.app = api(engine, CONFIG)
 
 
-def examples(most: int) -> settings:
+def examples(count: int) -> settings:
     return settings(
-        max_examples=most,
+        max_examples=count,
         deadline=None,
         derandomize=True,
         phases=[Phase.explicit, Phase.generate],

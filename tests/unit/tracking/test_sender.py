@@ -77,10 +77,10 @@ def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server,
     assert (run.status, run.entries, run.unsent, run.uri) == ("FINISHED", 102, 102, address)
 
 
-@pytest.mark.parametrize("what", ["401", "no such store"])
-def test_permanent_errors_are_not_waited_for(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("problem", ["401", "no such store"])
+def test_permanent_errors_are_not_waited_for(problem: str, tmp_path: Path) -> None:
     with answering({}, (401, "")) as address:
-        uri = address if what == "401" else "nonsense://x"
+        uri = address if problem == "401" else "nonsense://x"
         _, messages, _, end = run_against(uri, tmp_path, 60)
     assert end < 10
     assert "102 entries of run toy are not in MLflow" in messages[-1]

@@ -234,10 +234,10 @@ def test_another_experiment_or_server_gets_the_whole_run_log(track: Track, curve
     assert tracker.run_id != before.run_id
     assert (curve(before, "loss"), curve(tracker, "loss")) == ([(1, 0.5)], [(1, 0.5), (2, 0.25)])
     assert messages == []
-    with track() as again:
+    with track() as repeated:
         pass
-    assert again.run_id == before.run_id
-    assert curve(again, "loss") == [(1, 0.5), (2, 0.25)]
+    assert repeated.run_id == before.run_id
+    assert curve(repeated, "loss") == [(1, 0.5), (2, 0.25)]
 
 
 @pytest.mark.parametrize(
