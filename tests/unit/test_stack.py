@@ -20,9 +20,9 @@ from tests.processes import free_ports
 
 LISTENS = """
 import socket, subprocess, sys, time
-server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-print("it listens", flush=True)
+print("it starts", flush=True)
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 time.sleep(600)
 """
 FAILS = "import sys; print('no room for the data'); sys.exit(3)"
@@ -66,7 +66,7 @@ def test_a_server_that_dies_is_an_error_with_the_end_of_its_log(tmp_path: Path) 
         supervisor.start(server("one"))
         (process,) = set(psutil.Process().children()) - before
         process.kill()
-        with pytest.raises(StackError, match=r"^one was killed by SIGKILL; the end of .*one\.log:\n +it listens$"):
+        with pytest.raises(StackError, match=r"^one was killed by SIGKILL; the end of .*one\.log:\n +it starts$"):
             supervisor.watch(lambda: False)
 
 
