@@ -1,4 +1,4 @@
-"""The servers of the stack: PostgreSQL, an S3 server (rclone), MLflow, and a Ray head where it is asked for."""
+"""The servers of the stack: PostgreSQL, an S3 server (rclone), MLflow, and optionally a Ray head."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DATABASES = ("mlflow", "mlflow_auth")
 def servers(
     folder: Path, ports: Mapping[str, int], passwords: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterator[Server]:
-    """The servers in the order in which they start; one is prepared after the server before it answers.
+    """The servers in the order in which they start; each is prepared once the one before it answers.
 
     Args:
         environment: what clients of the stack need (`client_environment`).
@@ -99,7 +99,7 @@ def _postgres(folder: Path, port: int, password: str) -> Server:
     data = folder / "data"
     if not data.exists():  # it exists once initdb has succeeded
         unfinished, password_file = folder / "data.new", folder / "password"
-        shutil.rmtree(unfinished, ignore_errors=True)  # of an initdb that was killed
+        shutil.rmtree(unfinished, ignore_errors=True)  # left by an initdb that was killed
         write_private(password_file, password)
         if user is not None:
             shutil.chown(password_file, user)
@@ -262,7 +262,7 @@ def _mlflow(port: int, environment: Mapping[str, str], settings: Mapping[str, st
 def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Server:
     """A Ray head with a token, its dashboard and jobs API. Jobs get the stack's environment.
 
-    Ray's own ports listen on all interfaces whatever it is told: only the token protects them.
+    Ray's own ports listen on all interfaces, whatever its options: only the token protects them.
     """
     options = {
         "--port": ports["ray-cluster"],
@@ -270,7 +270,7 @@ def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Serve
         "--dashboard-port": ports["ray"],
         "--ray-client-server-port": ports["ray-client"],
         "--dashboard-agent-listen-port": ports["ray-agent"],
-        "--object-store-memory": 256 << 20,  # jobs send addresses of data and not data
+        "--object-store-memory": 256 << 20,  # small, since jobs exchange addresses of data
     }
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += [str(word) for option in options.items() for word in option]

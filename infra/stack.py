@@ -99,7 +99,7 @@ def choose_ports(free: bool, ray: bool) -> dict[str, int]:
 
 
 def run(folder: Path, ray: bool, free_ports: bool, command: Sequence[str] | None) -> int:
-    """Runs the stack as long as `command` runs, and without one until a signal (SystemExit, status 128 + signal).
+    """Runs the stack as long as `command` runs; without one, until a signal (SystemExit, status 128 + signal).
 
     Returns:
         The command's exit status.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
-_FOREIGN = ("MLFLOW_", "AWS_", "RCLONE_", "PG", "RAY_")
+_FOREIGN = ("MLFLOW_", "AWS_", "RCLONE_", "PG", "RAY_")  # prefixes of variables that servers do not inherit
 _STOP_SECONDS = 15.0  # between the request to end and SIGKILL
 _POLL_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1
@@ -109,7 +109,7 @@ class Supervisor:
                 raise StackError(f"{server.name} {how}; {self._tail(server)}")
 
     def watch(self, done: Callable[[], bool]) -> None:
-        """Returns when `done` holds.
+        """Returns when `done()` is true.
 
         Raises:
             StackError: a server died.
@@ -128,7 +128,7 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 how = "did not end and was killed"
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # and children that outlived it
+                os.killpg(process.pid, signal.SIGKILL)  # children may outlive it
             process.wait()
             print(f"{server.name} {how}", file=sys.stderr, flush=True)
         self._running.clear()

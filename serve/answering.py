@@ -1,4 +1,4 @@
-"""From raw records to answers in their order: each record is validated by itself, the engine gets the valid ones.
+"""Answers raw records in their order: each record is validated by itself, and the engine gets the valid ones.
 
 An answer is the JSON object of a record, or its Problem.
 """
@@ -57,7 +57,7 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The id of its answer: its own, else its index."""
+        """The id that its answer gets: the record's own, else the index."""
         own = self.raw.get("id") if isinstance(self.raw, Mapping) else None
         if isinstance(self.raw, Problem):
             own = self.raw.record
@@ -141,7 +141,7 @@ class Answering:
         if isinstance(raw, Mapping) and "triples" not in raw and raw.keys() - model.model_fields.keys():
             own = {key: value for key, value in raw.items() if key in model.model_fields}
             row = {key: value for key, value in raw.items() if key not in own}
-            # Before it is flattened: each value of an inner object repeats the outer key.
+            # Checked before the row is flattened, since each value of an inner object then repeats the outer key.
             if (size := len(json.dumps(row, ensure_ascii=False))) > (most := 4 * self.limits.record_chars):
                 raise Problem("record", f"the record has {size} characters; at most {most} as a row")
             try:

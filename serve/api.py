@@ -1,4 +1,4 @@
-"""The HTTP interface over any engine.
+"""The HTTP interface over an engine.
 
 A request is answered with 200 if any of its records has an answer, each record with its own ``status``; otherwise with
 the status of `serve.errors.combined`. The deadline (``X-Deadline-Seconds``, else `limits.deadline_s`, at most
@@ -37,7 +37,7 @@ from serve.errors import Problem, combined
 from serve.handles import HandleEngine
 from serve.limits import Admission, StreamBody, StreamBuffer, check_head, read_body
 from serve.meters import Meters
-from serve.observe import RequestContext, current_request, install
+from serve.observe import RequestContext, add_exception_handlers, current_request
 from serve.page import add_page
 from serve.reading import JSON, NDJSON, check_media_type, parsed
 from serve.schemas import (
@@ -62,24 +62,24 @@ if TYPE_CHECKING:
 DEADLINE = "X-Deadline-Seconds"
 MODEL = "X-Model"
 _ABOUT = """\
-Texts from data, by plans that one can read and change.
+Texts from data, by plans that can be read and changed.
 
 **Status.** A request is 200 as soon as one of its records has an answer: each answer has its own `status`, `ok` or
-`error`, in the order of the records (`index`). If none has, the request has the status of their problem, with all of
-them in `errors`; it is retryable if a retry may help any record. So a request of one record fails where that record
-does.
+`error`, in the order of the records (`index`). If none has, the request fails with the status of one of their problems,
+and `errors` lists all of them; it is retryable if a retry may help any record. So a request of one record fails if that
+record fails.
 
 **Errors** are problem+json (RFC 9457); `type` is `urn:agggen:problem:CODE`. `record`, `index` and `field` say where it
 went wrong; `retryable` (and Retry-After) whether the same request may succeed later.
 
 **Ids** are returned, and must be unique in a request. A record without an id is answered under its index.
 
-**Subjects** may be empty: the triple is about nothing named. `GET /v1/model` lists the limits of this server.
+**Subjects** may be empty: the triple then has no named subject. `GET /v1/model` lists the limits of this server.
 """
 
 Deadline = Annotated[
     float | None,
-    Header(alias=DEADLINE, gt=0, allow_inf_nan=False, description="what takes longer is cancelled (504)"),
+    Header(alias=DEADLINE, gt=0, allow_inf_nan=False, description="work that takes longer is cancelled (504)"),
 ]
 
 v1 = APIRouter(prefix="/v1")
@@ -96,16 +96,16 @@ def api(
     echo_request_id: bool = True,
     traces: Traces | None = None,
 ) -> FastAPI:
-    """The application.
+    """Builds the application.
 
     Args:
-        engine: plans, writes, aligns.
-        config: limits, security, log.
+        engine: plans, writes, aligns and checks.
+        config: limits, security and whether there is a page.
         compared: a second model, which answers requests whose X-Model is its fingerprint.
-        meters: what counts the requests.
-        admission: counts the requests; by default its own.
-        echo_request_id: False where the server in front already puts the request id into answers.
-        traces: takes a trace of each request; None: there are none.
+        meters: count the requests; None: they are not counted.
+        admission: limits concurrent requests; None: to `limits.queue` of this application alone.
+        echo_request_id: False if the server in front already puts the request id into answers.
+        traces: record a trace of each request; None: there are no traces.
 
     Raises:
         ConfigError: the endpoint could be reached from other machines without keys, or they cannot be read.
@@ -128,19 +128,21 @@ def api(
     app.state.answerings = [Answering(model, config.limits) for model in (engine, compared) if model]
     app.state.buffer = StreamBuffer(config.limits)
     app.state.admission = admission or Admission(config.limits.queue)
-    app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission), Depends(_choose)])
+    app.include_router(
+        v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission), Depends(_choose_model)]
+    )
     app.include_router(probes)
     if config.studio:
         add_page(app)
-    install(app)
+    add_exception_handlers(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
 
-async def _choose(
+async def _choose_model(
     request: Request,
     model: Annotated[
-        str | None, Header(alias=MODEL, description="fingerprint of the model to ask, where two are served")
+        str | None, Header(alias=MODEL, description="fingerprint of the model to use, if two are served")
     ] = None,
 ) -> None:
     """Sets ``request.state.answering``: that of the model of X-Model, else of the first model."""
@@ -178,7 +180,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
-    """What FastAPI is told about an operation whose body is parsed here, and whose answer is already JSON."""
+    """Describes to FastAPI an operation whose body is parsed here and whose answer is already JSON."""
     content = {JSON: {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
     return {
         "responses": _FAILURES | {200: {"model": answer}},
@@ -191,8 +193,8 @@ def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
 
 @v1.post("/generate", **_described(TextsResponse, GenerateRequest))
 async def generate(request: Request, deadline: Deadline = None) -> Response:
-    """Plans, writes, and chooses jointly; a record with a `plan` is written by that plan, which names each of its
-    predicates once; with `complete` the model adds what it omits."""
+    """Plans and writes, and ranks plan and text jointly. A record with a `plan` is written by that plan, which names
+    each of the record's predicates once; with `complete` the model adds those that it omits."""
     return await _answer(request, Answering.generate, GenerateRequest, GenerateOptions, deadline)
 
 
@@ -210,9 +212,9 @@ async def align(request: Request, deadline: Deadline = None) -> Response:
 
 @v1.post("/check", **_described(CheckedResponse, CheckRequest))
 async def check(request: Request, deadline: Deadline = None) -> Response:
-    """How each text says the values of its record, where, and every fault that the strict check finds.
+    """How and where each text says the values of its record, and every fault that the strict check finds.
 
-    Where the endpoint has a critic: also scores, a risk, and the critic's verdict on each triple.
+    If the endpoint has a critic: also scores, a risk, and the critic's verdict on each triple.
     """
     return await _answer(request, Answering.check, CheckRequest, NoOptions, deadline)
 
@@ -236,8 +238,8 @@ async def _answer(
     if len(body.records) > config.limits.records:
         detail = f"there are {len(body.records)} records; a request may have {config.limits.records}, a stream more"
         raise Problem("too-large", detail, field="records")
-    asked = checked(options_model, body.options if "options" in body.model_fields_set else {}, "options")
-    options = await _bounded(request, asked, seconds)
+    requested = checked(options_model, body.options if "options" in body.model_fields_set else {}, "options")
+    options = await _bounded(request, requested, seconds)
     entries = [Entry(index, raw) for index, raw in enumerate(body.records)]
     reject_duplicates(entries, {})
     left = max(0.0, seconds - (time.monotonic() - began))
@@ -257,11 +259,11 @@ async def _answer(
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
 async def stream(request: Request, query: Annotated[GenerateOptions, Query()], deadline: Deadline = None) -> Response:
-    """A record of `/v1/generate` a line; an answer a line in the same order, then a line with the status `end`, counts
-    of `records`, `ok` and `errors`, and an `error` where the rest of the input was not read.
+    """One record of `/v1/generate` per line; one answer per line in the same order, then a line with the status `end`,
+    counts of `records`, `ok` and `errors`, and an `error` if the rest of the input was not read.
 
-    Blank lines do not count. The deadline is that of each record. The server works ahead of what the client has read by
-    a bounded number of records: read while you send.
+    Blank lines do not count. The deadline is that of each record. The server is ahead of what the client has read by a
+    bounded number of records only: read while you send.
     """
     config: ServeConfig = request.app.state.config
     check_media_type(request, NDJSON)
@@ -287,7 +289,7 @@ async def _bounded(request: Request, options: Options, seconds: float) -> Option
     return bounded(options, request.app.state.config.limits, card)
 
 
-# --- the rest ---------------------------------------------------------------------------------------------------------
+# --- the model, examples and probes -----------------------------------------------------------------------------------
 
 
 @v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})

@@ -2,12 +2,12 @@
 
     serve run serve.app:app bundle=models:/agggen@champion generator.max_replicas=4
 
-`app` is a function of such arguments; in a ``serve deploy`` file, which ``agggen serve --print-config`` writes, they
-stand under ``args:``.
+`app` builds the application from such arguments. In a ``serve deploy`` file, which ``agggen serve --print-config``
+writes, they are under ``args:``.
 
-Before Serve touches anything the function finds the bundle, compares it with its hashes and lets it write a text: a
-broken bundle fails here, and the old replicas continue. New ones get the bundle's address and fingerprint, never an
-alias.
+Before Serve changes anything, `app` resolves the bundle, verifies its hashes and generates texts with it: a broken
+bundle fails here, and the old replicas keep serving. New replicas get the bundle's resolved address and fingerprint,
+never an alias.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ _UPSCALE_DELAY_S = 3.0
 
 
 def app(args: dict[str, Any]) -> Application:
-    """The application of these arguments: keys of `ServeConfig`, dotted or nested.
+    """Builds the application from `args`: keys of `ServeConfig`, dotted or nested.
 
     Raises:
-        RayServeException: a wrong argument, or a bundle that cannot be served; of this kind alone Serve shows the
-            message without tracebacks and without trying three times.
+        RayServeException: an argument is invalid, or the bundle cannot be served. For other types of exception Serve
+            would show a traceback, and try three times.
     """
     try:
-        return composed(load_config(ServeConfig, None, settings_of(args)))
+        return build(load_config(ServeConfig, None, settings_of(args)))
     except AggGenError as error:
         raise RayServeException(str(error)) from error
 
 
-def composed(config: ServeConfig) -> Application:
-    """The deployments of a configuration, once its bundle has passed.
+def build(config: ServeConfig) -> Application:
+    """Builds the deployments of a configuration after checking its bundle.
 
     Raises:
         ConfigError: the endpoint can be reached from other machines without a key.
-        BundleError, RegistryError, StorageError: there is no such bundle, or it does not work.
+        BundleError, RegistryError, StorageError: there is no such bundle, or it fails its check.
     """
-    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else another node has it
-        key_ring(_where_it_listens(config, default=config.http.host))
+    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else it is on another node
+        key_ring(_with_listening_host(config, default=config.http.host))
     target = find_target(config)
     check_target(target)
     config = sized(target.fixed(config), cluster_nodes())
@@ -75,18 +75,25 @@ def composed(config: ServeConfig) -> Application:
 
 @serve.ingress()
 class Ingress:
-    """A replica that speaks HTTP; it loads no model."""
+    """A replica that answers HTTP requests; it loads no model."""
 
     def __init__(self, config: ServeConfig, planner: DeploymentHandle, generator: DeploymentHandle) -> None:
-        self._config = _where_it_listens(config, default="unknown")  # keys are asked for then
+        self._config = _with_listening_host(config, default="unknown")  # an unknown host requires keys
         self._traces = None
         if config.tracing.experiment is not None:
             from serve.tracing import MlflowExporter, Traces
 
             self._traces = Traces(MlflowExporter(config.tracing.experiment, config.tracing.server))
-        most = (config.generator.max_replicas or 1, config.generator.target_records)
         spans: dict[str, Any] = {"span": self._traces.span} if self._traces else {}
-        self._engine = HandleEngine(planner, generator, config.batch.records, count_generators(), *most, **spans)
+        self._engine = HandleEngine(
+            planner,
+            generator,
+            config.batch.records,
+            count_generators(),
+            max_generators=config.generator.max_replicas or 1,
+            target_records=config.generator.target_records,
+            **spans,
+        )
         self._admission = Admission(config.limits.queue)
         set_up_logging(config.log, replica=replica_id() or "-")
 
@@ -95,17 +102,17 @@ class Ingress:
         return api(self._engine, self._config, echo_request_id=False, **parts)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Serve calls it with the deployment's `user_config`; ``closed`` returns when no request is active any more."""
+        """Applies the deployment's `user_config`, as Serve asks; with ``closed``, returns once no request is active."""
         if user_config.get("closed"):
             await self._admission.close()
         else:
             self._admission.open()
 
 
-def _where_it_listens(config: ServeConfig, default: str) -> ServeConfig:
-    """`config` with the host that Serve's proxies really listen on; `default` without a running Serve."""
+def _with_listening_host(config: ServeConfig, default: str) -> ServeConfig:
+    """`config` with the host that Serve's proxies listen on; `default` if Serve is not running."""
     address = serve_address() if ray.is_initialized() else None
-    host = default if address is None else address[0] or "localhost"  # no host: no proxies
+    host = default if address is None else address[0] or "localhost"  # an empty host: there are no proxies
     return replace(config, http=replace(config.http, host=host))
 
 
@@ -114,17 +121,17 @@ def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaCon
 
 
 def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[str, Any]:
-    """What Serve is told about a deployment."""
-    longest = max(config.limits.deadline_s, config.limits.longest_deadline_s)
+    """The options of a Serve deployment."""
+    longest_deadline = max(config.limits.deadline_s, config.limits.longest_deadline_s)
     options: dict[str, Any] = {
-        # The ingress itself refuses what exceeds `limits.queue`. A generator gets few calls at once: the others wait
-        # where the next free replica, or a new one, can take them.
+        # The ingress refuses requests beyond `limits.queue` itself. A generator gets few calls at once: the others wait
+        # in the queue of the handle, from which the next free replica, or a new one, takes them.
         "max_ongoing_requests": {"Ingress": 2 * config.limits.queue, "Planner": 64, "Generator": 16}[name],
         "max_queued_requests": config.limits.queue if name == "Ingress" else -1,
         "ray_actor_options": {"num_cpus": replicas.cpus, "num_gpus": replicas.gpus},
         "graceful_shutdown_wait_loop_s": 0.5,
-        "graceful_shutdown_timeout_s": longest,  # active requests are finished
-        "health_check_period_s": 2.0,  # by which Serve notices that a replica died
+        "graceful_shutdown_timeout_s": longest_deadline,  # active requests are finished
+        "health_check_period_s": 2.0,  # how soon Serve notices that a replica died
         "health_check_timeout_s": 30.0,
         "max_constructor_retry_count": 2,  # a bundle that does not load twice will not load the third time
         "max_surge_percent": 100 if config.update == "beside" else 0,
@@ -139,7 +146,7 @@ def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[st
             "target_ongoing_requests": replicas.target_records,
             "upscale_delay_s": _UPSCALE_DELAY_S,
             "downscale_delay_s": replicas.downscale_delay_s,
-            "look_back_period_s": _UPSCALE_DELAY_S,  # of the mean; by default half a minute, which would hide a burst
+            "look_back_period_s": _UPSCALE_DELAY_S,  # of the average; the default of 30 s would hide a burst
             "metrics_interval_s": _UPSCALE_DELAY_S / 3,
             "policy": {"policy_function": "serve.scaling:by_records"},
         }

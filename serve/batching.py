@@ -32,7 +32,7 @@ class Measure(NamedTuple):
 
     work: str = "work"
     """The kind of work; equal for all items of a batch."""
-    like: Hashable = None
+    key: Hashable = None
     """Further properties that must be equal within a batch."""
     length: int = 1
     """At least 1; items of similar length are batched together."""
@@ -45,7 +45,7 @@ class _Waiting(Generic[T, A]):
     item: T
     measure: Measure
     rank: int  # within its call
-    number: int  # of arrival
+    number: int  # in order of arrival
     arrived: float
     deadline: float
     answer: asyncio.Future[A | Failure]
@@ -82,13 +82,13 @@ class Batcher(Generic[T, A]):
         """
         self._work, self._config, self._measure = work, config, measure
         self._meters = meters
-        self._waiting: dict[int, _Waiting[T, A]] = {}  # by number of arrival, so in that order
+        self._waiting: dict[int, _Waiting[T, A]] = {}  # by number, so in order of arrival
         self._numbers = itertools.count()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
         self._worker: asyncio.Task[None] | None = None
         self._full = asyncio.Event()
         self._began: float | None = None  # when the current batch began
-        self._batch: list[_Waiting[T, A]] = []  # that is processed
+        self._batch: list[_Waiting[T, A]] = []  # being processed
         self.failed_in_a_row = 0
         """Failed items since the last successful one."""
 
@@ -98,16 +98,16 @@ class Batcher(Generic[T, A]):
 
     @property
     def load(self) -> int:
-        """The number of items that wait or are worked on."""
+        """The number of items that wait or are being processed."""
         return len(self._waiting) + len(self._batch)
 
-    def check_wanted(self) -> None:
-        """For work that takes long, in its thread: raises Abandoned when no caller waits for the batch any more."""
+    def raise_if_abandoned(self) -> None:
+        """Raises Abandoned if no caller waits for the batch any more; long work calls this in its thread."""
         if self._batch and all(entry.answer.done() for entry in self._batch):
             raise Abandoned
 
     def stuck(self, seconds: float) -> bool:
-        """Whether the current batch has taken longer than this."""
+        """Whether the current batch has taken longer than `seconds`."""
         return self._began is not None and time.monotonic() - self._began > seconds
 
     async def run(self, call: Callable[[], R]) -> R:
@@ -199,19 +199,19 @@ class Batcher(Generic[T, A]):
         if not self._waiting:
             return []
         oldest = next(iter(self._waiting.values()))
-        work, like, length, _ = oldest.measure
+        work, key, length, _ = oldest.measure
 
         def distance(entry: _Waiting[T, A]) -> tuple[bool, int, int, int]:
             apart = abs(math.log2(entry.measure.length / length))
             return entry is not oldest, int(apart * 2), entry.rank, entry.number
 
-        alike = sorted((entry for entry in self._waiting.values() if entry.measure[:2] == (work, like)), key=distance)
-        filled = itertools.accumulate(entry.measure.share for entry in alike[: self._config.records])
+        similar = sorted((entry for entry in self._waiting.values() if entry.measure[:2] == (work, key)), key=distance)
+        filled = itertools.accumulate(entry.measure.share for entry in similar[: self._config.records])
         count = max(1, sum(share <= 1 + 1e-9 for share in filled))
-        return [self._waiting.pop(entry.number) for entry in alike[:count]]
+        return [self._waiting.pop(entry.number) for entry in similar[:count]]
 
     def _answers(self, work: str, items: Sequence[T]) -> list[A | Failure]:
-        """The results of `work`; where it raises, of the halves of the batch."""
+        """The results of `work`; if it raises, those of each half of the batch."""
         try:
             answers = list(self._work(work, items))
             if len(answers) != len(items):
@@ -222,7 +222,7 @@ class Batcher(Generic[T, A]):
             return [too_late()] * len(items)
         except Exception:
             if len(items) == 1:
-                _log.exception("a record could not be worked on")
+                _log.exception("a record could not be processed")
                 self.failed_in_a_row += 1
                 return [broken()]
         middle = len(items) // 2
@@ -236,9 +236,9 @@ def _settle(entry: _Waiting[T, A], answer: A | Failure) -> None:
 
 def too_late() -> Failure:
     """The failure of a record that missed its deadline."""
-    return Failure("deadline", "the request's time was over before this record was done")
+    return Failure("deadline", "the deadline passed before this record was done")
 
 
 def broken() -> Failure:
     """The failure of a record after an unexpected error, which the log has."""
-    return Failure("internal", "this record could not be worked on; the server's log says why")
+    return Failure("internal", "this record could not be processed; the server's log says why")

@@ -1,7 +1,7 @@
 """The messages between ingress, planners and generators.
 
-An answer belongs to one record: a record that fails gets a `Failure`, the others their texts. Only errors of a whole
-call are raised.
+Each record has its own answer: one that fails gets a `Failure`, the others their texts. Only errors of a whole call are
+raised.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Job:
     complete: bool = False  # add what the human plan omits
     n_best: int = 1
     alone: bool = False  # the jobs of a call are a batch of their own
-    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # applied to those of the bundle that answers
+    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # changes those of the bundle that answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Failure:
     """Why a record has no answer."""
 
     code: str
-    """One of: record, plan, text (the client's to mend); deadline, busy, lost, internal."""
+    """One of: record, plan, text (errors of the client); deadline, busy, lost, internal."""
     message: str
     field: str | None = None  # of the record
 
@@ -76,7 +76,7 @@ class ByModel(Generic[T]):
     answers: list[T | Failure]
     model: str
     verify_seconds: float = 0.0
-    """Seconds of the strict check for these texts, in equal shares of their batch; 0 without tracing."""
+    """Seconds of the strict check, of which each record has an equal share of its batch's; 0 without tracing."""
 
     def answered(self) -> list[Answered[T] | Failure]:
         """The answers one by one."""
@@ -92,8 +92,8 @@ class ModelCard:
     facts: str  # the fact segmenter of the training texts
     largest_group: int  # L
     inference: InferenceConfig  # the bundle's own settings
-    predicates: int  # that training saw
-    predicate_names: tuple[str, ...]  # these
+    predicates: int  # number of those that training saw
+    predicate_names: tuple[str, ...]  # their names
     metrics: dict[str, float]
     model: dict[str, Any]  # the model's configuration
 

@@ -56,7 +56,7 @@ KINDS = {
         Kind("busy", 429, "Too many requests are waiting", 1),
         Kind("gone", 499, "The client went away"),
         Kind("internal", 500, "Internal error"),
-        Kind("lost", 503, "The replica that worked on it was lost", 1),
+        Kind("lost", 503, "The replica that processed it was lost", 1),
         Kind("unavailable", 503, "The endpoint is not ready", 2),
         Kind("deadline", 504, "The deadline passed before the work was done", 1),
     )
@@ -90,7 +90,7 @@ class Problem(Exception):
         return self.kind.retry_after is not None
 
     def as_dict(self, request_id: str | None = None) -> dict[str, Any]:
-        """The problem's JSON form, without members that are not known."""
+        """The problem's JSON form; unknown members are left out."""
         data: dict[str, Any] = {
             "type": self.kind.type,
             "title": self.kind.title,
@@ -126,11 +126,11 @@ def printable(text: str) -> str:
 
 
 def problem_of(error: AggGenError | EngineError | Failure) -> Problem:
-    """The problem that tells a client about an error of the library or a failure of the engine."""
+    """The problem that reports an error of the library or a failure of the engine to a client."""
     if isinstance(error, Failure):
         if error.code in KINDS and error.code != "internal":
             return Problem(error.code, error.message, field=error.field)
-        _log.error("a record failed inside: %s", error.message)
+        _log.error("a record failed with an internal error: %s", error.message)
         return Problem("internal", "an unexpected error; the server's log has it", field=error.field)
     if isinstance(error, EngineError):
         return Problem("unavailable", str(error))

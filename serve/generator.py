@@ -1,4 +1,4 @@
-"""The generator of the endpoint: writes texts by plans, chooses the best, and aligns given texts; on a CPU or a GPU."""
+"""The generator replica: writes texts by plans, ranks them, aligns and checks other texts; on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _log = logging.getLogger("agggen.serve")
 class _Write:
     job: Job
     candidates: Candidates | None  # None: plan it here
-    call: int  # jobs of one call that are `alone` share a batch with no others
-    verify_seconds: list[float] = field(default_factory=list)  # of its batch, divided by the records
+    call: int  # its number; an `alone` job shares a batch only with jobs of the same call
+    verify_seconds: list[float] = field(default_factory=list)  # this record's equal share of its batch's seconds
 
 
 class _TimedChecker(Checker):
-    """Adds up the seconds of its checks, most of which the search makes while it writes."""
+    """Sums the seconds of its checks, most of which the search runs while it generates."""
 
     seconds = 0.0
 
@@ -56,8 +56,8 @@ class _Check:
     text: Text
 
 
-_ALIGNED = 16  # texts aligned together, as by `Generator.align`
-_CHARACTERS_OF_A_TOKEN = 4
+_ALIGN_BATCH = 16  # texts aligned together, as in `Generator.align`
+_CHARACTERS_PER_TOKEN = 4
 
 Work = _Write | Text | _Check
 Answer = list[Generation] | AlignedText | Checked
@@ -76,16 +76,16 @@ class GeneratorReplica(Replica[Work, Answer]):
         self._segmenter: FactSegmenter | None = None
         self._limits = config.limits
         self._calls = itertools.count()
-        # Each part of an alignment passes the decoder, so one that no caller waits for any more ends at the next part.
-        self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.check_wanted())
+        # An alignment calls the decoder for each of its parts, so an abandoned one ends before its next part.
+        self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.raise_if_abandoned())
 
     async def write(
         self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
     ) -> ByModel[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
-        Candidates of another bundle (by `fingerprint`), which occur during an update, are ignored and planned anew: one
-        model gives the whole answer.
+        Candidates from another bundle (another `fingerprint`), as during an update, are ignored and the jobs are
+        planned here: each answer comes from one model alone.
         """
         same = fingerprint == self._fingerprint
         call = next(self._calls)
@@ -108,20 +108,20 @@ class GeneratorReplica(Replica[Work, Answer]):
         return smoke(self._bundle, device=self._device)
 
     def _measure(self, item: Work) -> Measure:
-        """Texts of one beam search share a batch, as many as it holds."""
+        """A batch holds as many texts as one beam search does."""
         if isinstance(item, _Check):
-            return Measure("check", length=len(item.text.text), share=1 / _ALIGNED)
+            return Measure("check", length=len(item.text.text), share=1 / _ALIGN_BATCH)
         record = item.record if isinstance(item, Text) else item.job.record
-        read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
+        characters = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
         if isinstance(item, Text):
-            positions = self._sets(record) * len(item.text) / _CHARACTERS_OF_A_TOKEN
-            share = max(1 / _ALIGNED, positions / self._limits.align_positions)
-            return Measure("align", length=read + len(item.text), share=min(1.0, share))
+            positions = self._sets(record) * len(item.text) / _CHARACTERS_PER_TOKEN
+            share = max(1 / _ALIGN_BATCH, positions / self._limits.align_positions)
+            return Measure("align", length=characters + len(item.text), share=min(1.0, share))
         config = item.job.settings(self._generator.config)
         if item.job.alone:
             return Measure("write", (config.beam, item.call))
         plans = len(item.candidates.plans) if item.candidates else config.plans
-        return Measure("write", config.beam, read, plans * config.beam.beam / config.rows)
+        return Measure("write", config.beam, characters, plans * config.beam.beam / config.rows)
 
     def _work(self, work: str, items: Sequence[Work]) -> Sequence[Answer | Failure]:
         if work == "check":
@@ -189,7 +189,7 @@ class GeneratorReplica(Replica[Work, Answer]):
         tokens, sets, most = example.n_target, self._sets(text.record), self._limits.align_positions
         if tokens * sets > most:
             detail = (
-                f"{tokens:,} tokens under {sets:,} sets of triples are {tokens * sets:,} positions; at most {most:,}"
+                f"{tokens:,} tokens times {sets:,} sets of triples are {tokens * sets:,} positions; at most {most:,}"
             )
             return Failure("text", f"{detail}: send fewer triples or a shorter text", "text")
         return facts
@@ -200,13 +200,13 @@ class GeneratorReplica(Replica[Work, Answer]):
         return sum(math.comb(len(record.triples), size) for size in range(1, largest + 1))
 
     def _segmented(self, text: str) -> Sequence[str] | Failure:
-        """The text cut into facts as the texts of training were; an AllenNLP archive, which is code, is not run."""
-        cut = self._bundle.segmenter
+        """The text cut into facts like the training texts; an AllenNLP archive, which can hold code, is not run."""
+        config = self._bundle.segmenter
         try:
-            if cut.source != "allennlp":
-                self._segmenter = self._segmenter or segmenter(cut)
+            if config.source != "allennlp":
+                self._segmenter = self._segmenter or segmenter(config)
                 return self._segmenter.segment([text])[0] or (text,)
         except (AggGenError, ImportError, OSError):
-            _log.exception("the segmenter %s cannot cut a text", cut.source)
-        detail = f"this model's texts are cut by {cut.source}, which does not work where it is served"
+            _log.exception("the segmenter %s cannot cut a text", config.source)
+        detail = f"this model's texts are cut by {config.source}, which the endpoint cannot run"
         return Failure("text", f"{detail}; send the text's facts with it", "facts")

@@ -46,27 +46,28 @@ class HandleEngine:
         generator: Any,
         records: int = 64,
         count: Callable[[], Generators] = lambda: Generators(1, True),
-        most: int = 1,
-        share: float = 64,
+        max_generators: int = 1,
+        target_records: float = 64,
         span: Span = lambda name, records: nullcontext(lambda result: None),
     ) -> None:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            records: of one call; more records go to several calls, and so to several replicas.
-            count: the present generators; it may block.
-            most: the largest number of generators.
-            share: the records of a generator beyond which another one is started.
+            records: the most records of one call; more are split over several calls, and so over several replicas.
+            count: the generators that exist now; it may block.
+            max_generators: the largest number of generators.
+            target_records: the records for each generator above which another generator is started.
             span: a context manager that traces a call by its name and number of records, and yields a function for
                 the call's result.
         """
         self._planner, self._generator, self._records = planner, generator, records
-        self._count, self._most, self._share, self._span = count, most, share, span
+        self._count, self._span = count, span
+        self._max_generators, self._target_records = max_generators, target_records
         self._loaded = False  # whether generators have loaded the bundle
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
-        return await self._shared_out(self._generate, jobs, seconds)
+        return await self._in_parts(self._generate, jobs, seconds)
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record at its level."""
@@ -74,24 +75,24 @@ class HandleEngine:
         async def plans(jobs: Sequence[Job], until: float) -> list[Answered[list[PlannedRecord]] | Failure]:
             return await self._answers("plan", len(jobs), until, lambda left: self._planner.plan.remote(jobs, k, left))
 
-        return await self._shared_out(plans, jobs, seconds)
+        return await self._in_parts(plans, jobs, seconds)
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
         """The most likely predicates behind each fact of each text."""
-        return await self._of_texts("align", self._generator.align, texts, seconds)
+        return await self._ask_generator("align", self._generator.align, texts, seconds)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> list[Answered[Checked] | Failure]:
         """What the checks find in each text."""
-        return await self._of_texts("check", self._generator.check, texts, seconds)
+        return await self._ask_generator("check", self._generator.check, texts, seconds)
 
-    async def examples(self, seconds: float = 30.0) -> Examples:
-        """Records of the served bundle's corpus; raises EngineError if no planner answers within `seconds`."""
-        examples: Examples = await self._of_planner(self._planner.examples, seconds)
+    async def examples(self) -> Examples:
+        """Records of the served bundle's corpus; raises EngineError if no planner answers within 30 seconds."""
+        examples: Examples = await self._ask_planner(self._planner.examples, 30.0)
         return examples
 
     async def card(self, seconds: float = 10.0) -> ModelCard:
         """The served model; raises EngineError if no planner answers within `seconds`."""
-        card: ModelCard = await self._of_planner(self._planner.card, seconds)
+        card: ModelCard = await self._ask_planner(self._planner.card, seconds)
         return card
 
     async def ready(self, seconds: float = 10.0) -> ModelCard:
@@ -109,12 +110,12 @@ class HandleEngine:
         return card
 
     async def records_at_once(self) -> int:
-        """How many records clients should keep in flight: the share of twice the present generators.
+        """How many records clients should keep in flight: enough for twice the generators that run now.
 
-        So their number doubles until there are as many as there may be.
+        So the number of generators doubles under load until it reaches the maximum.
         """
         running = (await asyncio.to_thread(self._count)).running
-        return math.ceil(min(self._most, 2 * max(1, running)) * self._share)
+        return math.ceil(min(self._max_generators, 2 * max(1, running)) * self._target_records)
 
     async def _generate(self, jobs: Sequence[Job], until: float) -> list[Answered[list[Generation]] | Failure]:
         planned = await self._call("plan", len(jobs), until, lambda left: self._planner.candidates.remote(jobs, left))
@@ -137,22 +138,22 @@ class HandleEngine:
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
-    async def _of_planner(self, method: Any, seconds: float) -> Any:
+    async def _ask_planner(self, method: Any, seconds: float) -> Any:
         result = await self._attempts(_now() + seconds, lambda left: method.remote())
         if isinstance(result, Failure):
             raise EngineError(f"no planner is ready: {result.message}")
         return result
 
-    async def _of_texts(self, span: str, method: Any, texts: Sequence[Text], seconds: float) -> list[Any]:
+    async def _ask_generator(self, span: str, method: Any, texts: Sequence[Text], seconds: float) -> list[Any]:
         async def answers(texts: Sequence[Text], until: float) -> list[Any]:
             return await self._answers(span, len(texts), until, lambda left: method.remote(texts, left))
 
-        return await self._shared_out(answers, texts, seconds)
+        return await self._in_parts(answers, texts, seconds)
 
-    async def _shared_out(
+    async def _in_parts(
         self, work: Callable[[Sequence[T], float], Coroutine[Any, Any, list[A]]], items: Sequence[T], seconds: float
     ) -> list[A]:
-        """The answers of several concurrent calls, in the order of the items; cancelled together."""
+        """The answers of concurrent calls with parts of the items, in the order of the items; cancelled together."""
         until = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
         if len(parts) == 1:
@@ -197,16 +198,16 @@ async def _within(response: Response, seconds: float) -> Any:
 
     Raises:
         TimeoutError: the deadline passed.
-        TaskCancelledError: the replica cancelled it; Serve raises the same as for a cancelled caller.
+        TaskCancelledError: the replica cancelled it, for which Serve raises CancelledError as for a cancelled caller.
     """
     task = asyncio.current_task()
     assert task is not None
-    asked = task.cancelling()
+    cancellations = task.cancelling()
     async with asyncio.timeout(seconds):
         try:
             return await response
         except asyncio.CancelledError:
-            if task.cancelling() == asked:
+            if task.cancelling() == cancellations:
                 from ray.exceptions import TaskCancelledError
 
                 raise TaskCancelledError from None
@@ -237,6 +238,6 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, BackPressureError):
         return Failure("busy", "too many requests wait; try again later")
     if isinstance(error, lost):
-        return Failure("lost", "the replica that worked on this record was lost; try again")
+        return Failure("lost", "the replica that processed this record was lost; try again")
     _log.error("a call to a replica failed", exc_info=error)  # a fault of the endpoint: replicas answer with Failures
     return broken()

@@ -1,4 +1,4 @@
-"""Limits before a request is processed: the size of its body, and the number of concurrent requests."""
+"""Limits checked before a request is processed: the size of its body, and the number of concurrent requests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agggen_platform.serving.config import LimitsConfig
 from serve.errors import Problem
 
 PIECE_BYTES = 64 << 10
-"""The largest piece of a stream's body."""
+"""The largest piece of a body that `StreamBody.pieces` gives."""
 
 
 class Admission:
     """A FastAPI dependency: at most `queue` concurrent requests, streams included; further ones get 429 immediately.
 
-    Closed before its replica stops: new requests get 503, and `close` returns when the last one has its answer.
+    It is closed before its replica stops: new requests get 503, and `close` returns when the last active one ends.
     """
 
     def __init__(self, queue: int) -> None:
@@ -30,7 +30,7 @@ class Admission:
         if self.closed:
             raise Problem("unavailable", "this endpoint is shutting down")
         if self._active >= self._queue:
-            raise Problem("busy", f"{self._queue} requests wait or are worked on here already")
+            raise Problem("busy", f"{self._queue} requests are waiting or in progress here already")
         self._active += 1
         self._idle.clear()
         try:
@@ -50,28 +50,28 @@ class Admission:
         self.closed = False
 
 
-def check_head(request: Request, most: int) -> None:
-    """Raises Problem for a body that is compressed (415) or whose Content-Length is above `most` bytes (413)."""
+def check_head(request: Request, max_bytes: int) -> None:
+    """Raises Problem for a body that is compressed (415) or whose Content-Length is above `max_bytes` (413)."""
     if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         detail = "compressed bodies are not supported: send it without Content-Encoding"
         raise Problem("media-type", detail, headers={"Accept-Encoding": "identity"})
     length = request.headers.get("content-length", "0").strip()
     if not (length.isascii() and length.isdigit()):
         raise Problem("malformed", "Content-Length must be one number of bytes")
-    if len(length) > 18 or int(length) > most:
-        raise Problem("too-large", f"the body has more than {most} bytes")
+    if len(length) > 18 or int(length) > max_bytes:
+        raise Problem("too-large", f"the body has more than {max_bytes} bytes")
 
 
-async def read_body(request: Request, most: int, seconds: float) -> bytes:
-    """The request's body; raises Problem if it is empty, compressed, longer than `most` bytes or `seconds` late."""
-    check_head(request, most)
+async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
+    """The request's body; raises Problem if it is empty, compressed, above `max_bytes`, or takes over `seconds`."""
+    check_head(request, max_bytes)
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > most:
-                    raise Problem("too-large", f"the body has more than {most} bytes")
+                if len(body) > max_bytes:
+                    raise Problem("too-large", f"the body has more than {max_bytes} bytes")
     except TimeoutError:
         raise Problem("deadline", f"the body did not arrive within {seconds:g} seconds") from None
     if not body.strip():
@@ -87,16 +87,16 @@ class StreamBuffer:
 
 
 class StreamBody:
-    """The body of a stream, which is received ahead of its processing.
+    """The body of a stream, received ahead of its processing.
 
-    Serve receives as fast as a client sends, whatever the speed of processing. So bytes are counted as they arrive: a
-    body of more than `limits.stream_bytes` ends with 413; when all streams together hold `limits.stream_buffer_bytes`
+    Serve receives as fast as a client sends, however slowly records are processed. So bytes are counted as they arrive:
+    a body of more than `limits.stream_bytes` ends with 413; when all streams together hold `limits.stream_buffer_bytes`
     unread bytes, the stream that sends more ends with 429.
     """
 
     def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
         self._receive, self._buffer = receive, buffer
-        self._data, self._whole = bytearray(), False
+        self._data, self._complete = bytearray(), False
         self._problem: Problem | None = None
         self._changed = asyncio.Event()
 
@@ -120,7 +120,7 @@ class StreamBody:
             else:
                 self._data += chunk
                 self._buffer.waiting += len(chunk)
-                self._whole = not message.get("more_body", False)
+                self._complete = not message.get("more_body", False)
             self._changed.set()
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -134,7 +134,7 @@ class StreamBody:
                 yield piece
             if self._problem is not None:
                 raise self._problem
-            if self._whole:
+            if self._complete:
                 return
 
     def close(self) -> None:

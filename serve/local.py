@@ -42,7 +42,7 @@ class LocalHandle:
 
 
 def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
-    """The endpoint's application with a planner and a generator in this process, and those of the bundle `compare`.
+    """The endpoint's application with planner and generator in this process; `compare` is a second bundle to serve.
 
     Raises:
         ConfigError: other machines could reach it without a key, or both bundles are the same.
@@ -67,7 +67,7 @@ def _engine(config: ServeConfig) -> HandleEngine:
 
 @contextmanager
 def running(app: Any, config: ServeConfig) -> Iterator[str]:
-    """Serves `app` where `config.http` says, in a thread, until the block ends; gives its URL.
+    """Serves `app` at the address of `config.http`, in a thread, until the block ends; yields its URL.
 
     Raises:
         PortError: the port is taken.
@@ -77,7 +77,7 @@ def running(app: Any, config: ServeConfig) -> Iterator[str]:
         listener = socket.create_server((http.host, http.port), family=_family(http.host))
     except OSError as error:
         raise PortError(
-            f"http.port {http.host}:{http.port} cannot be listened at ({error.strerror}); another: http.port=8001"
+            f"cannot listen on http.port {http.host}:{http.port} ({error.strerror}); another: http.port=8001"
         ) from error
     server = uvicorn.Server(
         uvicorn.Config(app, log_level=logging.WARNING, access_log=False, timeout_graceful_shutdown=5)

@@ -29,7 +29,7 @@ class Meters:
         self._queue = Gauge("agggen_queue_records", description="Records that wait in a replica.")
         self._batch_records = histogram("agggen_batch_records", "Records of a batch.", _COUNTS)
         # Ray keeps a histogram's buckets and estimates its sum from them, so sums are counters.
-        self._worked_on = counter("agggen_worked_records", "Records worked on.", "work")
+        self._worked_on = counter("agggen_worked_records", "Records processed.", "work")
         self._worked_for = counter("agggen_worked_seconds", "Seconds of work on batches.", "work")
         self._waited = histogram("agggen_batch_wait_seconds", "Seconds that the oldest record waited.", _SECONDS)
         self._worked = histogram("agggen_batch_work_seconds", "Seconds of work on a batch.", _SECONDS)

@@ -13,7 +13,7 @@ import time
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,7 +37,7 @@ from serve.schemas import GenerateOptions, problem_at
 _log = logging.getLogger("agggen.serve")
 _access = logging.getLogger("agggen.serve.access")
 
-_LOGGERS = ("agggen", "agggen_platform", "serve")  # with all below them
+_LOGGERS = ("agggen", "agggen_platform", "serve")  # and their children
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _CLIENT_WENT_AWAY = 499
@@ -45,7 +45,7 @@ _CLIENT_WENT_AWAY = 499
 
 @dataclass(slots=True)
 class RequestInfo:
-    """The facts about a request that log and metrics hold."""
+    """What log and metrics record about a request."""
 
     id: str = "-"
     trace: str = ""  # id of its trace; empty: it is not traced
@@ -60,14 +60,14 @@ _current: ContextVar[RequestInfo | None] = ContextVar("current_request", default
 
 
 def current_request() -> RequestInfo:
-    """The current request; outside of requests one without an id."""
+    """The current request; outside of a request, a new one without an id."""
     return _current.get() or RequestInfo()
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object a line: time, level, logger, request, message, and what ``extra={"fields": {...}}`` holds.
+    """One JSON object per line: time, level, logger, request, message, and the members of ``extra={"fields": ...}``.
 
-    Of an exception it holds the type and where it was raised; its message, which may quote texts, only with `texts`.
+    Exceptions are logged by type and place; their messages, which may quote texts, only with `texts`.
     """
 
     def __init__(self, texts: bool = False, **constant: str) -> None:
@@ -96,7 +96,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str) -> None:
-    """The endpoint's loggers write JSON lines to `stream` (standard error) only, from `log.level` on."""
+    """Makes the endpoint's loggers write JSON lines, from `log.level` on, to `stream` (standard error) alone."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter(log.texts, **constant))
     for name in _LOGGERS:
@@ -118,33 +118,32 @@ class RequestContext:
         paths: Collection[str],
         meters: Meters | None = None,
         echo: bool = True,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`paths` are named in logs and metrics, others are ``other``.
+        """Logs and metrics name `paths`; any other path is ``other``.
 
         `echo=False`: the server in front (Serve's proxy) already puts the client's X-Request-Id into the answer.
         """
-        self.app, self.meters, self.paths, self.echo, self.clock = app, meters, frozenset(paths), echo, clock
+        self.app, self.meters, self.paths, self.echo = app, meters, frozenset(paths), echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         ids = Headers(scope=scope).getlist("x-request-id")
-        known = len(ids) == 1 and bool(_ID.fullmatch(ids[0]))
-        info = RequestInfo(ids[0] if known else uuid.uuid4().hex)
-        since, token = self.clock(), _current.set(info)
+        valid = len(ids) == 1 and bool(_ID.fullmatch(ids[0]))
+        info = RequestInfo(ids[0] if valid else uuid.uuid4().hex)
+        began, token = time.monotonic(), _current.set(info)
 
-        async def sending(message: Message) -> None:
+        async def send_observed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 info.status = message["status"]
-                if self.echo or not known:
+                if self.echo or not valid:
                     MutableHeaders(scope=message)["x-request-id"] = info.id
             await send(message)
             info.complete = message["type"] == "http.response.body" and not message.get("more_body", False)
 
         try:
-            await self.app(scope, receive, sending)
+            await self.app(scope, receive, send_observed)
         except Exception as error:
             if _client_is_gone(error):
                 info.problem = "gone"
@@ -154,12 +153,12 @@ class RequestContext:
                 raise  # the answer has begun; only a cut connection can still say that it is incomplete
             info.problem = "internal"
             problem = Problem("internal", "an unexpected error; the server's log has it under the request id")
-            await problem.response(info.id)(scope, receive, sending)
+            await problem.response(info.id)(scope, receive, send_observed)
         finally:
             route = self._route(scope)
             if self.meters:
                 self.meters.request(route, info.outcomes, info.problem)
-            self._log(scope["method"], route, info, self.clock() - since)
+            self._log(scope["method"], route, info, time.monotonic() - began)
             _current.reset(token)
 
     def _route(self, scope: Scope) -> str:
@@ -186,14 +185,14 @@ class RequestContext:
 
 
 def _client_is_gone(error: Exception) -> bool:
-    """Whether Serve cancelled the request, of which its `receive` tells by an exception of Ray."""
+    """Whether Serve cancelled the request: its `receive` then raises this exception of Ray."""
     from ray.exceptions import TaskCancelledError
 
     return isinstance(error, TaskCancelledError)
 
 
-def install(app: FastAPI) -> None:
-    """Registers the handlers with the application; `RequestContext` answers all other errors."""
+def add_exception_handlers(app: FastAPI) -> None:
+    """Answers these exceptions with their problems; `RequestContext` answers all others."""
     for kind in (Problem, AggGenError, EngineError, HTTPException, RequestValidationError, ClientDisconnect):
         app.add_exception_handler(kind, _answered)
 

@@ -1,4 +1,4 @@
-"""The planner of the endpoint: finds the plans that are worth writing out. It needs a CPU and little memory."""
+"""The planner replica: finds the plans that the generator writes texts by. It needs a CPU and little memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ EXAMPLES = 48
 @dataclass(frozen=True, slots=True)
 class _Search:
     job: Job
-    call: int  # jobs of one call that are `alone` share a batch with no others
-    k: int | None = None  # the k best plans, or None for the candidates
+    call: int  # its number; an `alone` job shares a batch only with jobs of the same call
+    k: int | None = None  # the k best plans, or None for the plans to write texts by
 
 
 class PlannerReplica(Replica[_Search, Searched]):
@@ -42,7 +42,7 @@ class PlannerReplica(Replica[_Search, Searched]):
         """Raises BundleError and StorageError as `Replica`."""
         super().__init__(config, config.planner)
         bundle = self._bundle
-        del self._bundle  # most of it is let go: a planner needs little memory
+        del self._bundle  # frees most of its memory
         self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)
         self._card = ModelCard(
             self._fingerprint,
@@ -50,7 +50,7 @@ class PlannerReplica(Replica[_Search, Searched]):
             bundle.facts,
             bundle.model.config.max_group_size,
             bundle.inference,
-            len(bundle.encoder.predicates) - 1,  # the first stands for unknown ones
+            len(bundle.encoder.predicates) - 1,  # the first entry stands for unknown predicates
             bundle.encoder.predicates[1:],
             dict(bundle.metrics),
             asdict(bundle.model.config),
@@ -59,7 +59,7 @@ class PlannerReplica(Replica[_Search, Searched]):
         self._calls = itertools.count()
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
-        """The plans of each job that are to be written out."""
+        """The plans to write texts by, for each job."""
         call = next(self._calls)
         answers = await self._batcher.submit([_Search(job, call) for job in jobs], seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to searches without k
@@ -71,7 +71,7 @@ class PlannerReplica(Replica[_Search, Searched]):
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to searches with k
 
     async def card(self) -> ModelCard:
-        """What is served."""
+        """Describes the served bundle."""
         return self._card
 
     async def examples(self) -> Examples:
@@ -92,11 +92,11 @@ class PlannerReplica(Replica[_Search, Searched]):
     def _work(self, work: str, searches: Sequence[_Search]) -> list[Searched | Failure]:
         """Scores the transitions of all records at once, then plans them one by one."""
         answers: list[Searched | Failure | None] = [refusal(search.job, self._planner) for search in searches]
-        fitting = [i for i, answer in enumerate(answers) if answer is None]
-        records = [searches[i].job.record for i in fitting]
-        configs = [searches[i].job.settings(self._planner.config) for i in fitting]
+        plannable = [i for i, answer in enumerate(answers) if answer is None]
+        records = [searches[i].job.record for i in plannable]
+        configs = [searches[i].job.settings(self._planner.config) for i in plannable]
         distributions = self._planner.distributions(records, configs)
-        for i, distribution, config in zip(fitting, distributions, configs, strict=True):
+        for i, distribution, config in zip(plannable, distributions, configs, strict=True):
             answers[i] = self._searched(searches[i], distribution, config)
         return [answer for answer in answers if answer is not None]
 
@@ -110,7 +110,7 @@ class PlannerReplica(Replica[_Search, Searched]):
             return Failure("plan", str(error), "plan")
 
     def _measure(self, search: _Search) -> Measure:
-        """Records are planned one by one, so a batch is of no more than the others may wait for: some 100 ms."""
+        """Records are planned one by one, so a batch is limited to about 100 ms: other requests wait that long."""
         if search.job.alone:
             return Measure("plan", search.call)
         n = len(search.job.record.triples)
@@ -118,7 +118,7 @@ class PlannerReplica(Replica[_Search, Searched]):
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:
-    """Why a job's record cannot be planned under any scores; None if it can."""
+    """Why a job cannot be planned, whatever the model's scores; None if it can."""
     try:
         check_size(job.record)
     except AggGenError as error:

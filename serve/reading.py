@@ -63,7 +63,7 @@ def parse_json(data: bytes, subject: str = "the body") -> Any:
         raise Problem("malformed", f"{subject} is nested too deeply") from None
     except _NotStrict as error:
         raise Problem("malformed", f"{subject} is not strict JSON: {error}") from None
-    except ValueError:  # Python's own limit
+    except ValueError:  # Python's limit on the digits of an integer
         raise Problem("malformed", f"{subject} holds an integer of thousands of digits") from None
 
 

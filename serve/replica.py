@@ -22,12 +22,12 @@ _SUSPICIOUS = 3  # failed records in a row
 
 
 class Replica(ABC, Generic[T, A]):
-    """A replica that works in batches with a bundle."""
+    """A replica that processes batches with a bundle."""
 
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
-        """Loads the bundle of the configuration, which writes a text here before the replica takes requests.
+        """Loads the bundle of the configuration and generates texts with it before the replica takes requests.
 
-        `config.bundle` is resolved: not an alias, which may move. Torch gets as many threads as the role has CPUs.
+        `config.bundle` must be resolved, not an alias, which may move. Torch gets as many threads as the role has CPUs.
 
         Raises:
             BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
@@ -65,14 +65,14 @@ class Replica(ABC, Generic[T, A]):
     async def check_health(self) -> None:
         """Checks that the replica works, and tells Prometheus which bundle it serves.
 
-        Unexpected failures of records count only if the self-test fails too: then the device may be lost, and another
+        Unexpected failures of records count only if the self-test fails too: the device may be lost then, and a new
         process may work.
 
         Raises:
             ReplicaError: it should be replaced.
         """
         if self._batcher.stuck(self._longest):
-            raise ReplicaError(f"a batch has been worked on for more than {self._longest:g} s")
+            raise ReplicaError(f"a batch has been in progress for more than {self._longest:g} s")
         failed = self._batcher.failed_in_a_row
         if failed >= _SUSPICIOUS:
             if faults := await self._batcher.run(self._test):

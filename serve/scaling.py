@@ -15,10 +15,10 @@ RECORDS = "records"
 
 
 def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
-    """Serve's autoscaling policy: the replicas that the present records need, before its bounds and delays.
+    """Serve's autoscaling policy: the replicas that the current records need, before Serve applies bounds and delays.
 
-    Serve's own policy counts calls, and a call has 1 to 64 records. A call that no replica has yet counts as a record.
-    Where replicas report no records (those of the ingress), calls are counted.
+    Serve's own policy counts calls, and a call has 1 to 64 records. A call that waits for a replica counts as one
+    record. If replicas report no records (those of the ingress), calls are counted.
     """
     reported = (context.aggregated_metrics or {}).get("records", {})
     records = sum(reported.values()) + (context.total_queued_requests or 0.0)
@@ -27,14 +27,14 @@ def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Generators:
-    """The present generators."""
+    """The generators that exist now."""
 
     running: int
     loaded: bool
     """Whether they have loaded the bundle and passed their self-test: now, or before they were scaled to zero."""
 
 
-def count_generators(name: str = "Generator") -> Callable[[], Generators]:
+def count_generators() -> Callable[[], Generators]:
     """A function that asks Serve's controller, at most once a second. It calls no generator, so it starts none."""
     from ray import serve
     from ray.serve.schema import DeploymentStatus
@@ -46,7 +46,7 @@ def count_generators(name: str = "Generator") -> Callable[[], Generators]:
     def count() -> Generators:
         nonlocal asked, answer
         if time.monotonic() - asked >= 1:
-            deployment = serve.status().applications[application].deployments[name]
+            deployment = serve.status().applications[application].deployments["Generator"]
             running = sum(count for state, count in deployment.replica_states.items() if state == "RUNNING")
             asked, answer = time.monotonic(), Generators(running, running > 0 or deployment.status in steady)
         return answer

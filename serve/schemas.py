@@ -20,9 +20,9 @@ from serve.engine import ModelCard
 from serve.errors import Problem
 
 LARGEST_SEED = 2**63 - 1
-_PRINTED = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
-_SAYABLE = f"^{_PRINTED}[^\\s\\u0000-\\u001f]{_PRINTED}$"  # not blank, no control characters
-_PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # how it begins
+_NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
+_NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # and no control characters
+_PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # of its beginning; `Plan.parse` checks the rest
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
 _TAGS = ("as-list", "as-object", "str", "int")  # which pydantic adds to locations
 
@@ -34,8 +34,8 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-Part = Annotated[str, Field(min_length=1, json_schema_extra={"pattern": _SAYABLE})]
-Subject = Annotated[str, Field(json_schema_extra={"pattern": f"^$|{_SAYABLE}"}, description='"" where there is none')]
+Part = Annotated[str, Field(min_length=1, json_schema_extra={"pattern": _NOT_BLANK})]
+Subject = Annotated[str, Field(json_schema_extra={"pattern": f"^$|{_NOT_BLANK}"}, description='"" if there is none')]
 
 
 class TripleObject(_Body):
@@ -51,7 +51,7 @@ TripleList = Annotated[
     Field(
         min_length=3,
         max_length=3,
-        description='[subject, predicate, object]; the subject is "" where the triple is about nothing named',
+        description='[subject, predicate, object]; the subject is "" if the triple has no named one',
     ),
 ]
 TripleIn = Annotated[
@@ -61,7 +61,7 @@ TripleIn = Annotated[
 
 
 def _or_row(example: dict[str, Any]) -> ConfigDict:
-    """Says in a record's schema that it may be a row instead, with a key for each predicate."""
+    """Extends a record's schema: it may be a row instead, with a key for each predicate."""
 
     def extend(schema: dict[str, Any]) -> None:
         schema["required"] = [name for name in schema["required"] if name != "triples"]
@@ -72,9 +72,9 @@ def _or_row(example: dict[str, Any]) -> ConfigDict:
 
 
 class RecordIn(_Body):
-    """What to write about: triples, or instead of `triples` a key for each predicate, as rows of a table have them
+    """What to write about: `triples`, or instead a key for each predicate, as in a row of a table
     (`{"name": "Silicon", "symbol": "Si"}`; `name` or `title` is the subject). `references` and `category`, which
-    corpora have, are taken and not looked at."""
+    records of corpora have, are ignored."""
 
     model_config = _or_row(EXAMPLE_RECORD)
 
@@ -87,7 +87,7 @@ class RecordIn(_Body):
 
 
 class GenerateRecord(RecordIn):
-    """A record, and a human plan to follow exactly; without one the model plans."""
+    """A record, and a human plan to follow exactly; without a plan the model makes one."""
 
     model_config = _or_row(EXAMPLE_RECORD | {"plan": "[category symbol]"})
 
@@ -97,7 +97,7 @@ class GenerateRecord(RecordIn):
 
 
 class CheckRecord(RecordIn):
-    """A record and a text about it, by whomever."""
+    """A record and a text about it, from any source."""
 
     model_config = _or_row(EXAMPLE_RECORD | {"text": "Silicon (Si) is a metalloid."})
 
@@ -125,22 +125,22 @@ class _SearchOptions(_Body):
         default=None,
         gt=0,
         le=1,
-        description="of sampling: each group is drawn from the most probable ones, whose probabilities sum to this",
+        description="of sampling: each group is drawn from the most probable ones whose probabilities sum to this",
     )
     seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="of sampling and random-order")
 
 
 class PlanOptions(_SearchOptions):
-    """How plans are searched. What is left out is as the model's own settings say (`GET /v1/model`)."""
+    """How plans are searched. The defaults are the model's own settings (`GET /v1/model`)."""
 
     k: int = Field(default=5, ge=1, description="plans for each record, best first")
 
 
 class GenerateOptions(_SearchOptions):
-    """How plans are searched and texts written. What is left out is as the model's own settings say."""
+    """How plans are searched and texts written. The defaults are the model's own settings."""
 
     n_best: int = Field(default=1, ge=1, description="texts for each record, best first")
-    plans: int | None = Field(default=None, ge=1, description="plans that are written out for each record")
+    plans: int | None = Field(default=None, ge=1, description="plans by which texts are written for each record")
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] | None = None
     beam: int | None = Field(default=None, ge=1, description="hypotheses of the beam search")
     complete: bool = Field(
@@ -148,20 +148,20 @@ class GenerateOptions(_SearchOptions):
     )
     verify: Literal["strict", "off"] | None = Field(
         default=None,
-        description="`strict`: every fact says the values of its triples whole, and the strict check finds no fault "
-        "in it; where the model finds no words for that, a fact is a wording of the training texts or a plain clause "
-        "(`fallback`). `off`: the model writes freely. Either way `fulfilled`, `missing` and `faults` say what the "
-        "strict check finds",
+        description="`strict`: every fact says the values of its triples completely, and the strict check finds no "
+        "fault in it; if the model finds no such words, a wording of the training texts or a plain clause takes their "
+        "place (`fallback`). `off`: the model writes freely. Either way `fulfilled`, `missing` and `faults` say what "
+        "the strict check finds",
     )
     alone: bool = Field(
         default=False,
-        description="the records (up to 64) are a batch of their own: the numbers of a repeated request are equal to "
-        "the last digit, as other records in a batch change it; other requests wait meanwhile",
+        description="the records (up to 64) are a batch of their own, so that a repeated request gives the same "
+        "numbers to the last digit, which other records in a batch would change; other requests wait meanwhile",
     )
 
 
 class NoOptions(_Body):
-    """There are none."""
+    """No options."""
 
 
 Options = TypeVar("Options", GenerateOptions, PlanOptions, NoOptions)
@@ -198,14 +198,14 @@ class CheckRequest(_Body):
 RequestBody = GenerateRequest | PlanRequest | AlignRequest | CheckRequest
 
 
-# --- what options come to ---------------------------------------------------------------------------------------------
+# --- options ---------------------------------------------------------------------------------------------------------
 
 
 def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
-    """The options, which are within the limits and the model's groups; a default that is not becomes the limit.
+    """The options within the limits and the model's largest group; a default above a limit becomes the limit.
 
     Raises:
-        Problem: names the option that was asked for and what it may be.
+        Problem: names an option that the request sets above its limit, and the limit.
     """
     largest = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
     defaults = {}
@@ -220,11 +220,11 @@ def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
 
 
 def inference(options: GenerateOptions | PlanOptions, own: InferenceConfig) -> InferenceConfig:
-    """The bundle's own settings with what the request asks for."""
+    """The bundle's own settings, with those that the request sets."""
     settings = {"level", "plans", "planner", "top_p", "ablation", "seed", "verify"}
-    asked = options.model_dump(include=settings, exclude_none=True)
+    requested = options.model_dump(include=settings, exclude_none=True)
     beam = getattr(options, "beam", None)
-    return replace(own, **asked, beam=own.beam if beam is None else replace(own.beam, beam=beam))
+    return replace(own, **requested, beam=own.beam if beam is None else replace(own.beam, beam=beam))
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def checked(model: type[_Model], data: Any, prefix: str = "", code: str = "inval
 def problem_at(
     error: Mapping[str, Any], prefix: list[str], known: Iterable[str], code: str = "invalid", subject: str = "the query"
 ) -> Problem:
-    """The problem of one of pydantic's errors; `known` are the names that could be meant by an unknown one."""
+    """The problem of one of pydantic's errors; `known` are the valid names, to suggest one."""
     *parts, last = error["loc"] or ("",)  # no location: a key is not Unicode
     unknown = error["type"] == "extra_forbidden"
     path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])

@@ -1,4 +1,4 @@
-"""Access: API keys; without keys only this machine, and no scripts of other web pages."""
+"""Access control: API keys; without keys, only requests from this machine and none by scripts of other web pages."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class KeyRing:
 
 
 def key_ring(config: ServeConfig) -> KeyRing | None:
-    """The configured keys, None without; raises ConfigError where other machines could ask without a key."""
+    """The configured keys, or None; raises ConfigError if other machines could send requests without a key."""
     if config.security.keys_file is not None:
         return KeyRing(config.security.keys_file)
     check_keys_required(config)
@@ -109,13 +109,13 @@ class KeyCheck:
 class LocalCheck:
     """A FastAPI dependency for an endpoint without keys: `Host` must be a name of this machine.
 
-    It refuses web pages whose own host name was made to point here (DNS rebinding). Scripts of other origins are kept
-    out by the browser: they may not read answers without CORS, and bodies in the formats that are read here need its
-    consent first.
+    It refuses web pages whose own host name resolves to this machine (DNS rebinding). The browser blocks scripts of
+    other origins: without CORS headers they cannot read answers, and the media types that are accepted here need a
+    preflight request, which is refused.
     """
 
     def __init__(self, hosts: Collection[str] = ()) -> None:
-        """`hosts` are further names of this machine."""
+        """`hosts`: additional names of this machine."""
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
 
     async def __call__(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""NDJSON in, NDJSON out: one answer a line in the order of the records, for any number of records.
+"""NDJSON in, NDJSON out: one answer per line in the order of the records, for any number of records.
 
 Records are sent to the engine in batches as they arrive. At most `limits.window` records are in progress or have an
 answer that the client has not read; meanwhile the client's bytes wait in a `serve.limits.StreamBody`.
@@ -31,13 +31,14 @@ from serve.schemas import GenerateOptions
 _log = logging.getLogger("agggen.serve")
 
 
-async def line_groups(body: AsyncIterator[bytes], most: int) -> AsyncIterator[list[bytes | Problem]]:
-    """The non-blank lines of a body, grouped by chunk; a Problem for a line of more than `most` bytes."""
+async def line_groups(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[list[bytes | Problem]]:
+    """The non-blank lines of a body, grouped by chunk; a Problem for each line of more than `max_bytes`."""
     rest = bytearray()
     skipping = False
 
-    def whole(line: bytes) -> bytes | Problem:
-        return Problem("too-large", f"the line is longer than {most} bytes") if len(line) > most else line
+    def checked(line: bytes) -> bytes | Problem:
+        too_long = len(line) > max_bytes
+        return Problem("too-large", f"the line is longer than {max_bytes} bytes") if too_long else line
 
     async for chunk in body:
         *ends, last = chunk.split(b"\n")
@@ -46,18 +47,18 @@ async def line_groups(body: AsyncIterator[bytes], most: int) -> AsyncIterator[li
             line = bytes(rest) + end
             rest.clear()
             if not skipping and line.strip():
-                lines.append(whole(line))
+                lines.append(checked(line))
             skipping = False
         if not skipping:
             rest += last
-        if len(rest) > most:
-            lines.append(whole(bytes(rest)))
+        if len(rest) > max_bytes:
+            lines.append(checked(bytes(rest)))
             rest.clear()
             skipping = True
         if lines:
             yield lines
     if rest.strip():
-        yield [whole(bytes(rest))]
+        yield [checked(bytes(rest))]
 
 
 class Stream(Response):
@@ -86,10 +87,10 @@ class Stream(Response):
         receiver = asyncio.create_task(self._body.receive())
         reader = asyncio.create_task(self._read())
         writer = asyncio.create_task(self._write(send))
-        waited_for = {receiver, reader, writer}
+        running = {receiver, reader, writer}
         try:
             while not writer.done():
-                done, waited_for = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
         except ClientDisconnect:
@@ -154,7 +155,7 @@ class Stream(Response):
         except EngineError as error:
             return [placed(problem_of(error), entry) for entry in entries]
         except Exception:
-            _log.exception("request %s: %d records failed inside", current_request().id, len(entries))
+            _log.exception("request %s: %d records failed with an internal error", current_request().id, len(entries))
             return [placed(Problem("internal", "an unexpected error; the server's log has it"), e) for e in entries]
 
     async def _write(self, send: Send) -> None:

@@ -2,8 +2,8 @@
 
 Nothing imports this module unless `tracing.experiment` is set. Spans wait in a bounded queue of OpenTelemetry's SDK,
 whose thread sends them by MLflow's client to `tracing.server`, or to the server that MLFLOW_TRACKING_URI names in the
-ingress's environment. What is lost there is logged; no request waits for it or fails by it. As MLflow does it, values
-of attributes are JSON.
+ingress's environment. Lost spans are logged; no request waits for them, or fails because of them. Values of attributes
+are JSON, as MLflow stores them.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ from serve.observe import current_request
 _log = logging.getLogger("agggen.serve")
 
 ROUTES = ("/v1/generate", "/v1/plan", "/v1/align", "/v1/check", "/v1/generate:stream")
-_REFUSED = (401, 403, 404, 405)  # not traced: strangers fill no experiment
-_MOST_CALLS = 256  # spans of one trace: a stream may have thousands of calls
-_MOST_IDS = 20  # of unfulfilled records
+_REFUSED = (401, 403, 404, 405)  # not traced, so that requests without access cannot fill the experiment
+_MOST_CALLS = 256  # spans in a trace: a stream may have thousands of calls
+_MOST_IDS = 20  # of unfulfilled records in a trace
 _QUEUE, _PAUSE_MS = 2048, 2000
-_TAG = "mlflow.traceTag."  # MLflow makes such attributes of a root span tags of the trace, which its search knows
+_TAG = "mlflow.traceTag."
+"""Prefix of the root span's attributes that MLflow makes searchable tags of the trace."""
 
 
 @dataclass(slots=True)
 class _Request:
-    """What the spans of a request add up to."""
+    """Totals over the spans of a request."""
 
     totals: Counter[str] = field(default_factory=Counter)
     unfulfilled: list[str] = field(default_factory=list)  # ids of records
@@ -67,7 +68,7 @@ class Traces:
 
     @contextmanager
     def span(self, name: str, records: int) -> Iterator[Callable[[Any], None]]:
-        """A span of a call within a traced request; yields a function for the call's result."""
+        """Traces a call within a traced request; yields a function that takes the call's result."""
         request = _request.get()
         if request is None or request.calls >= _MOST_CALLS:
             yield lambda result: None
@@ -75,24 +76,24 @@ class Traces:
         request.calls += 1
         span = self.tracer.start_span(name, attributes=_as_json({"records": records}))
         try:
-            yield lambda result: self._ended(span, result, request)
+            yield lambda result: self._record_result(span, result, request)
         except BaseException as error:
             span.set_status(Status(StatusCode.ERROR, type(error).__name__))
             raise
         finally:
             span.end()
 
-    def _ended(self, span: trace.Span, result: ByModel[Any] | Failure, request: _Request) -> None:
+    def _record_result(self, span: trace.Span, result: ByModel[Any] | Failure, request: _Request) -> None:
         if isinstance(result, Failure):
             span.set_status(Status(StatusCode.ERROR, result.code))
             return
         _sum_up(span, result, request)
-        if seconds := result.verify_seconds:  # as long as all strict checks, which the search makes in between
+        if seconds := result.verify_seconds:  # as long as all strict checks, which alternate with the search
             end, within = time.time_ns(), trace.set_span_in_context(span)
             self.tracer.start_span("verify", context=within, start_time=end - int(seconds * 1e9)).end(end)
 
     def flush(self) -> bool:
-        """Exports what waits; False if that took more than 30 seconds."""
+        """Exports the queued spans; False if that takes more than 30 seconds."""
         return self._provider.force_flush()
 
 
@@ -111,7 +112,7 @@ class Traced:
         root = self.tracer.start_span(f"POST {route}", context=trace.Context(), start_time=began)
         info.trace = format(root.get_span_context().trace_id, "032x")
 
-        async def reading() -> Message:
+        async def receive_traced() -> Message:
             nonlocal size
             message = await receive()
             if message["type"] == "http.request":
@@ -123,7 +124,7 @@ class Traced:
         token, failure = _request.set(request), ""
         try:
             with trace.use_span(root, record_exception=False, set_status_on_exception=False):
-                await self.app(scope, reading, send)
+                await self.app(scope, receive_traced, send)
         except BaseException as error:
             failure = type(error).__name__
             raise
@@ -143,7 +144,7 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
     if request.totals["texts"]:
         tags["fulfilled"] = _yes(not request.totals["unfulfilled"])
         tags["fallback"] = _yes(request.totals["fallback"])
-    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # what MLflow's table has room for
+    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first in MLflow's narrow column
     outputs = {"status": info.status, **shown, **facts, "unfulfilled_ids": request.unfulfilled}
     inputs = {"route": route, "bytes": size, "records": facts["records"]}
     root.set_attributes(_as_json(facts | {_TAG + name: value for name, value in tags.items()}))
@@ -156,7 +157,7 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
 
 
 def _yes(value: int) -> str:
-    """A tag's value, to be found with =; the counts are attributes."""
+    """Whether the count is above 0, as a tag's value; the count itself is an attribute."""
     return "yes" if value else "no"
 
 
@@ -187,7 +188,7 @@ def _as_json(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 
 class MlflowExporter(SpanExporter):
-    """Sends spans to an MLflow server, which makes the experiment if there is none of this name."""
+    """Sends spans to an MLflow server, creating the experiment if there is none of this name."""
 
     def __init__(self, experiment: str, uri: str | None = None) -> None:
         """`uri`: the server; None: MLFLOW_TRACKING_URI.
@@ -216,6 +217,6 @@ class MlflowExporter(SpanExporter):
             self.lost += len(spans)
             why = masked(reason(error))
             _log.warning("MLflow did not take %d spans (%s); %d are lost so far", len(spans), why, self.lost)
-            self._id = ""  # it may have been another server, or the experiment is deleted
+            self._id = ""  # to be looked up again: the experiment may have been deleted
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS

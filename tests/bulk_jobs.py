@@ -54,21 +54,21 @@ def rejects(out: Path) -> list[dict[str, object]]:
     return [json.loads(line) for path in sorted((out / "rejects").iterdir()) for line in path.open(encoding="utf-8")]
 
 
-def as_row(one: Generation, row: int, rank: int, bundle: str) -> dict[str, object]:
+def as_row(text: Generation, row: int, rank: int, bundle: str) -> dict[str, object]:
     """The row of a text."""
     return {
         "row": row,
-        "id": one.id,
+        "id": text.id,
         "rank": rank,
-        "text": one.text,
-        "plan": str(one.plan),
-        "plan_log_probability": one.plan_log_probability,
-        "plan_search": one.plan_search,
-        "text_log_probability": one.text_log_probability,
-        "score": one.score,
-        "fulfilled": one.fulfilled,
-        "faults": [*one.faults],
-        "unknown_predicates": [*one.unknown_predicates],
+        "text": text.text,
+        "plan": str(text.plan),
+        "plan_log_probability": text.plan_log_probability,
+        "plan_search": text.plan_search,
+        "text_log_probability": text.text_log_probability,
+        "score": text.score,
+        "fulfilled": text.fulfilled,
+        "faults": [*text.faults],
+        "unknown_predicates": [*text.unknown_predicates],
         "facts": [
             {
                 "start": fact.start,
@@ -77,7 +77,7 @@ def as_row(one: Generation, row: int, rank: int, bundle: str) -> dict[str, objec
                 "missing": [*fact.missing],
                 "fallback": fact.fallback,
             }
-            for fact in one.facts
+            for fact in text.facts
         ],
         "bundle": bundle,
     }

@@ -1,4 +1,4 @@
-"""A pickle that leaves a file behind when it is loaded: nothing that is offered to agggen may ever load it."""
+"""A pickle that creates a file when it is loaded; agggen must never load it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 
 class Canary:
-    """Its pickle, loaded by anybody, makes the file `path`, which a test looks for."""
+    """Loading its pickle creates the file `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,6 +30,6 @@ class Canary:
         return content.getvalue()
 
     @property
-    def sang(self) -> bool:
+    def was_loaded(self) -> bool:
         """Whether it was loaded."""
         return self.path.exists()

@@ -110,15 +110,15 @@ class Head:
         command = [str(BIN / "ray"), "job", "submit", "--address", self.address, "--working-dir", "."]
         command += ["--runtime-env-json", RUNTIME_ENV, "--", "python", f"jobs/{job}.py", *map(str, arguments)]
         done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=900)
-        said = done.stdout + done.stderr
-        assert done.returncode == (expect != 0), said  # always 1; the job's own status is in the output
+        output = done.stdout + done.stderr
+        assert done.returncode == (expect != 0), output  # always 1; the job's own status is in the output
         if expect:
-            assert f"Job entrypoint command failed with exit code {expect}," in said
-        return said
+            assert f"Job entrypoint command failed with exit code {expect}," in output
+        return output
 
 
 def _listens(port: int) -> bool:
     import socket
 
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

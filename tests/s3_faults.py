@@ -38,7 +38,7 @@ _CODES = {
     "503": (503, "SlowDown"),
 }
 _KINDS = {*_CODES, "reset", "lost answer", "cut answer", "short answer", "short upload"}
-_OF_THE_CONNECTION = {"connection", "transfer-encoding", "keep-alive", "expect", "content-length", "date", "server"}
+_HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "expect", "content-length", "date", "server"}
 
 
 @dataclass
@@ -111,7 +111,7 @@ class FaultyS3:
     def count(self, method: str = "", path: str = "") -> int:
         """Number of requests of this method whose path and query contain `path`."""
         with self._lock:
-            return sum(method in ("", one) and path in where for one, where in self.requests)
+            return sum(method in ("", requested) and path in address for requested, address in self.requests)
 
     def fault_of(self, method: str, path: str) -> str | None:
         """Records a request and returns the fault to inject, if any."""
@@ -138,7 +138,7 @@ class _Server(ThreadingHTTPServer):
 
     def shutdown_request(self, request: Any) -> None:
         self.live.discard(request)
-        self.close_request(request)  # without the polite end that it would say first, so that a reset is one
+        self.close_request(request)  # without a shutdown first, so that a reset is sent as a reset
 
     def server_close(self) -> None:
         super().server_close()
@@ -162,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             document = f"<Error><Code>{code}</Code><Message>as the test wants it</Message></Error>".encode()
             self._answer(status, {"Content-Type": "application/xml"}, document, len(document))
         else:
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_THE_CONNECTION}
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
             if fault == "short upload":
                 body = body[: len(body) // 2]
                 headers = {name: value for name, value in headers.items() if name.lower() != "content-md5"}
@@ -205,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reset()
             return
         size = len(content) if self.command != "HEAD" else int(answer.headers.get("Content-Length", 0))
-        kept = {name: value for name, value in answer.headers.items() if name.lower() not in _OF_THE_CONNECTION}
+        kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
         if fault in ("short answer", "cut answer"):
             content = content[: len(content) // 2]
         self._answer(answer.status, kept, content, len(content) if fault == "short answer" else size)
@@ -234,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             super().handle()
         except ConnectionError:
-            self.close_connection = True  # the client went away, which is its right
+            self.close_connection = True  # the client may disconnect
 
     def log_message(self, *_: object) -> None:
         """Nothing is printed."""

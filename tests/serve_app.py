@@ -62,18 +62,18 @@ def replicas(deployment: str) -> set[int]:
 
 
 def processes(title: str) -> set[int]:
-    """The ids of this process's descendants whose title begins so."""
-    found = set()
+    """The ids of this process's descendants whose title begins with `title`."""
+    pids = set()
     for child in psutil.Process().children(recursive=True):
         try:
             if " ".join(child.cmdline()).startswith(title):
-                found.add(child.pid)
+                pids.add(child.pid)
         except psutil.Error:
             continue
-    return found
+    return pids
 
 
-def unlike_others(key: str) -> dict[str, Any]:
+def unique_record(key: str) -> dict[str, Any]:
     """A record that only the request named `key` asks for."""
     return {"id": key, "triples": [["Neon", "discoveredBy", key[:8]], ["Neon", "discoveryPlace", key[8:12]]]}
 
@@ -87,10 +87,9 @@ class Load:
 
     url: str
     clients: int = 3
-    retry: bool = True
-    record: Callable[[str], dict[str, Any]] = unlike_others
+    record: Callable[[str], dict[str, Any]] = unique_record
     first: Counter[str] = field(default_factory=Counter)
-    """What became of first attempts: a status, or the name of a connection's error."""
+    """Results of first attempts: a status, or the name of a connection's error."""
     answers: dict[str, bytes] = field(default_factory=dict)
     """The body of each request that was answered, by its key."""
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -113,12 +112,12 @@ class Load:
             thread.join(120)
             assert not thread.is_alive(), "a client waits for ever"
 
-    def recovered(self, since: float, answers: int = 5) -> float:
-        """Waits until `answers` attempts in a row succeeded after the last failure; seconds from `since` to it."""
+    def recovered(self, since: float) -> float:
+        """Waits until five attempts in a row succeeded after the last failure; seconds from `since` to it."""
 
         def calm() -> bool:
-            last = [how for when, how in self.times if when > since][-answers:]
-            return len(last) == answers and set(last) == {"200"}
+            last = [how for when, how in self.times if when > since][-5:]
+            return len(last) == 5 and set(last) == {"200"}
 
         until(calm, "recovery")
         bad = [when for when, how in self.times if when > since and how != "200"]
@@ -136,7 +135,7 @@ class Load:
     def _ask(self, client: httpx.Client, key: str) -> None:
         asked = {"records": [self.record(key)]}
         self.asked[key] = asked
-        for attempt in range(240 if self.retry else 1):
+        for attempt in range(240):
             try:
                 answer = client.post("/v1/generate", json=asked)
                 how = str(answer.status_code)
@@ -162,7 +161,7 @@ def _retryable(answer: httpx.Response) -> bool:
 
 
 def kill(pids: set[int]) -> float:
-    """SIGKILL; when it was done (monotonic)."""
+    """Kills the processes with SIGKILL; the time when that was done (monotonic)."""
     assert pids
     for pid in pids:
         os.kill(pid, 9)

@@ -55,7 +55,7 @@ _A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
 
 
 def _n_before(word: str, present: str) -> str:
-    """The "n" of "an" before a word, or nothing; the `present` one where spelling does not decide (``hour``, ``US``)."""
+    """The "n" of "an" before a word, or nothing; `present` where spelling does not decide (``hour``, ``US``)."""
     lower = word[:1].lower() + word[1:]
     return "n" if _AN.match(lower) else "" if _A.match(lower) else present
 
@@ -168,7 +168,7 @@ class Vocabulary:
     def decode(self, ids: Iterable[int], extras: Sequence[str] = ()) -> list[str]:
         """Tokens for :func:`~agggen.text.tokenise.detokenise`, without special tokens.
 
-        Before a word that is not in the vocabulary, "a" or "an" is chosen by its first letter, which a model cannot see.
+        Before a word that is not in the vocabulary, its first letter decides between "a" and "an".
         """
         size, tokens = len(self), list[str]()
         for number in ids:

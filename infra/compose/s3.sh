@@ -1,7 +1,7 @@
 #!/bin/sh
 # An S3 server (rclone) with the buckets of this project, as folders of $S3_DATA.
 #
-# Its keys are in the files $S3_SECRETS/s3_access_key_id and s3_secret_access_key. $S3_READY appears when it can be used.
+# Its keys are in the files $S3_SECRETS/s3_access_key_id and s3_secret_access_key. $S3_READY is created when the server is ready.
 set -eu
 umask 077
 
@@ -15,14 +15,14 @@ id=$(cat "$secrets/s3_access_key_id")
 secret=$(cat "$secrets/s3_secret_access_key")
 rm -f "$ready"
 for bucket in $buckets; do mkdir -p "$data/$bucket"; done
-# What a killed server has left of uploads that never ended.
+# Temporary files of uploads that a killed server did not finish.
 find "$data" -type f -name '.rclone_temp_*' -exec rm -f {} +
 
 RCLONE_AUTH_KEY="\"$id,$secret\"" rclone --config "" serve s3 --addr "$address" --no-cleanup --vfs-cache-mode off "$data" &
 server=$!
 trap 'kill -TERM $server' INT TERM
 
-# Before its first upload in parts to a bucket the server refuses to say which uploads in parts the bucket has.
+# The server refuses to list a bucket's multipart uploads before the bucket has had one.
 export RCLONE_S3_PROVIDER=Rclone RCLONE_S3_ENDPOINT="http://127.0.0.1:${address##*:}"
 export RCLONE_S3_ACCESS_KEY_ID="$id" RCLONE_S3_SECRET_ACCESS_KEY="$secret"
 attempts=0
@@ -32,7 +32,7 @@ for bucket in $buckets; do
     attempts=$((attempts + 1))
     if [ $attempts -ge 60 ] || ! kill -0 $server 2>/dev/null; then
       cat "$ready.log" >&2
-      echo "the S3 server does not take an object into $bucket" >&2
+      echo "the S3 server cannot store an object in $bucket" >&2
       kill -TERM $server 2>/dev/null || true
       exit 1
     fi
@@ -46,7 +46,7 @@ echo "the S3 server answers at $address"
 
 status=0
 wait $server || status=$?
-if kill -0 $server 2>/dev/null; then # the signal ended the waiting, not yet the server
+if kill -0 $server 2>/dev/null; then # the signal interrupted the wait; the server is still ending
   status=0
   wait $server || status=$?
 fi

@@ -3,8 +3,8 @@
     sudo python3 infra/compose/setup.py
     podman unshare python3 infra/compose/setup.py      # with rootless Podman
 
-Secrets are random, in files of mode 0600 of user 10001, as whom every service runs. Only root can give a file to
-another user. It needs nothing but the standard library.
+Secrets are random, in files of mode 0600 of user 10001, as whom every service runs. Only root can change a
+file's owner. It needs nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _random() -> str:
 
 
 def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
-    """What each secret's file holds; `read` gives the text of one further up."""
+    """How to make the content of each secret's file; `read` gives that of an earlier one."""
     return {
         "ray_token": lambda: secrets.token_hex(32),
         "postgres_password": _random,
@@ -57,13 +57,13 @@ def make(state: Path, owner: int) -> list[Path]:
     """Creates the missing files and folders of `state`, owned by `owner`.
 
     Returns:
-        The files of secrets that were made.
+        The files of secrets that were created.
 
     Raises:
-        OSError: the system refused, for example because only root may give files away.
+        OSError: the system refused, for example because only root may change owners.
     """
     folder = state / "secrets"
-    # Nobody else gets in to the folder, so its files can be given away after they were written.
+    # Nobody else can open the folder, so the owner of its files can be changed after they were created.
     for path, mode in {state: 0o755, folder: 0o700, **{state / name: mode for name, mode in FOLDERS.items()}}.items():
         path.mkdir(mode=0o700, exist_ok=True)
         os.chown(path, owner, owner)
@@ -92,7 +92,7 @@ def main() -> None:
     try:
         created = make(options.state, options.owner)
     except PermissionError as error:
-        sys.exit(f"{error.filename or options.state}: {error.strerror}. Run this as root: only root gives files away.")
+        sys.exit(f"{error.filename or options.state}: {error.strerror}. Run this as root, who may change owners.")
     for path in created:
         print(f"made {path}")
     if not created:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the base image of both Dockerfiles from Debian's packages, where no registry of images can be reached:
+# Builds the base image of both Dockerfiles from Debian's packages, where no registry of images can be reached:
 #
 #   sudo infra/docker/base.sh localhost/agggen-base        # then build with --build-arg BASE=localhost/agggen-base
 #

@@ -5,13 +5,13 @@
 The options are those of ``mlflow server``, and so are the variables MLFLOW_BACKEND_STORE_URI (without a password:
 ``postgresql://mlflow@postgres:5432/mlflow``), MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``), AWS_ENDPOINT_URL
 and AWS_SHARED_CREDENTIALS_FILE. ``--allowed-hosts`` is required: the names by which the server is called. The folder
-AGGGEN_MLFLOW_SECRETS (/run/secrets/mlflow by default) holds a file for each of
+AGGGEN_MLFLOW_SECRETS (/run/secrets/mlflow by default) holds these files:
 
-    username, password     of the administrator, who is made at the first start; at least 12 characters
-    session_key            what the forms of MLflow's pages are signed with
+    username, password     of the administrator, created at the first start; the password has at least 12 characters
+    session_key            signs the forms of MLflow's pages
     database_password      PostgreSQL's, where the address of the database has a user and a host
 
-Accounts are kept in a second database, called like the first with ``_auth`` added, which must be there too.
+Accounts are in a second database, named like the first with ``_auth`` appended, which must exist too.
 
 None of the secrets is on a command line or, but for the session key, in the server's environment: PostgreSQL's client
 and MLflow read them from files of mode 0600 in a new folder that only this user can open.
@@ -30,7 +30,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 SECRETS = "/run/secrets/mlflow"
-_OURS = ("--app-name", "--workers", "--serve-artifacts", "--no-serve-artifacts", "--disable-security-middleware")
+_FIXED = ("--app-name", "--workers", "--serve-artifacts", "--no-serve-artifacts", "--disable-security-middleware")
 _TEMPLATE = Path(__file__).with_name("basic_auth.ini.template")
 _SHORTEST_PASSWORD = 12
 
@@ -51,12 +51,12 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
         StartError: a secret or setting is missing or wrong; says which, and what would be right.
     """
     names = [argument.partition("=")[0] for argument in arguments]
-    if chosen := [name for name in names if name in _OURS]:
-        raise StartError(f"{', '.join(chosen)} is decided here: accounts are on, with one worker, artifacts through us")
+    if chosen := [name for name in names if name in _FIXED]:
+        raise StartError(f"{', '.join(chosen)} is fixed here: accounts, one worker, and artifacts through this server")
     if "--allowed-hosts" not in names:
         raise StartError("--allowed-hosts is missing: the names that this server is called by, like 'localhost:*'")
     if any("*" in value.split(",") for value in _values(arguments, "--allowed-hosts")):
-        raise StartError("--allowed-hosts '*' would let any web page in by a name of its own; name the hosts")
+        raise StartError("--allowed-hosts '*' would let any web page in under its own host name; name the hosts")
     database = _required(env, "MLFLOW_BACKEND_STORE_URI", "postgresql://mlflow@postgres:5432/mlflow")
     _required(env, "MLFLOW_ARTIFACTS_DESTINATION", "s3://agggen-mlflow")
     address = urlsplit(database)
@@ -70,7 +70,7 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
         "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
         "MLFLOW_FLASK_SERVER_SECRET_KEY": _secret(secrets, "session_key"),
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # these jobs are not ours, and cost processes and memory
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # agggen uses no such jobs, which cost memory
     }
     password = _secret(secrets, "password")
     if len(password) < _SHORTEST_PASSWORD:
@@ -96,13 +96,13 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
 
 def _values(arguments: Sequence[str], option: str) -> list[str]:
     """The values of an option, given as ``option value`` or ``option=value``."""
-    apart = [after for before, after in pairwise(arguments) if before == option]
-    return apart + [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{option}=")]
+    separate = [value for word, value in pairwise(arguments) if word == option]
+    return separate + [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{option}=")]
 
 
 def _required(env: Mapping[str, str], name: str, example: str) -> str:
     if not (value := env.get(name)):
-        raise StartError(f"{name} is not set; it is like {example}")
+        raise StartError(f"{name} is not set; for example {example}")
     return value
 
 
@@ -123,7 +123,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def main() -> NoReturn:
-    """Becomes the server."""
+    """Replaces this process by the server."""
     try:
         command, env = prepare(sys.argv[1:], os.environ, Path(tempfile.mkdtemp(prefix="agggen-mlflow-")))
     except StartError as error:

@@ -20,7 +20,7 @@ export class Alternatives {
     return this.store.doc.level ? { level: this.store.doc.level } : {};
   }
 
-  /** Asks once the text is there, so that the text comes first; shows the last answer meanwhile. */
+  /** Sends its request after the text has arrived, so as not to delay it; shows the last answer meanwhile. */
   ask(what, name, path, options, root, draw) {
     const { doc } = this.store;
     if (!doc.triples.length) {
@@ -40,9 +40,9 @@ export class Alternatives {
     const all = plan.names(doc.triples);
     this.api.turn(what).post(path, { records: [{ triples: doc.triples }], options }).then(
       (answer) => {
-        const found = { name, doc, all, answer: Api.only(answer), drawn: this.drawnFor() };
-        this.answers[what] = found;
-        if (root.dataset.open === what) draw(found); // else another tab is open by now
+        const loaded = { name, doc, all, answer: Api.only(answer), drawn: this.drawnFor() };
+        this.answers[what] = loaded;
+        if (root.dataset.open === what) draw(loaded); // else another tab is open by now
       },
       (error) => {
         if (error instanceof Superseded) return;
@@ -62,7 +62,7 @@ export class Alternatives {
 
   showPlans(root) {
     const { triples, level } = this.store.doc;
-    this.ask("plans", JSON.stringify([triples, level]), "v1/plan", { k: PLANS, ...this.level() }, root, (found) => !found.pending && this.drawPlans(root, found));
+    this.ask("plans", JSON.stringify([triples, level]), "v1/plan", { k: PLANS, ...this.level() }, root, (answered) => !answered.pending && this.drawPlans(root, answered));
   }
 
   drawPlans(root, { doc, all, answer }) {
@@ -94,7 +94,7 @@ export class Alternatives {
     const { triples, level } = this.store.doc;
     const options = this.sampled ? { n_best: TEXTS, plans: TEXTS, planner: "sample", seed: this.seed, ...this.level() } : { n_best: TEXTS, ...this.level() };
     const name = JSON.stringify([triples, level, this.sampled, this.seed]);
-    this.ask("texts", name, "v1/generate", options, root, (found) => !found.pending && this.drawTexts(root, found));
+    this.ask("texts", name, "v1/generate", options, root, (answered) => !answered.pending && this.drawTexts(root, answered));
   }
 
   drawTexts(root, { doc, all, answer }) {
@@ -119,7 +119,7 @@ export class Alternatives {
   }
 }
 
-/** A plan as a small drawing: a box a group, a word a fact. */
+/** A plan as a small drawing: a box for each group, a label for each fact. */
 export function diagram(groups, triples) {
   return h("span", { class: "diagram", "aria-hidden": "true" }, groups.map((group, i) => h("span", { class: `box ${colour(i)}` }, group.map((fact) => h("span", { class: "bit", "data-facts": fact }, h("bdi", {}, spoken(triples[fact][1])))))));
 }

@@ -48,9 +48,6 @@ export class Api {
     return {
       post: (path, body, model) => this.call(controller.signal, path, { body, model }),
       get: (path, model) => this.call(controller.signal, path, { model }),
-      get current() {
-        return !controller.signal.aborted;
-      },
     };
   }
 

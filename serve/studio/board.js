@@ -62,7 +62,7 @@ export class Board {
 
   // --- changing the plan ---------------------------------------------------------------------------------------------
 
-  /** The person's plan; pins that it does not keep to are dropped, since the hand has the last word. */
+  /** Takes the person's plan; pins that it breaks are removed, since the person's change wins. */
   apply(groups, label, focus = null) {
     this.lifted = null;
     if (plan.same(groups, this.follower.groups)) {
@@ -154,7 +154,7 @@ export class Board {
     else if (groups[row + y]) focusKey($("board"), `chip-${groups[row + y][Math.min(at, groups[row + y].length - 1)]}`);
   }
 
-  /** The chip that is picked up goes to the next place. */
+  /** Moves the chip that is picked up to the next place. */
   carry(fact, x, y) {
     const { lifted } = this;
     const base = this.follower.groups;
@@ -224,7 +224,7 @@ export class Board {
     const others = names.map((_, other) => other).filter((other) => other !== fact);
     const pair = (kind, other) => {
       const value = fact < other ? [fact, other] : [other, fact];
-      const set = pins[kind].some((one) => plan.same(one, value));
+      const set = pins[kind].some((pinned) => plan.same(pinned, value));
       return button(spoken(names[other]), () => this.pin(kind, value, set), set);
     };
     const single = (kind) => button(kind === "first" ? "First" : "Last", () => this.pin(kind, fact, pins[kind].includes(fact)), pins[kind].includes(fact));
@@ -242,7 +242,7 @@ export class Board {
     dialog.addEventListener("close", () => focusKey($("board"), `chip-${fact}`));
   }
 
-  /** Sets or takes a pin; a plan of the person is rearranged to keep to it, the model is asked for one that does. */
+  /** Adds or removes a pin; the model is asked for a plan that keeps to the pins. */
   pin(kind, value, set) {
     let { pins } = this.store.doc;
     pins = set ? plan.unpin(pins, kind, value) : { ...pins, [kind]: [...pins[kind], value] };

@@ -11,7 +11,7 @@ export class Compare {
     Object.assign(this, { api, store, follower });
     this.held = null; // the result to compare the present one with
     this.free = false; // whether each model writes by its own most probable plan
-    this.both = null; // what the models wrote: { name, sides }, or { name, problem, now } to be asked again with another result
+    this.both = null; // the models' texts: { name, sides }; after an error { name, problem, now }, and asked again with another result
   }
 
   show(root) {
@@ -74,8 +74,8 @@ export class Compare {
     this.both = { name, now };
     try {
       const other = card.compared.fingerprint;
-      const [one, two, { predicate_names }] = await Promise.all([side(card.fingerprint), side(other), turn.get("v1/model", other)]);
-      this.both = { name, sides: [one, { ...two, known: new Set(predicate_names) }] };
+      const [first, second, { predicate_names }] = await Promise.all([side(card.fingerprint), side(other), turn.get("v1/model", other)]);
+      this.both = { name, sides: [first, { ...second, known: new Set(predicate_names) }] };
     } catch (error) {
       if (error instanceof Superseded) return;
       if (!(error instanceof ApiError)) throw error;

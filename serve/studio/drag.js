@@ -67,7 +67,7 @@ export function drag(event, board, fact, { start, end }) {
   window.addEventListener("keydown", escape, true);
 }
 
-/** The click that a browser sends after a drag is not a click. */
+/** Suppresses the click that a browser sends after a drag. */
 function swallow(event) {
   event.preventDefault();
   event.stopPropagation();

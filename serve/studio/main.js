@@ -249,7 +249,7 @@ document.addEventListener("keydown", (event) => {
   else stepped(store.undo(), "Undone");
 });
 
-/** Takes the record of a link; the address gives it up, so that a reload shows what was made of it. */
+/** Loads the record of a link and removes it from the address, so that a reload keeps later changes. */
 function openLink(undoable) {
   const doc = decode(location.hash);
   if (!doc) return;
@@ -280,7 +280,7 @@ function themes() {
   apply(read());
 }
 
-/** Learns what is served, then shows the link's record, or what the tab remembers, or an example. */
+/** Asks which model is served, then shows the link's record, else the one that the tab remembers, else an example. */
 async function start(attempt = 0) {
   const turn = api.turn("start");
   try {

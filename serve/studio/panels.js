@@ -67,7 +67,7 @@ export class Panels {
 
   // --- corrections ---------------------------------------------------------------------------------------------------
 
-  /** Drawn once a record: what is typed is not drawn over. */
+  /** Draws the form once and updates it afterwards, so that typed text is kept. */
   showKept(root) {
     const { store, follower } = this;
     const now = follower.result?.text.text ?? "";

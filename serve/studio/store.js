@@ -112,17 +112,17 @@ export class Store {
     try {
       sessionStorage.setItem(SAVED, JSON.stringify({ doc: this.doc, kept: this.kept }));
     } catch {
-      // A full or forbidden storage: the page works on without it.
+      // The storage is full or forbidden: the page works without it.
     }
   }
 
-  /** What the tab remembers; false if it is nothing. */
+  /** Restores what the tab remembers; false if it remembers nothing. */
   restore() {
     try {
       const saved = JSON.parse(sessionStorage.getItem(SAVED));
       const doc = checked(saved?.doc);
       if (!doc) return false;
-      this.kept = (saved.kept ?? []).filter((one) => typeof one.text === "string" && checked({ triples: one.triples }));
+      this.kept = (saved.kept ?? []).filter((correction) => typeof correction.text === "string" && checked({ triples: correction.triples }));
       this.set(doc);
       return true;
     } catch {

@@ -102,7 +102,7 @@ const KINDS = {
   fallback: ["\u25a4", "by plain clauses", "facts for which the model found no faultless words: a wording of the training texts or a plain clause"],
 };
 
-/** How often each kind of finding occurs, with what it is about. */
+/** What the checks found, by kind: predicates, words or subjects. */
 function findings(triples, check, text, known) {
   const all = names(triples);
   const how = (kind) => check.values.filter((value) => value.how === kind).map((value) => spoken(value.predicate));
@@ -122,10 +122,10 @@ function findings(triples, check, text, known) {
 
 /** A verdict, then what the check by words found, each with a sign and words; then what the critic says, if there is one. */
 export function strip(check, triples, text, known) {
-  const found = findings(triples, check, text, known);
-  const { whole, unknown, fallback, ...faults } = found;
+  const byKind = findings(triples, check, text, known);
+  const { whole, unknown, fallback, ...faults } = byKind;
   const faultless = !Object.values(faults).some((items) => items.length);
-  const shown = [...Object.keys(faults), "unknown", "fallback"].filter((kind) => found[kind].length).map((kind) => item(kind, found[kind]));
+  const shown = [...Object.keys(faults), "unknown", "fallback"].filter((kind) => byKind[kind].length).map((kind) => item(kind, byKind[kind]));
   return [h("ul", { class: "strip", "aria-label": "Checks" },
     h("li", { class: `verdict ${faultless ? "good" : "bad"}` }, sign(faultless ? "\u2713" : "\u2715"), faultless ? "No fault found" : "Faults found"),
     h("li", { class: "check whole", title: KINDS.whole[2] }, sign(KINDS.whole[0]), `${whole.length} of ${triples.length} values whole`), shown),

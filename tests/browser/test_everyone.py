@@ -62,7 +62,7 @@ def empty(studio: Studio) -> None:
     studio.page.get_by_role("button", name="Remove fact 1").click()
 
 
-def two(studio: Studio) -> None:
+def two_models_compared(studio: Studio) -> None:
     studio.tab("Compare").locator(".sides .verdict").nth(1).wait_for()
 
 
@@ -76,7 +76,7 @@ STATES = {
     "menu": menu,
     "paste": paste,
     "empty": empty,
-    "two-models": two,
+    "two-models": two_models_compared,
 }
 
 

@@ -102,7 +102,7 @@ def test_two_models_are_asked_again_after_a_failure(visit: Any, two_models: str)
     studio.page.locator(".sides .verdict").nth(1).wait_for()
 
 
-def test_one_model_is_compared_with_no_other(studio: Studio) -> None:
+def test_a_single_model_is_not_compared(studio: Studio) -> None:
     assert "model" not in studio.tab("Compare").inner_text()
 
 
@@ -190,7 +190,7 @@ def test_the_request_and_the_curl_line_give_the_same_text(studio: Studio) -> Non
     assert studio.page.evaluate("() => navigator.clipboard.readText()") == line
 
 
-def test_copied_words_are_marked_on_wish(studio: Studio) -> None:
+def test_copied_words_are_marked_on_request(studio: Studio) -> None:
     marked = studio.page.locator("#words .show-copied .copied")
     assert marked.count() == 0
     studio.page.get_by_role("button", name="Copied words").click()

@@ -24,7 +24,7 @@ def hydrogen(studio: Studio) -> Studio:
     return studio
 
 
-def test_an_example_of_some_facts_is_shown_first(visit: Any, url: str) -> None:
+def test_an_example_of_five_facts_is_shown_first(visit: Any, url: str) -> None:
     assert len(visit(url).triples) == 5
 
 
@@ -62,12 +62,12 @@ def test_a_group_is_dragged_by_its_handle(hydrogen: Studio) -> None:
 
 
 def test_a_drag_that_is_cancelled_changes_nothing(hydrogen: Studio) -> None:
-    before, asked = hydrogen.plan, hydrogen.page.locator(".marker")
+    before, marker = hydrogen.plan, hydrogen.page.locator(".marker")
     hydrogen.drag(hydrogen.chip("melting point"), 700, hydrogen.group(0).bounding_box()["y"] + 1, drop=False)
-    assert asked.count() == 1
+    assert marker.count() == 1
     hydrogen.press("Escape")
     hydrogen.page.mouse.up()
-    assert hydrogen.plan == before and asked.count() == 0
+    assert hydrogen.plan == before and marker.count() == 0
     assert hydrogen.page.locator("dialog").count() == 0
 
 
@@ -159,7 +159,7 @@ def test_pins_hold_in_every_plan_until_they_are_taken_away(hydrogen: Studio) -> 
     assert hydrogen.plan.count("[") == 3
 
 
-def test_a_hand_that_breaks_a_pin_takes_it_away(hydrogen: Studio) -> None:
+def test_a_move_that_breaks_a_pin_removes_it(hydrogen: Studio) -> None:
     hydrogen.chip("category").focus()
     hydrogen.press("m")
     hydrogen.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
@@ -178,7 +178,7 @@ def test_aggregation_is_a_slider(studio: Studio) -> None:
     assert studio.focused == "level"
 
 
-def test_everything_is_undone_and_done_again(hydrogen: Studio) -> None:
+def test_changes_are_undone_and_redone(hydrogen: Studio) -> None:
     plans = [hydrogen.plan]
     for name in ("Merge group A with B", "Merge group A with B"):
         hydrogen.page.get_by_role("button", name=name).click()
@@ -215,7 +215,7 @@ def test_the_plan_is_typed_as_text(hydrogen: Studio) -> None:
     assert hydrogen.plan == "[meltingPoint category] [discoveryYear]" and not error.inner_text()
 
 
-def test_the_persons_change_has_a_price(hydrogen: Studio) -> None:
+def test_the_cost_of_a_changed_plan_is_shown(hydrogen: Studio) -> None:
     numbers = hydrogen.page.locator("#numbers")
     hydrogen.page.locator("#plantext").fill("[meltingPoint] [discoveryYear] [category]")
     hydrogen.ready()
@@ -237,7 +237,7 @@ def test_hovering_links_chip_span_triple_and_mention(hydrogen: Studio) -> None:
     assert "lit" in (hydrogen.chip("discovery year").get_attribute("class") or "")
 
 
-def test_the_text_follows_at_once(studio: Studio, record_property) -> None:  # type: ignore[no-untyped-def]
+def test_the_text_follows_a_change_within_bounds(studio: Studio, record_property) -> None:  # type: ignore[no-untyped-def]
     for turn in range(12):
         studio.page.get_by_role("button", name="Merge group A with B" if turn % 2 == 0 else "Split group A").click()
         studio.ready()

@@ -50,7 +50,7 @@ def test_records_are_pasted_as_csv_json_or_lines(studio: Studio, pasted: str) ->
         ('a,b\n"1,2', "never closed"),
     ],
 )
-def test_what_cannot_be_read_says_where(studio: Studio, pasted: str, problem: str) -> None:
+def test_the_error_for_an_unreadable_record_says_where(studio: Studio, pasted: str, problem: str) -> None:
     before = studio.triples
     studio.load(pasted)
     assert problem in studio.page.locator("#paste-error").inner_text()
@@ -116,14 +116,14 @@ def test_values_from_right_to_left_stand_in_their_own_direction(studio: Studio) 
     assert value.evaluate("(node) => getComputedStyle(node).unicodeBidi") == "isolate"
 
 
-def test_positions_are_right_behind_characters_beyond_the_first_plane(studio: Studio) -> None:
+def test_mentions_are_right_after_characters_outside_the_basic_plane(studio: Studio) -> None:
     subject, value = "\U0001d543\U0001d552\U0001d553", "\U0001d54a\U0001d54b"
     studio.load(json.dumps([[subject, "symbol", value], [subject, "category", "metalloid"]]))
     studio.ready()
     assert {value, "metalloid"} <= set(studio.page.locator("#words .mention").all_inner_texts())
 
 
-def test_records_of_24_triples_are_planned_and_25_are_refused_kindly(studio: Studio) -> None:
+def test_24_triples_are_planned_and_25_are_refused_without_losing_them(studio: Studio) -> None:
     rows = [["Silicon", f"property {i}", f"value {i}"] for i in range(18)]
     names = ["symbol", "category", "discoveryYear", "meltingPoint", "discoveryPlace", "standardAtomicWeight"]
     studio.load(json.dumps(rows + [["Silicon", name, f"v{i}"] for i, name in enumerate(names)]))
@@ -153,10 +153,10 @@ def test_a_text_of_10000_characters_is_kept_and_its_limit_is_said(studio: Studio
     studio.page.locator("#aligned .verdict").wait_for()
 
 
-def test_the_shown_text_is_the_endpoints_to_the_letter(studio: Studio, url: str) -> None:
+def test_the_shown_text_is_exactly_the_endpoints(studio: Studio, url: str) -> None:
     for _ in range(4):
-        asked: dict[str, Any] = {"records": [{"triples": studio.triples, "plan": studio.plan}]}
-        answer = studio.page.request.post(f"{url}/v1/generate", data=asked).json()
+        body: dict[str, Any] = {"records": [{"triples": studio.triples, "plan": studio.plan}]}
+        answer = studio.page.request.post(f"{url}/v1/generate", data=body).json()
         assert studio.text == answer["answers"][0]["texts"][0]["text"]
         studio.page.get_by_role("button", name="Next record").click()
         studio.ready()

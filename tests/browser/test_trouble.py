@@ -81,7 +81,7 @@ def test_a_busy_endpoint_is_asked_again(studio: Studio, faults: Faults) -> None:
     assert not banner(studio)
 
 
-def test_an_old_text_is_said_to_be_of_other_facts(studio: Studio, faults: Faults) -> None:
+def test_an_old_text_is_labelled_as_one_of_other_facts(studio: Studio, faults: Faults) -> None:
     faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
     before = studio.text
     studio.page.get_by_role("button", name="Next record").click()
@@ -101,7 +101,7 @@ def test_a_restarting_endpoint_is_asked_again_at_once_on_demand(studio: Studio, 
     studio.ready()
 
 
-def test_an_endpoint_that_is_killed_at_work_and_comes_back(visit: Any, tmp_path: Path) -> None:
+def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_path: Path) -> None:
     port = free_ports(1)[0]
     command = ["-m", "agggen_platform.cli.main", "studio", "--no-browser", f"http.port={port}"]
     with Running(command, tmp_path) as process:
@@ -114,7 +114,7 @@ def test_an_endpoint_that_is_killed_at_work_and_comes_back(visit: Any, tmp_path:
         process.finish()
     studio.state("offline")
     plan = studio.plan
-    merge(studio)  # one works on
+    merge(studio)  # while there is no endpoint
     assert studio.plan.count("[") == plan.count("[") - 1
     plan = studio.plan
     with Running(command, tmp_path) as process:

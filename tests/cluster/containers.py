@@ -10,14 +10,15 @@ import os
 import secrets
 import shutil
 import subprocess
-import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.processes import until
 
 REPO = Path(__file__).parents[2]
 IMAGE = os.environ.get("AGGGEN_CLUSTER_IMAGE", "localhost/agggen:test")
@@ -40,18 +41,10 @@ _S3, _HEAD, _REDIS, _MLFLOW = (
 
 
 def podman(*arguments: str, check: bool = True, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    """What it printed and its exit status; a failure shows both."""
+    """Runs podman; a failure shows what it printed."""
     done = subprocess.run([*PODMAN, *arguments], capture_output=True, text=True, timeout=seconds)
     assert not check or done.returncode == 0, f"podman {' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-    """Returns when `condition` holds; fails when `seconds` pass before."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
-        time.sleep(0.3)
 
 
 def nodes_at(out: Path) -> int:
@@ -60,12 +53,12 @@ def nodes_at(out: Path) -> int:
 
 
 def _address_of(name: str) -> str:
-    """Its number, so that no test depends on podman's name server."""
+    """The IP address of a container, so that no test depends on podman's name server."""
     return podman("inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name).stdout.strip()
 
 
 def answers(address: str, host: str = "") -> bool:
-    """Whether a request for it succeeds; `host` is the name to call the server by, if it is another one."""
+    """Whether a request for `address` succeeds; `host` is the Host header, if it differs from the address."""
     try:
         with urllib.request.urlopen(urllib.request.Request(address, headers={"Host": host} if host else {}), timeout=2):
             return True
@@ -118,10 +111,10 @@ class Cluster:
         self.start_head()
 
     def wait_for_store(self) -> None:
-        wait_until(lambda: podman("exec", self.s3, "test", "-f", "/tmp/ready", check=False).returncode == 0, "store")
+        until(lambda: podman("exec", self.s3, "test", "-f", "/tmp/ready", check=False).returncode == 0, "store")
 
     def wait_for_mlflow(self) -> None:
-        wait_until(lambda: answers(f"http://{self._at(_MLFLOW)}:5000/health"), "answer of MLflow")
+        until(lambda: answers(f"http://{self._at(_MLFLOW)}:5000/health"), "answer of MLflow")
 
     def restart_head(self, driver: subprocess.Popen[str]) -> None:
         """The head is killed, and `driver` with it; a new one has its address, and its state from Redis."""
@@ -130,7 +123,7 @@ class Cluster:
         podman("rm", "--force", "--time=0", self.head)
         assert driver.wait(60) != 0
         self.start_head()
-        self.in_order()
+        self.restore_workers()
 
     def start_head(self) -> None:
         options = "--head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1"
@@ -171,7 +164,7 @@ class Cluster:
         podman("kill", "--signal=KILL", worker)
         self.workers.remove(worker)
 
-    def in_order(self, workers: int = 2) -> None:
+    def restore_workers(self, workers: int = 2) -> None:
         """Starts or ends workers until their number is `workers`; one that was cut off is replaced."""
         running = podman("ps", "--format={{.Names}}").stdout.split()
         self.workers = [name for name in self.workers if name in running]
@@ -222,7 +215,7 @@ class Cluster:
         usual += ["--tmpfs=/tmp:mode=1777,size=512m", f"--volume={self.folder}:{self.folder}:ro"]
         start = f"exec ray start {options} --block --node-ip-address=$(hostname -i) --object-store-memory=100000000"
         full = self._run(name, [*usual, *options_of_podman], "bash", "-c", start)
-        wait_until(lambda: "Ray runtime started" in podman("logs", full).stdout, f"start of {name}")
+        until(lambda: "Ray runtime started" in podman("logs", full).stdout, f"start of {name}")
         return full
 
     def _run(self, name: str, options: list[str], *command: str, image: str = IMAGE) -> str:

@@ -58,11 +58,13 @@ def build() -> None:
 
 def _write_settings(folder: Path) -> None:
     """A Dockerfile that adds pip's certificate and folders of wheels to the base; of the wheels, torch's CPU build."""
-    said = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    )
     lines = ["ARG BASE", "FROM ${BASE}", "COPY pip.conf /etc/pip.conf"]
     kept = {}
     (folder / "wheels").mkdir()
-    for line in said.stdout.splitlines():
+    for line in listing.stdout.splitlines():
         name, _, value = line.partition("=")
         option, value = name.split(".")[-1], value.strip("'\"")
         if option in ("index-url", "default-timeout"):

@@ -22,9 +22,11 @@ BASE = "localhost/agggen-base"
 
 def pip_settings(folder: Path) -> list[str]:
     """The options that bring this machine's settings of pip into a build; writes a file into `folder`."""
-    said = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    )
     kept, options, mounts = {}, [], set()
-    for line in said.stdout.splitlines():
+    for line in listing.stdout.splitlines():
         name, _, value = line.partition("=")
         option, value = name.split(".")[-1], value.strip("'\"")
         if option not in ("find-links", "index-url", "extra-index-url", "cert", "default-timeout"):

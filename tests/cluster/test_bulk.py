@@ -13,7 +13,8 @@ import pytest
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import open_model
 from tests.bulk_jobs import here, numbered_records, published, write_jsonl
-from tests.cluster.containers import LONG, REPO, Cluster, nodes_at, podman, wait_until
+from tests.cluster.containers import LONG, REPO, Cluster, nodes_at, podman
+from tests.processes import until
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.cluster
@@ -48,20 +49,20 @@ class Bulk:
             assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
             return self.parts() >= share * SHARDS and nodes_at(self.cluster.bucket / self.out) >= nodes
 
-        wait_until(reached, f"{share:.0%} of the texts by {nodes} nodes", 240)
+        until(reached, f"{share:.0%} of the texts by {nodes} nodes", 240)
 
     def check_that_it_resumes(self) -> None:
         """The job is submitted again, uses what was done, and ends well."""
-        said = self.check_success(self.start())
-        (reused,) = re.findall(r"(\d+) of \d+ shards were done before", said)
+        output = self.check_success(self.start())
+        (reused,) = re.findall(r"(\d+) of \d+ shards were done before", output)
         assert int(reused) >= 0.2 * SHARDS - 2  # of a part or two the note may be missing
 
     def check_success(self, job: subprocess.Popen[str]) -> str:
         """It ended well, and its output is that of an undisturbed job of one process, byte for byte."""
-        said = job.communicate(timeout=900)[0]
-        assert job.returncode == 0, said
+        output = job.communicate(timeout=900)[0]
+        assert job.returncode == 0, output
         assert published(self.cluster.bucket / self.out) == published(self.undisturbed)
-        return said
+        return output
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +129,9 @@ def test_a_store_that_is_gone_for_a_minute_ends_the_job_which_then_resumes(bulk:
     bulk.wait_for(job, 0.2)
     podman("kill", "--signal=KILL", cluster.s3)
     gone = time.monotonic()
-    said = job.communicate(timeout=900)[0]
-    assert job.returncode == 5, said
-    assert "s3://agggen-models" in said and "Traceback" not in said, said
+    output = job.communicate(timeout=900)[0]
+    assert job.returncode == 5, output
+    assert "s3://agggen-models" in output and "Traceback" not in output, output
     time.sleep(max(0.0, 60 - (time.monotonic() - gone)))
     podman("start", cluster.s3)
     cluster.wait_for_store()
@@ -146,9 +147,9 @@ def test_a_driver_cut_off_from_the_store_stops_when_another_took_over(bulk: Bulk
         second = bulk.start("actors=0")
         bulk.wait_for(second, (bulk.parts() + 2) / SHARDS, nodes=1)  # it has taken over and works
         time.sleep(max(0.0, 30 - (time.monotonic() - begin)))
-    said = cut_off.communicate(timeout=900)[0]
+    output = cut_off.communicate(timeout=900)[0]
     # 6: another job has the claim. 5: the store did not answer until the retries ended.
-    assert cut_off.returncode in (5, 6), said
+    assert cut_off.returncode in (5, 6), output
     bulk.check_success(second)
 
 
@@ -159,19 +160,19 @@ def test_bulk_resumes_when_the_head_was_killed(bulk: Bulk, cluster: Cluster) -> 
     before = [*cluster.workers]
     cluster.restart_head(job)
     bulk.check_that_it_resumes()
-    cluster.in_order()
+    cluster.restore_workers()
     assert cluster.workers == before, "workers ended with the head"
 
 
 @LONG
-def test_a_full_disk_is_said_and_the_job_resumes_when_there_is_room(bulk: Bulk, cluster: Cluster) -> None:
+def test_a_full_disk_is_reported_and_the_job_resumes_when_there_is_room(bulk: Bulk, cluster: Cluster) -> None:
     node = cluster.workers[0]
     job = bulk.start()
     bulk.wait_for(job, 0.2)
     podman("exec", node, "dd", "if=/dev/zero", "of=/tmp/ballast", "bs=1M", check=False)
-    said = job.communicate(timeout=900)[0]
-    assert job.returncode == 5, said
-    assert re.search(r"cannot write /tmp/\S+: the disk is full \(.*free\); make room", said), said
+    output = job.communicate(timeout=900)[0]
+    assert job.returncode == 5, output
+    assert re.search(r"cannot write /tmp/\S+: the disk is full \(.*free\); make room", output), output
     podman("exec", node, "rm", "/tmp/ballast")
     bulk.check_that_it_resumes()
 
@@ -190,7 +191,7 @@ with claim(Folder(sys.argv[1])) as still_held:
 """A driver that holds a claim until it is told that it is enough; it fails if another has taken the claim."""
 
 
-def test_clocks_five_minutes_apart_steal_no_claim(bulk: Bulk, cluster: Cluster) -> None:
+def test_a_claim_holds_when_clocks_are_five_minutes_apart(bulk: Bulk, cluster: Cluster) -> None:
     if not shutil.which("cc"):
         pytest.skip("there is no C compiler for what puts a clock ahead")
     library, worker = cluster.folder / "ahead.so", cluster.workers[0]
@@ -203,11 +204,11 @@ def test_clocks_five_minutes_apart_steal_no_claim(bulk: Bulk, cluster: Cluster) 
     nodes: list[tuple[str, dict[str, str]]] = [(cluster.head, {}), (worker, ahead)]
     for (holder, clock), (other, other_clock) in (nodes, nodes[::-1]):
         holding = cluster.driver("python", "-c", HOLD, place, node=holder, env=clock)
-        wait_until((cluster.bucket / bulk.out / ".claim").exists, "claim")
+        until((cluster.bucket / bulk.out / ".claim").exists, "claim")
         refused = bulk.start("actors=0", node=other, env=other_clock)
-        said = refused.communicate(timeout=100)[0]
-        assert (refused.returncode, "another job works on" in said) == (6, True), said
+        output = refused.communicate(timeout=100)[0]
+        assert (refused.returncode, "another job works on" in output) == (6, True), output
         podman("exec", holder, "touch", "/tmp/enough")
-        said = holding.communicate(timeout=60)[0]
-        assert holding.returncode == 0, said
+        output = holding.communicate(timeout=60)[0]
+        assert holding.returncode == 0, output
     bulk.check_success(bulk.start("actors=0", node=worker, env=ahead))

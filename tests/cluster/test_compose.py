@@ -25,10 +25,11 @@ import pytest
 from agggen.corpora.prepared import write_records
 from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.chaos.test_train_kill import PRESET
-from tests.cluster.containers import LONG, REPO, wait_until
+from tests.cluster.containers import LONG, REPO
 from tests.cluster.docker import FOLDER, build, why_not
 from tests.documents import blocks, commands_of
 from tests.integration.segment_jobs import elements
+from tests.processes import until
 from tests.unit.training.toy import NAMES, record
 
 pytestmark = [pytest.mark.cluster, LONG]
@@ -85,12 +86,12 @@ class Stack:
         """What it printed; fails, and shows it, when the command does."""
         process = self.start(words)
         try:
-            said = process.communicate(timeout=seconds)[0]
+            output = process.communicate(timeout=seconds)[0]
         except subprocess.TimeoutExpired:
             process.kill()
             raise AssertionError(f"{' '.join(words)} took {seconds} s: {process.communicate()[0]}") from None
-        assert process.returncode == 0, f"{' '.join(words)}: {said}"
-        return said
+        assert process.returncode == 0, f"{' '.join(words)}: {output}"
+        return output
 
     def compose(self, *words: str, seconds: float = 600) -> str:
         return self.run(["docker", "compose", "-f", FILE, *words], seconds)
@@ -188,7 +189,7 @@ def test_all_is_healthy_and_only_the_gate_is_published_on_loopback(stack: Stack)
         assert about.split()[0] == "10001" and "Read-only file system" in about and about.endswith("0000000000000000\n")
 
 
-def test_who_gets_in(stack: Stack) -> None:
+def test_services_refuse_other_hosts_and_missing_credentials(stack: Stack) -> None:
     for port in PORTS:
         assert stack.ask(port, "/", Host="elsewhere.example")[0] == 403, port
     assert stack.ask(8265, "/api/jobs/")[0] == 401
@@ -247,10 +248,10 @@ def test_prometheus_scrapes_each_node_and_has_the_rules(stack: Stack) -> None:
     def targets() -> list[str]:
         return [target["health"] for target in stack.prometheus("targets")["activeTargets"]]
 
-    wait_until(lambda: targets() == ["up", "up"], "two targets that are up")
+    until(lambda: targets() == ["up", "up"], "two targets that are up")
     rules = [rule for group in stack.prometheus("rules")["groups"] for rule in group["rules"]]
     assert len(rules) > 20 and not [rule for rule in rules if rule.get("lastError")]
-    wait_until(lambda: stack.prometheus("query?query=ray_agggen_job_items_total")["result"], "metric of a job")
+    until(lambda: stack.prometheus("query?query=ray_agggen_job_items_total")["result"], "metric of a job")
 
 
 def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
@@ -263,12 +264,12 @@ def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
         return stack.ask(8000, "/readyz")[0] == 200
 
     try:
-        wait_until(is_ready, "ready endpoint", 300)
-        asked = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
+        until(is_ready, "ready endpoint", 300)
+        request_body = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
         as_json = {"Content_Type": "application/json"}
-        assert stack.ask(8000, "/v1/generate", asked, **as_json)[0] == 401
+        assert stack.ask(8000, "/v1/generate", request_body, **as_json)[0] == 401
         for known in (key, stack.secret("endpoint_key").strip()):
-            status, body = stack.ask(8000, "/v1/generate", asked, **as_json, Authorization=f"Bearer {known}")
+            status, body = stack.ask(8000, "/v1/generate", request_body, **as_json, Authorization=f"Bearer {known}")
             assert status == 200 and body["answers"][0]["texts"][0]["text"], body
         assert stack.ask(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}")[0] == 403
         stack.on_head("bash", "-c", INTERRUPT_ENDPOINT)

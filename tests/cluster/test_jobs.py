@@ -10,7 +10,8 @@ import urllib.request
 import pytest
 
 from tests.bulk_jobs import numbered_records, write_jsonl
-from tests.cluster.containers import Cluster, podman, wait_until
+from tests.cluster.containers import Cluster, podman
+from tests.processes import until
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.cluster
@@ -25,8 +26,8 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
     python = ["python", "/opt/agggen/jobs/generate.py"]
     job = [*python, bundle, source, "--out", "s3://agggen-models/submitted", "format=jsonl", "--runs", "/tmp/runs"]
     submitted = cluster.driver("ray", "job", "submit", "--address=http://127.0.0.1:8265", "--", *job)
-    said = submitted.communicate(timeout=900)[0]
-    assert submitted.returncode == 0, said
+    output = submitted.communicate(timeout=900)[0]
+    assert submitted.returncode == 0, output
     (part,) = store.glob("texts/*.jsonl")
     texts = [json.loads(line) for line in part.read_text().splitlines()]
     assert [text["id"] for text in texts] == [record.id for record in records]
@@ -48,12 +49,14 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
         except OSError:
             return False
 
-    wait_until(is_ready, "ready endpoint", 240)
+    until(is_ready, "ready endpoint", 240)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-    asked = json.dumps({"records": [records[0].as_dict()]}).encode()
-    with urllib.request.urlopen(urllib.request.Request(f"{address}/v1/generate", asked, headers), timeout=60) as answer:
+    request_body = json.dumps({"records": [records[0].as_dict()]}).encode()
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{address}/v1/generate", request_body, headers), timeout=60
+    ) as answer:
         (result,) = json.loads(answer.read())["answers"]
     assert result["texts"][0]["text"] == texts[0]["text"]
     podman("exec", cluster.head, "sh", "-c", "kill -INT $(cat /tmp/serve.pid)")
-    said = serve.communicate(timeout=120)[0]
-    assert serve.returncode == 130, said
+    output = serve.communicate(timeout=120)[0]
+    assert serve.returncode == 130, output

@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.containers import MLFLOW_IMAGE, PODMAN, answers, podman, wait_until
+from tests.cluster.containers import MLFLOW_IMAGE, PODMAN, answers, podman
 from tests.manifests.rendering import of_kind, overlay
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 
@@ -71,7 +72,7 @@ def test_mlflow_s_pod_answers(engine: None, tmp_path: Path) -> None:
         infra = podman("pod", "inspect", "--format={{.InfraContainerID}}", podid).stdout.strip()
         where = podman("inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", infra)
         address, host = f"http://{where.stdout.strip()}:5000", "agggen-mlflow:5000"
-        wait_until(lambda: answers(f"{address}/health", host), "answer of MLflow")
+        until(lambda: answers(f"{address}/health", host), "answer of MLflow")
         login = base64.b64encode(":".join(encoded(ACCOUNT).values()).encode()).decode()
         assert status(address, Host=host, Authorization=f"Basic {login}") == 200
         assert status(address, Host=host) == 401

@@ -11,8 +11,9 @@ import pytest
 from agggen.corpora.prepared import write_records
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
-from tests.cluster.containers import Cluster, nodes_at, wait_until
+from tests.cluster.containers import Cluster, nodes_at
 from tests.integration.segment_jobs import elements
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 
@@ -34,12 +35,12 @@ def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None
         assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
         return nodes_at(out) == 2 and len(parts(out)) > 0
 
-    wait_until(has_begun, "work on both nodes")
+    until(has_begun, "work on both nodes")
     cluster.lose(cluster.workers[0])
     assert not (out / "manifest.json").exists()
     cluster.worker()
-    said = job.communicate(timeout=900)[0]
-    assert job.returncode == 0, said
+    output = job.communicate(timeout=900)[0]
+    assert job.returncode == 0, output
     undisturbed = cluster.folder / "undisturbed-facts"
     segment(str(corpus), str(undisturbed), SegmentConfig(actors=0, shard_rows=50, cache="off"))
     assert parts(out) == parts(undisturbed)

@@ -14,7 +14,8 @@ from agggen.corpora.prepared import write_records
 from agggen_platform.job_config import JobConfig
 from agggen_platform.training.job import train_job
 from tests.chaos.test_train_kill import PRESET
-from tests.cluster.containers import Cluster, wait_until
+from tests.cluster.containers import Cluster
+from tests.processes import until
 from tests.unit.training.toy import NAMES, record
 
 pytestmark = pytest.mark.cluster
@@ -37,12 +38,12 @@ def test_a_node_killed_in_a_sweep_changes_no_trial(cluster: Cluster, tmp_path: P
         assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
         return all(len(list((out / f"s-t00{number}").rglob("latest.json"))) > 0 for number in (0, 1))
 
-    wait_until(both_have_begun, "checkpoint of each trial")
+    until(both_have_begun, "checkpoint of each trial")
     cluster.lose(cluster.workers[0])
     assert not list(out.glob("s-t*/bundle/manifest.json"))
     cluster.worker()
-    said = job.communicate(timeout=900)[0]
-    assert job.returncode == 0, said
+    output = job.communicate(timeout=900)[0]
+    assert job.returncode == 0, output
     for number in (0, 1):
         bundle = out / f"s-t00{number}" / "bundle"
         size = json.loads((out / f"s-t00{number}" / "run.json").read_text())["model.predicate_dim"]

@@ -12,7 +12,8 @@ from agggen.bundle import fingerprint
 from agggen.corpora.prepared import write_records
 from agggen_platform.tracking.journal import entries
 from tests.chaos.test_train_kill import PRESET
-from tests.cluster.containers import LONG, Cluster, podman, wait_until
+from tests.cluster.containers import LONG, Cluster, podman
+from tests.processes import until
 from tests.unit.training.toy import NAMES, record
 
 pytestmark = pytest.mark.cluster
@@ -44,7 +45,7 @@ class Training:
             assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
             return len(list(self.folder(name).rglob("latest.json"))) > 0
 
-        wait_until(has_checkpoint, "checkpoint")
+        until(has_checkpoint, "checkpoint")
         assert not (self.folder(name) / "bundle").exists()
         return job
 
@@ -53,10 +54,10 @@ class Training:
 
     def check_success(self, job: subprocess.Popen[str], name: str) -> str:
         """It ended well, with the bundle of an undisturbed run; what it said."""
-        said = job.communicate(timeout=900)[0]
-        assert job.returncode == 0, said
+        output = job.communicate(timeout=900)[0]
+        assert job.returncode == 0, output
         assert fingerprint(self.folder(name) / "bundle") == self.undisturbed
-        return said
+        return output
 
     def updates(self, name: str) -> list[int]:
         """The updates of the first stage in the run log, in its order."""
@@ -66,11 +67,11 @@ class Training:
 
 @pytest.fixture(scope="module")
 def _training(shared: Cluster) -> Training:
-    shared.in_order()
+    shared.restore_workers()
     training = Training(shared)
     job = training.start("undisturbed")
-    said = job.communicate(timeout=900)[0]
-    assert job.returncode == 0, said
+    output = job.communicate(timeout=900)[0]
+    assert job.returncode == 0, output
     training.undisturbed = fingerprint(training.folder("undisturbed") / "bundle")
     return training
 
@@ -87,7 +88,7 @@ def test_a_node_killed_in_training_changes_nothing(training: Training, cluster: 
     assert "(restart 1)" in training.check_success(job, "killed")
 
 
-def test_a_run_is_complete_in_mlflow_that_was_away(
+def test_a_run_is_complete_in_an_mlflow_that_was_killed_meanwhile(
     training: Training, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MLflow is killed in the middle and started again when all the rest is done."""
@@ -96,11 +97,11 @@ def test_a_run_is_complete_in_mlflow_that_was_away(
     address = cluster.start_mlflow()
     job = training.start_until_it_has_a_checkpoint("untracked", f"tracking.uri={address}")
     podman("kill", "--signal=KILL", cluster.mlflow)
-    wait_until((training.folder("untracked") / "bundle" / "manifest.json").exists, "bundle", 240)
+    until((training.folder("untracked") / "bundle" / "manifest.json").exists, "bundle", 240)
     assert job.poll() is None, "it did not wait for MLflow"
     podman("start", cluster.mlflow)
-    said = training.check_success(job, "untracked")
-    assert "MLflow" in said, said
+    output = training.check_success(job, "untracked")
+    assert "MLflow" in output, output
     for name, value in cluster.mlflow_account.items():
         monkeypatch.setenv(name, value)
     client = MlflowClient(address)

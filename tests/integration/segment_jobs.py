@@ -57,7 +57,7 @@ def expected(records: Sequence[Record], cut: FactSegmenter | None = None) -> lis
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every file with its size and time."""
+    """Size and modification time of each file."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 

@@ -38,10 +38,10 @@ TEXT = "Ada wrote the first program. The engineer, who built the engine, lives i
 KINDS = {"bert": "srl_bert", "lstm": "srl"}
 
 
-class Given:
-    """Predicates of the sentences in `allennlp_archives`, and of any other sentence that has their verbs."""
+class KnownVerbs:
+    """A predicate for each verb that the sentences in `allennlp_archives` have, in any sentence."""
 
-    name = fingerprint = "given"
+    name = fingerprint = "known verbs"
     verbs = frozenset(words[tags.index("B-V")] for words, tags in map(tags_of, SENTENCES))
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
@@ -75,7 +75,7 @@ def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module", params=KINDS)
 def source(request: pytest.FixtureRequest, trained: Path) -> Iterator[AllenNLPFrames]:
     config = AllenNLPConfig(str(trained / f"{request.param}.tar.gz"), threads=1, batch_size=256)
-    with AllenNLPFrames(config, Given()) as source:
+    with AllenNLPFrames(config, KnownVerbs()) as source:
         yield source
 
 
@@ -91,7 +91,7 @@ def training_sentences() -> list[Words]:
     return [joined(tags_of(description)[0]) for description in SENTENCES]
 
 
-def test_the_model_says_what_it_learned(source: AllenNLPFrames) -> None:
+def test_the_model_gives_the_frames_that_it_was_trained_on(source: AllenNLPFrames) -> None:
     """Fitted to ten sentences, it must give back nearly all: words or predicates in the wrong place would lose most."""
     right = 0
     for description, frames in zip(SENTENCES, source.frames(training_sentences()), strict=True):
@@ -145,7 +145,7 @@ def test_a_bert_model_that_is_not_here_is_given_as_a_folder(trained: Path, tmp_p
     archive = renamed(trained / "bert.tar.gz", "tiny-bert-uncased", tmp_path / "renamed.tar.gz")
     sentences = training_sentences()
     with (
-        AllenNLPFrames(AllenNLPConfig(str(archive), threads=1), Given()) as source,
+        AllenNLPFrames(AllenNLPConfig(str(archive), threads=1), KnownVerbs()) as source,
         pytest.raises(AllenNLPError, match="the archive needs the BERT model 'tiny-bert-uncased'"),
     ):
         source.frames(sentences)
@@ -154,8 +154,8 @@ def test_a_bert_model_that_is_not_here_is_given_as_a_folder(trained: Path, tmp_p
     for name in ("config.json", "vocab.txt"):  # not its weights: those are in the archive
         (folder / name).write_bytes((trained / "tiny-uncased" / name).read_bytes())
     with (
-        AllenNLPFrames(AllenNLPConfig(str(archive), threads=1, bert=str(folder)), Given()) as moved,
-        AllenNLPFrames(AllenNLPConfig(str(trained / "bert.tar.gz"), threads=1), Given()) as source,
+        AllenNLPFrames(AllenNLPConfig(str(archive), threads=1, bert=str(folder)), KnownVerbs()) as moved,
+        AllenNLPFrames(AllenNLPConfig(str(trained / "bert.tar.gz"), threads=1), KnownVerbs()) as source,
     ):
         assert moved.frames(sentences) == source.frames(sentences)
         assert moved.worker["lowercase"] is source.worker["lowercase"] is True

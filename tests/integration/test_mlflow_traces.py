@@ -35,22 +35,25 @@ def test_mlflow_finds_slow_unfulfilled_and_failed_requests(server: Server, tmp_p
             ("free", "off", RECORDS),
             ("broken", "off", [{"triples": []}]),
         ):
-            asked: dict[str, object] = {"records": body, "options": {"verify": verify}}
-            httpx.post(f"{endpoint.url}/v1/generate", json=asked, headers={"X-Request-Id": name}, timeout=120)
+            request: dict[str, object] = {"records": body, "options": {"verify": verify}}
+            httpx.post(f"{endpoint.url}/v1/generate", json=request, headers={"X-Request-Id": name}, timeout=120)
 
-        def found(where: str) -> list[str]:
+        def requests_where(condition: str) -> list[str]:
             experiment = client.get_experiment_by_name("requests")
             if experiment is None:
                 return []
-            traces = client.search_traces(locations=[experiment.experiment_id], filter_string=where)
+            traces = client.search_traces(locations=[experiment.experiment_id], filter_string=condition)
             return sorted(trace.info.tags["request"] for trace in traces)
 
-        until(lambda: found("attributes.status != 'IN_PROGRESS'") == ["broken", "free", "strict"], "traces in MLflow")
-        assert found("attributes.status = 'ERROR'") == ["broken"]
-        assert found("tags.fulfilled = 'no'") == ["free"]  # the weights are random
-        assert found("tags.fallback = 'yes'") == ["strict"]
-        assert found("attributes.execution_time_ms > 0 AND tags.request = 'strict'") == ["strict"]
-        assert found("attributes.execution_time_ms > 600000") == []
+        until(
+            lambda: requests_where("attributes.status != 'IN_PROGRESS'") == ["broken", "free", "strict"],
+            "traces in MLflow",
+        )
+        assert requests_where("attributes.status = 'ERROR'") == ["broken"]
+        assert requests_where("tags.fulfilled = 'no'") == ["free"]  # the weights are random
+        assert requests_where("tags.fallback = 'yes'") == ["strict"]
+        assert requests_where("attributes.execution_time_ms > 0 AND tags.request = 'strict'") == ["strict"]
+        assert requests_where("attributes.execution_time_ms > 600000") == []
         experiment = client.get_experiment_by_name("requests")
         (trace,) = client.search_traces(locations=[experiment.experiment_id], filter_string="tags.request = 'free'")
         assert sorted(span.name for span in trace.data.spans) == [

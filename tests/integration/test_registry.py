@@ -47,7 +47,7 @@ def test_a_bundle_of_an_object_store_from_registration_to_rollback(
 
 
 @pytest.mark.usefixtures("store")
-def test_what_lies_in_the_store_counts_and_not_the_copy_of_an_earlier_day(
+def test_promotion_checks_the_stored_bundle_and_not_a_cached_copy(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
@@ -71,7 +71,7 @@ def test_what_lies_in_the_store_counts_and_not_the_copy_of_an_earlier_day(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("store")
-def test_what_evaluate_writes_decides_about_promotion(tmp_path: Path, run: Run) -> None:
+def test_the_report_of_evaluate_decides_about_promotion(tmp_path: Path, run: Run) -> None:
     for number in (1, 2):
         model = small_model(number)
         free = replace(model, inference=replace(model.inference, verify="off"))  # else both, untrained, write clauses

@@ -121,7 +121,7 @@ def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_
 # --- cut off, and two at once ----------------------------------------------------------------------------------------
 
 
-def test_a_job_that_was_cut_off_goes_on(corpus: Path, tmp_path: Path) -> None:
+def test_a_job_that_was_cut_off_is_continued(corpus: Path, tmp_path: Path) -> None:
     class CutError(Exception):
         pass
 

@@ -31,7 +31,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("folder", None, "holds no SPLIT.parquet"),
     ],
 )
-def test_input_that_is_no_corpus(name: str, content: pa.Table | None, message: str, tmp_path: Path) -> None:
+def test_input_that_is_not_a_corpus_is_refused(
+    name: str, content: pa.Table | None, message: str, tmp_path: Path
+) -> None:
     if content is not None:
         pq.write_table(content, tmp_path / name)
     with pytest.raises(CorpusError, match=message):
@@ -138,7 +140,7 @@ def test_a_segmenter_that_always_fails_ends_the_job(
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_what_the_segmenter_failed_on_is_tried_again(
+def test_texts_on_which_the_segmenter_failed_are_retried(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = read_records(corpus / "dev.parquet")[7].references[1].text

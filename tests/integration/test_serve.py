@@ -96,7 +96,7 @@ def test_a_stream_is_answered_while_it_is_sent(served: Endpoint) -> None:
             read += wire.recv(65536)
 
 
-def test_slow_clients_delay_no_others_and_their_places_are_freed(served: Endpoint, client: httpx.Client) -> None:
+def test_stalled_clients_delay_no_others_and_free_their_places(served: Endpoint, client: httpx.Client) -> None:
     where = urlsplit(served.url)
 
     def stalled() -> socket.socket:

@@ -48,13 +48,13 @@ def test_what_cannot_be_served_is_refused(run: Run, bundle: Path, tmp_path: Path
     assert run("serve", bundle, "fingerprint=0123")[0] == 3
 
 
-def test_a_cluster_that_is_not_there_is_said(bundle: Path, tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_named(bundle: Path, tmp_path: Path) -> None:
     with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this one has a cluster
         assert process.finish() == 6, process.output()
         assert "no Ray cluster answers at 127.0.0.1:1" in process.output()
 
 
-def test_a_gpu_where_none_is_is_refused_at_once(run: Run, bundle: Path, ray_cluster: None) -> None:
+def test_a_gpu_is_refused_at_once_where_there_is_none(run: Run, bundle: Path, ray_cluster: None) -> None:
     code, _, err = run("serve", bundle, "generator.gpus=1", f"http.port={free_ports(1)[0]}")
     assert (code, "a replica of the generator needs 1 CPUs and 1 GPUs" in err) == (6, True)
 
@@ -136,7 +136,9 @@ def _calls_without_a_token(pid: int) -> Iterator[str]:
                     yield error.code().name
 
 
-def test_it_listens_where_it_says_finishes_what_it_does_and_leaves_nothing(bundle: Path, tmp_path: Path) -> None:
+def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no_process(
+    bundle: Path, tmp_path: Path
+) -> None:
     with Command(bundle, tmp_path) as served:
         served.wait_until_ready()
         agents = {

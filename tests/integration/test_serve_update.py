@@ -27,14 +27,14 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path
     folder = tmp_path_factory.mktemp("models")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{folder / 'registry.db'}")
-        found = {}
+        bundles = {}
         for seed in (1, 2, 3, 4):
             bundle = save_tiny_model(folder / f"bundle-{seed}", seed)
-            found[register(str(bundle)).number] = bundle
+            bundles[register(str(bundle)).number] = bundle
         Registry().set_alias("agggen", "champion", "1")
-        weights = found["3"] / "weights.safetensors"  # the third is broken on disk after it was registered
+        weights = bundles["3"] / "weights.safetensors"  # the third is broken on disk after it was registered
         weights.write_bytes(weights.read_bytes()[:-4] + b"\xff\xff\xff\xff")
-        yield found
+        yield bundles
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,9 @@ def models(body: bytes) -> set[str]:
 
 
 def card(served: Endpoint) -> tuple[str, str]:
-    """What an ingress says is served; one that started during a roll-out may remember the old for CARD_SECONDS."""
-    found = httpx.get(f"{served.url}/v1/model", timeout=60).json()
-    return found["address"], found["fingerprint"]
+    """What an ingress says is served; one that started during a roll-out may cache the old model for CARD_SECONDS."""
+    model = httpx.get(f"{served.url}/v1/model", timeout=60).json()
+    return model["address"], model["fingerprint"]
 
 
 def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
@@ -82,7 +82,7 @@ def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
     assert not follower.check()
 
 
-def test_a_bundle_broken_on_disk_replaces_nothing_and_is_said_once(
+def test_a_bundle_broken_on_disk_replaces_nothing_and_is_reported_once(
     served: Endpoint, bundles: dict[str, Path], follower: Follower, notes: list[str]
 ) -> None:
     before, planners = card(served), replicas("Planner")

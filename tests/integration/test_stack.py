@@ -303,7 +303,7 @@ sys.exit(7)
 """
 
 
-def test_a_stack_that_was_killed_has_everything_when_it_runs_again(
+def test_a_killed_stack_has_its_data_when_it_is_started_again(
     stack: StackCommand, champion: dict[str, str], state: Path, work: Path
 ) -> None:
     """The last test: it kills the supervisor. The servers end by themselves, and `run` starts on the same folder."""

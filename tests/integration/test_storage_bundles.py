@@ -48,7 +48,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "bundles"
 
 
-def test_a_bundle_goes_there_and_back(bundle: Path, address: str) -> None:
+def test_a_stored_bundle_comes_back_unchanged(bundle: Path, address: str) -> None:
     assert put_bundle(bundle, address + "/") == address
     assert Folder(address).names() == sorted([*FILES, "manifest.json"])
     got = get_bundle(address)
@@ -59,7 +59,7 @@ def test_a_bundle_goes_there_and_back(bundle: Path, address: str) -> None:
     assert get_bundle(str(bundle)) == bundle
 
 
-def test_a_critic_goes_there_and_is_opened_there(tmp_path: Path, address: str) -> None:
+def test_a_stored_critic_is_opened(tmp_path: Path, address: str) -> None:
     included_critic().save(tmp_path / "critic")
     write_manifest(tmp_path / "critic", CRITIC_FILES)
     put_bundle(tmp_path / "critic", address)
@@ -67,7 +67,7 @@ def test_a_critic_goes_there_and_is_opened_there(tmp_path: Path, address: str) -
     assert open_critic(address)[1] == open_critic("included")[1]
 
 
-def test_the_same_bundle_is_left_and_another_is_refused(bundle: Path, address: str, tmp_path: Path) -> None:
+def test_a_stored_bundle_is_not_replaced_by_another(bundle: Path, address: str, tmp_path: Path) -> None:
     put_bundle(bundle, address)
     assert put_bundle(bundle, address) == address
     other = bundle_at(tmp_path / "other", "something else")
@@ -76,7 +76,7 @@ def test_the_same_bundle_is_left_and_another_is_refused(bundle: Path, address: s
     assert fingerprint(get_bundle(address)) == fingerprint(bundle)
 
 
-def test_half_a_bundle_is_none_and_is_completed(bundle: Path, address: str) -> None:
+def test_an_incomplete_bundle_is_refused_and_can_be_completed(bundle: Path, address: str) -> None:
     folder = Folder(address)
     folder.write(FILES[0], b"of a copy that was cut short")
     with pytest.raises(BundleError, match=r"manifest\.json|no bundle"):
@@ -104,7 +104,7 @@ def test_a_bundle_that_was_changed_is_refused(bundle: Path, address: str, cache:
     assert not cache.exists() or not [path for path in cache.iterdir() if path.is_dir()]
 
 
-def test_the_manifest_comes_last_and_only_after_a_look_back(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
+def test_the_manifest_is_written_last_after_the_files_were_verified(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short upload", method="PUT", path="predicates")
     with pytest.raises(StorageError, match=r"predicates\.json did not arrive as it was sent"):
         put_bundle(bundle, f"{s3}/b")
@@ -118,7 +118,7 @@ def test_the_manifest_comes_last_and_only_after_a_look_back(bundle: Path, s3: st
 # --- the cache ------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_look_downloads_nothing_but_the_manifest(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
+def test_a_cached_bundle_downloads_only_its_manifest(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
     put_bundle(bundle, f"{s3}/b")
     got = get_bundle(f"{s3}/b")
     faulty_s3.heal()
@@ -164,7 +164,9 @@ for _ in range(3):
 """
 
 
-def test_processes_that_fetch_at_once_fetch_once(bundle: Path, s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> None:
+def test_concurrent_processes_download_a_bundle_once(
+    bundle: Path, s3: str, faulty_s3: FaultyS3, tmp_path: Path
+) -> None:
     put_bundle(bundle, f"{s3}/b")
     faulty_s3.heal()
     faulty_s3.bytes_per_second = 4e6  # more than half a second in all

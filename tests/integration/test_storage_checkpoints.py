@@ -72,7 +72,7 @@ def faulty(s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> Stored:
     return stored
 
 
-def test_the_newest_are_kept(stored: Stored) -> None:
+def test_the_newest_checkpoints_are_kept(stored: Stored) -> None:
     assert stored.store.latest("joint") is stored.restored() is None
     for step in (100, 200, 300):
         stored.save(step)
@@ -90,7 +90,7 @@ def test_the_newest_are_kept(stored: Stored) -> None:
     assert stored.reports == []
 
 
-def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(stored: Stored) -> None:
+def test_a_damaged_checkpoint_is_reported_and_an_older_one_restored(stored: Stored) -> None:
     stored.save(1)
     stored.save(2)
     content = bytearray(content_of(2))
@@ -120,7 +120,7 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(stored: Stored) ->
 
 
 @pytest.mark.parametrize("content", [content_of(2)[:-1], b"", None])
-def test_half_a_checkpoint_and_a_missing_one_are_not_chosen(content: bytes | None, stored: Stored) -> None:
+def test_an_incomplete_or_missing_checkpoint_is_not_restored(content: bytes | None, stored: Stored) -> None:
     stored.save(1)
     stored.save(2)
     name = stored.damage(2, content)
@@ -132,7 +132,7 @@ def test_half_a_checkpoint_and_a_missing_one_are_not_chosen(content: bytes | Non
     assert stored.restored() == 1
 
 
-def test_what_a_killed_process_left_is_not_chosen_and_goes_with_the_next_one_s_save(stored: Stored) -> None:
+def test_leftovers_of_a_killed_process_are_not_restored_and_removed_by_the_next_save(stored: Stored) -> None:
     stored.save(1)
     stored.folder.write("joint/step-00000009-0badcafe.safetensors", content_of(9))
     assert stored.restored() == 1
@@ -148,7 +148,7 @@ def test_what_a_killed_process_left_is_not_chosen_and_goes_with_the_next_one_s_s
 
 
 @pytest.mark.parametrize("mark", [b"", b"{", b"[]", b'{"checkpoints": [{"step": 1}]}'])
-def test_a_damaged_mark_is_an_error_that_names_it(mark: bytes, stored: Stored) -> None:
+def test_a_damaged_latest_json_is_an_error_that_names_it(mark: bytes, stored: Stored) -> None:
     stored.save(1)
     stored.folder.write("joint/latest.json", mark)
     for call in (lambda: stored.store.latest("joint"), lambda: stored.save(2)):
@@ -161,7 +161,7 @@ def test_a_damaged_mark_is_an_error_that_names_it(mark: bytes, stored: Stored) -
 # --- a faulty store -------------------------------------------------------------------------------------------------
 
 
-def test_a_store_that_keeps_half_of_it_is_found_out(faulty: Stored, faulty_s3: FaultyS3) -> None:
+def test_a_checkpoint_that_the_store_cut_short_is_detected(faulty: Stored, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short upload", method="PUT", path="step-00000003")
     with pytest.raises(DamagedError, match=r"step-00000003-\w+\.safetensors did not arrive as it was sent"):
         faulty.save(3)
@@ -173,7 +173,7 @@ def test_a_store_that_keeps_half_of_it_is_found_out(faulty: Stored, faulty_s3: F
 
 
 @pytest.mark.parametrize("path", ["step-00000003", "latest.json"])
-def test_a_save_that_fails_leaves_the_mark_where_it_was(path: str, faulty: Stored, faulty_s3: FaultyS3) -> None:
+def test_a_failed_save_leaves_the_latest_checkpoint_unchanged(path: str, faulty: Stored, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1, method="PUT", path=path)
     with pytest.raises(StorageError, match=f"cannot write .*{path}.* failed 3 times"):
         faulty.save(3)
@@ -183,7 +183,7 @@ def test_a_save_that_fails_leaves_the_mark_where_it_was(path: str, faulty: Store
     assert faulty.files() == [2, 4]
 
 
-def test_a_download_that_is_short_is_tried_again_and_then_refused(faulty: Stored, faulty_s3: FaultyS3) -> None:
+def test_a_short_download_is_retried_once(faulty: Stored, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short answer", method="GET", path="step-")
     assert faulty.restored() == 2  # on the way only
     faulty_s3.inject("short answer", 2, method="GET", path="step-00000002")
@@ -191,7 +191,7 @@ def test_a_download_that_is_short_is_tried_again_and_then_refused(faulty: Stored
     assert "step-00000002" in faulty.reports[0]
 
 
-def test_a_store_in_trouble_is_no_missing_checkpoint(faulty: Stored, faulty_s3: FaultyS3) -> None:
+def test_an_unavailable_store_is_not_a_missing_checkpoint(faulty: Stored, faulty_s3: FaultyS3) -> None:
     """A run must not begin anew, or from an older checkpoint, because the store did not answer."""
     for kind, path in (("503", "latest.json"), ("503", "step-"), ("403", "step-"), ("reset", "")):
         faulty_s3.heal()

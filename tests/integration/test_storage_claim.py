@@ -34,7 +34,7 @@ def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) 
     assert folder.names() == []
 
 
-def test_a_claim_that_another_took_in_an_outage_is_lost_for_good(s3: str, faulty_s3: FaultyS3) -> None:
+def test_a_claim_that_another_job_took_in_an_outage_is_lost(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
     with claim(folder, beat=0.5) as check:
         faulty_s3.heal()
@@ -48,7 +48,7 @@ def test_a_claim_that_another_took_in_an_outage_is_lost_for_good(s3: str, faulty
     assert folder.names() == [".claim"]
 
 
-def test_a_request_that_hangs_does_not_stop_the_beat(s3: str, faulty_s3: FaultyS3) -> None:
+def test_a_request_that_hangs_does_not_stop_the_heartbeat(s3: str, faulty_s3: FaultyS3) -> None:
     with claim(Folder(f"{s3}/run"), beat=0.5):
         requests = faulty_s3.count("GET")
         faulty_s3.bytes_per_second = 3  # so the claim takes half a minute
@@ -59,7 +59,7 @@ def test_a_request_that_hangs_does_not_stop_the_beat(s3: str, faulty_s3: FaultyS
 
 
 @pytest.mark.parametrize("first", [b"1", None])
-def test_what_another_wrote_between_look_and_write_is_not_overwritten(s3: str, first: bytes | None) -> None:
+def test_an_update_does_not_overwrite_what_another_wrote_since_the_read(s3: str, first: bytes | None) -> None:
     """So a holder that sleeps there does not take the claim back from the next one."""
     folder, seen = Folder(f"{s3}/run"), list[bytes | None]()
     if first:

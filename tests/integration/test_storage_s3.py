@@ -32,7 +32,7 @@ def large(tmp_path: Path) -> Path:
     return path
 
 
-def test_parquet_is_read_where_it_is_asked_for(folder: Folder, faulty_s3: FaultyS3) -> None:
+def test_parquet_is_read_by_ranges_despite_faults(folder: Folder, faulty_s3: FaultyS3) -> None:
     table = pa.table({"a": list(range(100_000)), "b": [str(number) * 9 for number in range(100_000)]})
     with folder.new("x.parquet") as path:
         pq.write_table(table, path, row_group_size=10_000)
@@ -54,7 +54,7 @@ def test_parquet_is_read_where_it_is_asked_for(folder: Folder, faulty_s3: Faulty
 
 
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "lost answer"])
-def test_a_fault_that_passes_is_not_seen(kind: str, folder: Folder, faulty_s3: FaultyS3) -> None:
+def test_requests_are_retried_after_temporary_faults(kind: str, folder: Folder, faulty_s3: FaultyS3) -> None:
     folder.write("other", b"")  # the store has answered once
     calls = {
         "PUT": lambda: folder.write("x", b"123"),
@@ -71,7 +71,7 @@ def test_a_fault_that_passes_is_not_seen(kind: str, folder: Folder, faulty_s3: F
     assert folder.names() == ["other"]
 
 
-def test_it_stops_after_the_last_attempt_and_says_so(folder: Folder, faulty_s3: FaultyS3) -> None:
+def test_the_error_after_the_last_attempt_says_how_often_it_was_tried(folder: Folder, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1)
     with pytest.raises(
         StorageError, match=r"cannot write s3://.*/some/where/x: http.* failed 4 times .* SlowDown"
@@ -81,7 +81,7 @@ def test_it_stops_after_the_last_attempt_and_says_so(folder: Folder, faulty_s3: 
     assert faulty_s3.count() == 4
 
 
-def test_it_stops_when_its_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
+def test_retries_end_when_the_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1)
     begin = time.monotonic()
     with pytest.raises(StorageError, match="Service Unavailable"):  # the answer to HEAD has no document
@@ -89,7 +89,7 @@ def test_it_stops_when_its_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
     assert 0.5 <= time.monotonic() - begin < 20  # a thousand attempts would take a minute
 
 
-def test_a_body_that_breaks_off_goes_on_where_it_broke(
+def test_an_interrupted_download_continues_where_it_broke(
     folder: Folder, faulty_s3: FaultyS3, large: Path, tmp_path: Path
 ) -> None:
     folder.upload("x", large)
@@ -126,7 +126,7 @@ def test_a_large_file_is_sent_in_parts(folder: Folder, faulty_s3: FaultyS3, larg
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "partNumber=3"), ("POST", "uploadId")])
-def test_an_upload_that_fails_is_taken_back(
+def test_a_failed_upload_is_aborted(
     method: str, path: str, folder: Folder, faulty_s3: FaultyS3, large: Path, s3: str
 ) -> None:
     folder.write("x", b"old")
@@ -138,7 +138,7 @@ def test_an_upload_that_fails_is_taken_back(
     assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=s3.removeprefix("s3://"))
 
 
-def test_sweep_takes_no_such_upload_for_none(folder: Folder, faulty_s3: FaultyS3) -> None:
+def test_sweep_treats_no_such_upload_as_no_uploads(folder: Folder, faulty_s3: FaultyS3) -> None:
     """So rclone says that a bucket had no upload in parts yet."""
     faulty_s3.inject("no upload", method="GET", path="?uploads")
     folder.sweep("stage")
@@ -181,7 +181,7 @@ def test_a_missing_bucket_is_not_a_missing_object(s3: str, faulty_s3: FaultyS3, 
         assert faulty_s3.count() <= 2  # a missing object may need a second look
 
 
-def test_no_credentials(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_credentials_are_named(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
@@ -190,7 +190,7 @@ def test_no_credentials(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         Folder(s3).read("x")
 
 
-def test_nothing_at_the_endpoint(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_named(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = f"http://127.0.0.1:{free_ports(1)[0]}"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)  # goes before AWS_ENDPOINT_URL
     begin = time.monotonic()
@@ -199,7 +199,7 @@ def test_nothing_at_the_endpoint(s3: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert time.monotonic() - begin < 10
 
 
-def test_a_store_that_falls_silent(s3: str, faulty_s3: FaultyS3) -> None:
+def test_a_store_that_stops_sending_times_out(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(s3, Policy(attempts=2, pause=0.01, read_timeout=0.3))
     faulty_s3.bytes_per_second = 100_000.0  # 0.65 s between two pieces
     with pytest.raises(StorageError, match=r"failed 2 times .* Read timed? ?out|ReadTimeout"):

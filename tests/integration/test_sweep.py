@@ -95,7 +95,7 @@ def test_a_failed_trial_is_recorded_and_the_sweep_goes_on(config: JobConfig, tmp
     assert [row[-1] for row in report.rows if row[1] == "failed"] == [t.user_attrs["reason"] for t in failed]
 
 
-def test_a_sweep_of_failures_fails(config: JobConfig, tmp_path: Path) -> None:
+def test_a_sweep_whose_trials_all_failed_fails(config: JobConfig, tmp_path: Path) -> None:
     settings = replace(SETTINGS, trials=1, space={RATE: {"choice": [1e30, 1e31]}})
     for _ in range(2):  # and the second time at once
         with pytest.raises(SweepError, match=r"no trial finished, 1 of 1 failed; trial 0: .*must be finite") as refused:
@@ -147,7 +147,7 @@ def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on_anot
     assert (again.ran, again.rows) == (0, report.rows)
 
 
-def test_what_cannot_be_begun_is_refused_before_anything_is(config: JobConfig, tmp_path: Path) -> None:
+def test_an_impossible_sweep_is_refused_before_it_begins(config: JobConfig, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot run through Ray Client \(ray://head:10001\).* ray job submit"):
         run(replace(config, cluster=ClusterConfig(address="ray://head:10001")), SETTINGS, tmp_path)
     with claim(Folder(str(tmp_path / "s"))), pytest.raises(ClaimedError, match="another job works on"):

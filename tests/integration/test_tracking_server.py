@@ -67,12 +67,12 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    one = Server(tmp_path_factory.mktemp("server"))
+    server = Server(tmp_path_factory.mktemp("server"))
     try:
-        one.start()
-        yield one
+        server.start()
+        yield server
     finally:
-        one.kill()
+        server.kill()
 
 
 def curve(uri: str, run_id: str | None, metric: str = "loss") -> list[tuple[int, float]]:
@@ -96,13 +96,13 @@ def log(tracker: Tracker, steps: range, pause: float = 0.01) -> float:
     return slowest
 
 
-def test_a_server_that_is_frozen_for_the_middle_third(
+def test_a_server_that_is_frozen_meanwhile_delays_nothing_and_loses_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")  # calls are given up and made again: they arrive twice
-    said: list[str] = []
+    messages: list[str] = []
     uri = server.uri.replace("://", "://someone:hunter2@")
-    with Tracker(uri, run_name="frozen", runs_dir=tmp_path, report=said.append, system_seconds=0.5) as tracker:
+    with Tracker(uri, run_name="frozen", runs_dir=tmp_path, report=messages.append, system_seconds=0.5) as tracker:
         tracker.log_params({"tracking.uri": uri, "api_token": "hunter2", "seed": 1})
         tracker.set_tags({"from": uri})
         tracker.log_dataset("e2e", "train", "0f" * 32, uri)
@@ -111,14 +111,14 @@ def test_a_server_that_is_frozen_for_the_middle_third(
         until(lambda: tracker.run_id, "run in MLflow")
         server.freeze(signal.SIGSTOP)
         slowest = log(tracker, range(100, 200), pause=0.03)
-        until(lambda: said, "word about the server")
+        until(lambda: messages, "word about the server")
         server.freeze(signal.SIGCONT)
         log(tracker, range(200, 300))
     assert slowest < 1.0
     assert curve(server.uri, tracker.run_id) == expected(300)
     assert curve(server.uri, tracker.run_id, "system/system_memory_usage_megabytes")[0][1] > 10
-    assert "accepts no entries: Read timed out" in said[0]
-    assert "has all entries of run frozen again" in said[-1]
+    assert "accepts no entries: Read timed out" in messages[0]
+    assert "has all entries of run frozen again" in messages[-1]
 
     from mlflow import MlflowClient
 
@@ -127,10 +127,10 @@ def test_a_server_that_is_frozen_for_the_middle_third(
     assert (run.info.status, run.data.params["seed"]) == ("FINISHED", "1")
     assert [file.path for file in client.list_artifacts(run.info.run_id, "samples")] == ["samples/1.txt"]
     everything = "".join(path.read_text() for path in (tmp_path / "frozen").iterdir() if path.is_file())
-    assert "hunter2" not in everything + "".join(said) + str(run.to_dictionary()) + tracker.ui_command()
+    assert "hunter2" not in everything + "".join(messages) + str(run.to_dictionary()) + tracker.ui_command()
 
 
-def test_a_run_that_was_killed_and_continued(server: Server, tmp_path: Path) -> None:
+def test_a_killed_and_continued_run_is_complete_in_mlflow(server: Server, tmp_path: Path) -> None:
     log_file = tmp_path / "killed" / "tracking.jsonl"
     cursor = tmp_path / "killed" / "tracking.sent.json"
     with Running(["-c", WRITER, server.uri, str(tmp_path), "killed", "100000"], tmp_path) as writer:
@@ -152,12 +152,12 @@ def test_a_run_that_was_killed_and_continued(server: Server, tmp_path: Path) -> 
     assert (after.status, after.unsent) == ("FINISHED", 0)
 
 
-def test_a_server_that_is_killed_and_what_it_missed_is_synced(
+def test_sync_sends_what_a_killed_server_missed(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     begin = time.monotonic()
-    with Tracker(server.uri, run_name="outlived", runs_dir=tmp_path, report=said.append, patience=1) as tracker:
+    with Tracker(server.uri, run_name="outlived", runs_dir=tmp_path, report=messages.append, patience=1) as tracker:
         log(tracker, range(50))
         until(lambda: tracker.run_id, "run in MLflow")
         server.kill()
@@ -166,7 +166,7 @@ def test_a_server_that_is_killed_and_what_it_missed_is_synced(
     assert slowest < 1.0
     assert left - begin < 60
     assert time.monotonic() - left < 5
-    assert "entries of run outlived are not in MLflow" in said[-1]
+    assert "entries of run outlived are not in MLflow" in messages[-1]
 
     def agggen(*words: str) -> tuple[object, str, str]:
         return command(capsys)("runs", *words, "--runs", tmp_path)
@@ -185,7 +185,7 @@ def test_a_server_that_is_killed_and_what_it_missed_is_synced(
     assert (code, "has all entries" in err) == (0, True)
 
 
-def test_two_processes_make_one_fresh_sqlite_store(tmp_path: Path) -> None:
+def test_two_processes_create_one_sqlite_store(tmp_path: Path) -> None:
     ids = []
     writers = [Running(["-c", WRITER, "", str(tmp_path), name, "100"], tmp_path) for name in ("one", "two")]
     try:

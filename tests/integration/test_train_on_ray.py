@@ -123,7 +123,7 @@ def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) ->
     def fail(event: TrainingEvent) -> None:
         raise RuntimeError("no room for the log")
 
-    before = free_cpus(at_least=1)  # what ended just now may still be counted
+    before = free_cpus(at_least=1)  # those of a job that just ended may still be in use
     with pytest.raises(RuntimeError, match="no room"):
         train_job(on(endless, 1), "r", runs_dir=tmp_path, show=fail)
     assert free_cpus(at_least=before) >= before, "workers are still there"
@@ -139,17 +139,17 @@ def free_cpus(at_least: float, seconds: float = 120) -> float:
     return free
 
 
-def test_what_no_restart_can_mend_is_said_at_once(config: JobConfig, tmp_path: Path) -> None:
+def test_an_error_that_no_restart_fixes_ends_the_job_at_once(config: JobConfig, tmp_path: Path) -> None:
     wild = replace(config.training.baseline, learning_rate=1e30)
     wild_config = replace(config, training=replace(config.training, baseline=wild))
     with pytest.raises(TrainingError, match=r"must be finite.*smaller learning_rate"):
         train_job(on(wild_config, 1, max_failures=-1), "wild", runs_dir=tmp_path)
 
 
-def test_workers_that_never_get_on_end_a_job_without_a_limit(
+def test_restarts_without_progress_end_a_job_without_a_restart_limit(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It once started them for ever."""
+    """Workers were once restarted for ever."""
 
     def hidden(folder: Folder, *about: Any) -> tuple[Prepared, str]:
         prepared, place = prepared_in(folder, *about)
@@ -182,7 +182,7 @@ def _cuda(config: JobConfig) -> JobConfig:
         (_lost, CorpusError, "nowhere"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_prepared(
+def test_an_impossible_configuration_is_refused_before_anything_is_prepared(
     config: JobConfig, tmp_path: Path, change: Any, kind: type[AggGenError], message: str
 ) -> None:
     begin = time.monotonic()

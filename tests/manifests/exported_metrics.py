@@ -1,4 +1,4 @@
-"""Which metrics there are, with their labels: those of this code, from this code, and Ray's, from a real scrape.
+"""The exported metrics with their labels: those of jobs from the code that defines them, others from a real scrape.
 
 `ray_metrics.json` was recorded from a node of Ray 2.60 with the endpoint, a training job and jobs over shards on it, by
 `tests/integration/test_metrics.py`, which compares it with a new scrape each time it runs.
@@ -19,12 +19,12 @@ from agggen_platform.segmentation import rows as segmentation
 
 RECORDED = Path(__file__).with_name("ray_metrics.json")
 VALUED = ("le", "deployment", "application", "route", "work", "kind", "item", "split", "stage")
-"""Labels whose values are few, and known."""
+"""Labels with few, known values."""
 UNSEEN = {
     # Ray reports GPUs where there are any (dashboard/modules/reporter): not on the machine of the recording.
     "ray_node_gpus_utilization": ("ip", "GpuIndex"),
     "ray_node_gram_used": ("ip", "GpuIndex"),
-    # Counted when it happens first.
+    # Exported from the first event on.
     "ray_memory_manager_worker_eviction_total": ("Type", "Name"),
     "ray_agggen_training_restarts_total": ("run",),
     "ray_agggen_job_shard_retries_total": ("kind", "run"),

@@ -30,7 +30,7 @@ def strings(value: Any) -> list[str]:
     return [str(value)]
 
 
-def test_it_follows_the_compose_specification() -> None:
+def test_compose_yaml_follows_the_compose_specification() -> None:
     checker = Path(sys.executable).with_name("check-jsonschema")
     if not checker.exists():
         pytest.skip("check-jsonschema is not installed")
@@ -39,7 +39,7 @@ def test_it_follows_the_compose_specification() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_prometheus_takes_its_configuration() -> None:
+def test_promtool_accepts_the_configuration_of_compose() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed: apt install prometheus")
@@ -99,7 +99,7 @@ def test_secrets_are_files_outside_of_the_repository_and_all_are_used() -> None:
 
 
 @every_service
-def test_no_secret_stands_in_its_environment_or_command(name: str) -> None:
+def test_no_secret_is_in_the_environment_or_command_of_a_service(name: str) -> None:
     service = SERVICES[name]
     for key, value in service.get("environment", {}).items():
         assert not re.search(r"PASSWORD|SECRET|TOKEN|KEY|CREDENTIAL", key) or value.startswith("/run/secrets/"), key
@@ -112,7 +112,7 @@ def test_no_secret_stands_in_its_environment_or_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RAY_NODES)
-def test_a_ray_node_requires_the_token_and_starts_with_options_that_fit(name: str) -> None:
+def test_a_ray_node_requires_the_token_and_its_options_fit_its_limits(name: str) -> None:
     scripts = pytest.importorskip("ray.scripts.scripts", reason="Ray is not installed: pip install -e '.[dev]'")
     service = SERVICES[name]
     assert service["environment"]["RAY_AUTH_MODE"] == "token" and "ray_token" in service["secrets"]

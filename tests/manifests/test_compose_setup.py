@@ -34,7 +34,7 @@ def secrets_in(state: Path) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in (state / "secrets").iterdir()}
 
 
-def test_it_creates_every_secret_and_folder_of_compose(state: Path) -> None:
+def test_setup_creates_every_secret_and_folder_of_compose(state: Path) -> None:
     created = set(secrets_in(state))
     assert created == {*COMPOSE["secrets"], "endpoint_key"}, "the endpoint gets its hash, the operator the key"
     mounts = [mount for service in COMPOSE["services"].values() for mount in service.get("volumes", ())]

@@ -161,7 +161,7 @@ def endpoint_config(name: str) -> Any:
 
 
 @both_overlays
-def test_serve_and_the_endpoint_agree(name: str) -> None:
+def test_the_settings_of_serve_and_of_the_endpoint_agree(name: str) -> None:
     from agggen_platform.serving.deploy import APPLICATION
 
     (application, http), config = application_of(name), endpoint_config(name)

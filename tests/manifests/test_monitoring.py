@@ -140,7 +140,7 @@ def pod_endpoints() -> list[dict[str, Any]]:
     return [endpoint for monitor in monitors for endpoint in monitor["spec"]["podMetricsEndpoints"]]
 
 
-def test_kustomize_accepts_it() -> None:
+def test_kustomize_renders_the_monitoring() -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("kubectl is not on PATH")

@@ -22,7 +22,7 @@ ROOM = 2 << 30  # bytes
 
 @pytest.fixture
 def little_memory() -> Iterator[None]:
-    """Who asks for more than `ROOM` on top of what the tests have gets a MemoryError."""
+    """Limits this process to `ROOM` more than it has; asking for more raises MemoryError."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, before[1]))
@@ -31,7 +31,7 @@ def little_memory() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "bundle.json", "vocabulary.json", "predicates.json"])
-def test_deep_json_in_a_bundle(tmp_path: Path, name: str) -> None:
+def test_deep_json_in_a_bundle_is_refused(tmp_path: Path, name: str) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     (bundle / name).write_text(DEEP)
     if name != "manifest.json":
@@ -40,7 +40,9 @@ def test_deep_json_in_a_bundle(tmp_path: Path, name: str) -> None:
         load_bundle(bundle)
 
 
-def test_deep_json_in_the_manifest_of_a_stored_bundle(tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deep_json_in_the_manifest_of_a_stored_bundle_is_refused(
+    tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     address = put_bundle(save_model(tmp_path / "bundle", 1), f"{s3}/bundle")
     Folder(address).write("manifest.json", DEEP.encode())
@@ -49,7 +51,7 @@ def test_deep_json_in_the_manifest_of_a_stored_bundle(tmp_path: Path, s3: str, m
 
 
 @pytest.mark.parametrize("text", ["[" * 20_000, "{a: " * 20_000, "- " * 20_000], ids=["lists", "mappings", "lines"])
-def test_deep_yaml(tmp_path: Path, text: str) -> None:
+def test_deep_yaml_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(ConfigError, match="nested too deeply"):
         load_config(ServeConfig, tmp_path / "x.yaml")
@@ -65,7 +67,9 @@ def test_deep_yaml(tmp_path: Path, text: str) -> None:
         ("max_group_size", 10**9),
     ],
 )
-def test_sizes_that_the_weights_do_not_have(tmp_path: Path, name: str, size: int, little_memory: None) -> None:
+def test_sizes_that_do_not_fit_the_weights_are_refused(
+    tmp_path: Path, name: str, size: int, little_memory: None
+) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     described = json.loads((bundle / "bundle.json").read_text())
     described["model"][name] = size
@@ -76,7 +80,9 @@ def test_sizes_that_the_weights_do_not_have(tmp_path: Path, name: str, size: int
 
 
 @pytest.mark.parametrize("length", [1 << 62, 99_999_999, 0])
-def test_a_header_of_weights_that_is_longer_than_its_file(tmp_path: Path, length: int, little_memory: None) -> None:
+def test_weights_whose_header_is_longer_than_the_file_are_refused(
+    tmp_path: Path, length: int, little_memory: None
+) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     (bundle / "weights.safetensors").write_bytes(length.to_bytes(8, "little") + b"{}")
     fix_manifest(bundle, "weights.safetensors")

@@ -73,7 +73,7 @@ def left_in(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in files if MARK.encode() in path.read_bytes()]
 
 
-def test_a_run_and_what_is_made_of_it(call: Call, tmp_path: Path) -> None:
+def test_no_secret_is_in_anything_that_a_run_and_its_model_leave(call: Call, tmp_path: Path) -> None:
     """Trained, evaluated, registered, promoted: run log, MLflow's database and artifacts, bundle, report."""
     call("train", "elements", *TINY, "--name", "tiny")
     bundle = "runs/tiny/bundle"
@@ -93,7 +93,7 @@ def test_a_run_and_what_is_made_of_it(call: Call, tmp_path: Path) -> None:
     call("models", "list", "--registry", f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}", code=8)
 
 
-def test_a_server_that_is_down(call: Call, tmp_path: Path) -> None:
+def test_no_secret_is_shown_when_a_server_is_down(call: Call, tmp_path: Path) -> None:
     """Its address holds a password and goes through configuration, run log, messages and the command that is noted."""
     (port,) = free_ports(1)
     uri = f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}/?token={MARK}-in-the-query"
@@ -113,7 +113,7 @@ def test_a_server_that_is_down(call: Call, tmp_path: Path) -> None:
     ],
     ids=lambda words: words[0] if isinstance(words, tuple) else "",
 )
-def test_a_store_that_refuses(
+def test_no_secret_is_shown_when_a_store_refuses(
     call: Call, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):

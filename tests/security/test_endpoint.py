@@ -50,5 +50,5 @@ def test_a_key_is_in_no_log_of_serve(guarded: httpx.Client, alice: str) -> None:
     arguments = [word for child in psutil.Process().children(recursive=True) for word in child.cmdline()]
     logs = next(Path(word.partition("=")[2]) for word in arguments if "session_dir=" in word) / "logs"
     files = {path: path.read_text(errors="replace") for path in logs.rglob("*") if path.is_file()}
-    assert any("/v1/generate" in text for text in files.values()), "so there are logs of these requests"
+    assert any("/v1/generate" in text for text in files.values()), "the logs hold these requests"
     assert [path for path, text in files.items() if alice in text or wrong in text] == []

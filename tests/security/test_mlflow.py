@@ -74,7 +74,7 @@ ADDRESSES = [("GET", "/"), ("POST", "/api/2.0/mlflow/runs/create"), ("PUT", "/ap
 
 
 @pytest.mark.parametrize(("method", "path"), ADDRESSES, ids=lambda value: value)
-def test_an_address_asks_for_an_account(server: Server, method: str, path: str) -> None:
+def test_mlflow_requires_an_account(server: Server, method: str, path: str) -> None:
     assert server.status(path, method=method, **({"json": {}} if method == "POST" else {})) in (401, 404)
 
 
@@ -85,8 +85,8 @@ def test_an_account_with_its_password_is_accepted(server: Server) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:5000", "127.0.0.1.evil.example", "localhost", ""])
-def test_it_answers_to_its_own_names_only(server: Server, host: str) -> None:
-    """DNS rebinding: a page whose name was made to lead here sends that name, and whatever the browser has."""
+def test_mlflow_answers_to_its_own_names_only(server: Server, host: str) -> None:
+    """DNS rebinding: a page whose name resolves to this machine sends that name, with the browser's credentials."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.putrequest("GET", SEARCH, skip_host=True)
     connection.putheader("Host", host)
@@ -96,7 +96,7 @@ def test_it_answers_to_its_own_names_only(server: Server, host: str) -> None:
     connection.close()
 
 
-def test_secrets_are_in_files_of_its_user_alone(server: Server) -> None:
+def test_secrets_are_only_in_files_of_mlflows_user(server: Server) -> None:
     processes = [psutil.Process(server.running.process.pid), *server.running.children()]
     for text in (server.running.output(), *(" ".join(process.cmdline()) for process in processes)):
         assert "unspeakable" not in text

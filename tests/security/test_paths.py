@@ -27,7 +27,7 @@ def tree(folder: Path) -> set[str]:
 
 
 @elsewhere
-def test_a_manifest_that_lists_files_elsewhere(tmp_path: Path, name: str) -> None:
+def test_a_manifest_that_lists_files_outside_the_bundle_is_refused(tmp_path: Path, name: str) -> None:
     bundle = save_model(tmp_path / "a" / "b" / "bundle", 1)
     (tmp_path / "a" / "outside").write_text("theirs")
     manifest = json.loads((bundle / "manifest.json").read_text())
@@ -42,7 +42,7 @@ def test_a_manifest_that_lists_files_elsewhere(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in ELSEWHERE if "\0" not in name and name[0] != "/"])  # S3's own rule
-def test_a_stored_bundle_with_keys_that_lead_elsewhere(
+def test_keys_that_lead_out_of_a_stored_bundle_are_never_written(
     tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """S3 has keys and no folders: ``bundle/../../x`` is a key like any other."""
@@ -59,7 +59,7 @@ def test_a_stored_bundle_with_keys_that_lead_elsewhere(
 
 
 @elsewhere
-def test_a_mark_that_names_a_checkpoint_elsewhere(tmp_path: Path, name: str) -> None:
+def test_a_checkpoint_outside_the_folder_of_the_run_is_refused(tmp_path: Path, name: str) -> None:
     folder = Folder(str(tmp_path / "a" / "run"))
     for outside in (tmp_path / "outside", tmp_path / "a" / "outside"):
         outside.parent.mkdir(exist_ok=True)
@@ -97,7 +97,9 @@ def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile
     ],
     ids=["symbolic link", "hard link", "linked folder", "above", "absolute"],
 )
-def test_an_archive_whose_members_lead_elsewhere(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+def test_an_archive_whose_members_lead_out_of_it_is_refused(
+    tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]
+) -> None:
     """We read one member of an archive and unpack none."""
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -125,10 +127,10 @@ def test_ids_of_records_are_never_names_of_files(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # a store that cannot be costs no time
     names = [name for name in ELSEWHERE if "\0" not in name]
     records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in names]
-    name, *rest = arguments
+    name, *options = arguments
     source = json_lines(home / "records.jsonl", [*records, {"id": "../outside", "triples": []}])
     inputs = [source] if name == "bulk" else ["-i", source]
-    code, _, err = command(capsys)(name, bundle, *inputs, *rest, *(["max_reject_share=1"] if name == "bulk" else []))
+    code, _, err = command(capsys)(name, bundle, *inputs, *options, *(["max_reject_share=1"] if name == "bulk" else []))
     assert code == 0, err
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith("outside") or "\\" in path.name]
     assert {path.name for path in home.iterdir()} <= {

@@ -42,10 +42,10 @@ def canary(tmp_path: Path) -> Canary:
     return Canary(tmp_path / "canary")
 
 
-def test_loading_the_canary_is_noticed(canary: Canary) -> None:
-    """Or nothing here would prove anything."""
+def test_the_canary_detects_that_it_is_loaded(canary: Canary) -> None:
+    """The control for the other tests."""
     sent(canary)
-    assert canary.sang
+    assert canary.was_loaded
 
 
 # --- models -------------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def test_loading_the_canary_is_noticed(canary: Canary) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_as_the_weights_of_a_bundle(
+def test_a_pickle_as_the_weights_of_a_bundle_is_refused(
     run: Run, tmp_path: Path, canary: Canary, arguments: tuple[str, ...], form: Form
 ) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
@@ -74,11 +74,11 @@ def test_as_the_weights_of_a_bundle(
     json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
     code, out, err = run(*(str(bundle) if word == "BUNDLE" else word for word in arguments))
     assert (code, out, "weights.safetensors" in err) == (3, "", True), err
-    assert not canary.sang
+    assert not canary.was_loaded
 
 
 @forms
-def test_as_the_weights_of_a_role_tagger(tmp_path: Path, canary: Canary, form: Form) -> None:
+def test_a_pickle_as_the_weights_of_a_role_tagger_is_refused(tmp_path: Path, canary: Canary, form: Form) -> None:
     shutil.copytree(SHIPPED, tmp_path / "tagger")
     weights, manifest = tmp_path / "tagger" / "weights.safetensors", tmp_path / "tagger" / "manifest.json"
     load_tagger(tmp_path / "tagger")
@@ -87,11 +87,11 @@ def test_as_the_weights_of_a_role_tagger(tmp_path: Path, canary: Canary, form: F
     manifest.write_text(json.dumps(hashes))
     with pytest.raises(BundleError, match="do not fit each other"):
         load_tagger(tmp_path / "tagger")
-    assert not canary.sang
+    assert not canary.was_loaded
 
 
 @forms
-def test_as_a_checkpoint(tmp_path: Path, canary: Canary, form: Form) -> None:
+def test_a_pickle_as_a_checkpoint_is_refused(tmp_path: Path, canary: Canary, form: Form) -> None:
     """The store takes any file; what is not safetensors ends there."""
     (tmp_path / "stranger").write_bytes(form(canary))
     store = CheckpointStore(Folder(str(tmp_path / "run")))
@@ -99,21 +99,21 @@ def test_as_a_checkpoint(tmp_path: Path, canary: Canary, form: Form) -> None:
     assert store.restore("joint", tmp_path / "restored") is not None
     with pytest.raises(TrainingError, match="is not a readable checkpoint"):
         load_checkpoint(tmp_path / "restored", trainer("joint"))
-    assert not canary.sang
+    assert not canary.was_loaded
 
 
-def test_as_the_journal_of_a_sweep(tmp_path: Path, canary: Canary) -> None:
+def test_a_pickle_as_the_journal_of_a_sweep_is_refused(tmp_path: Path, canary: Canary) -> None:
     (tmp_path / JOURNAL).write_bytes(canary.pickled() + b"\n")
     with pytest.raises((AggGenError, ValueError)):
         open_study(tmp_path, "s", {})
-    assert not canary.sang
+    assert not canary.was_loaded
 
 
 # --- archives of AllenNLP, which are pickles ----------------------------------------------------------------------
 
 
 @pytest.fixture
-def naming(tmp_path: Path, canary: Canary) -> Path:
+def bundle_with_archive(tmp_path: Path, canary: Canary) -> Path:
     """A bundle whose texts are cut by AllenNLP: an archive and a Python of its author's choice."""
     python = tmp_path / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -131,24 +131,24 @@ def naming(tmp_path: Path, canary: Canary) -> Path:
 
 
 @pytest.mark.parametrize("command", ["align", "evaluate"])
-def test_an_archive_that_a_bundle_names_is_not_touched(
-    run: Run, tmp_path: Path, naming: Path, canary: Canary, command: str
+def test_an_archive_that_a_bundle_names_is_not_run(
+    run: Run, tmp_path: Path, bundle_with_archive: Path, canary: Canary, command: str
 ) -> None:
     records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
-    rest = ("-i", records) if command == "align" else ("--corpus", "elements", "--limit", "1")
-    code, out, err = run(command, naming, *rest)
+    options = ("-i", records) if command == "align" else ("--corpus", "elements", "--limit", "1")
+    code, out, err = run(command, bundle_with_archive, *options)
     assert (code, out) == (2, "")
     assert "runs its author's code" in err
     assert "--run-archives" in err
-    assert not canary.sang
+    assert not canary.was_loaded
 
 
-def test_an_archive_that_a_bundle_names_is_run_where_that_is_said(
-    run: Run, tmp_path: Path, naming: Path, canary: Canary
+def test_an_archive_that_a_bundle_names_is_run_with_run_archives(
+    run: Run, tmp_path: Path, bundle_with_archive: Path, canary: Canary
 ) -> None:
     records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
-    assert run("align", naming, "-i", records, "--run-archives")[0] != 0
-    assert canary.sang, "so the test above proves something"
+    assert run("align", bundle_with_archive, "-i", records, "--run-archives")[0] != 0
+    assert canary.was_loaded, "the control for the test above"
 
 
 # --- YAML, which can name functions -------------------------------------------------------------------------------
@@ -164,10 +164,10 @@ def test_an_archive_that_a_bundle_names_is_run_where_that_is_said(
         (SweepConfig, "space: {model.width: {choice: VALUE}}"),
     ],
 )
-def test_a_configuration_makes_plain_values_only(
+def test_yaml_tags_that_call_functions_are_refused(
     tmp_path: Path, canary: Canary, kind: type[Any], content: str, tag: str
 ) -> None:
     (tmp_path / "x.yaml").write_text(content.replace("VALUE", f"{tag} [{canary.path}, w]"))
     with pytest.raises(ConfigError, match=rf"could not determine a constructor .*{re.escape(tag.lstrip('!'))}"):
         load_config(kind, tmp_path / "x.yaml")
-    assert not canary.sang
+    assert not canary.was_loaded

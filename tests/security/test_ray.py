@@ -1,4 +1,4 @@
-"""A Ray head as README starts one, with a token: who starts jobs, and where secrets of the environment may not be."""
+"""A Ray head as README starts one, with a token: who may start jobs, and where secrets must not appear."""
 
 import http.client
 import json
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from tests.integration.test_job_submit import Head
+from tests.ray_head import Head
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
@@ -40,7 +40,7 @@ def token(head: Head) -> str:
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Path:
-    """What a job would make that a stranger got started."""
+    """The file that a job would create if it were started."""
     return tmp_path / "canary"
 
 

@@ -96,7 +96,7 @@ def corpus(folder: Path, place: Callable[[pa.Table, Canary], pa.Table], canary: 
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_command_does_not_read_them(
+def test_commands_load_no_pickles_in_parquet(
     tmp_path: Path,
     canary: Canary,
     monkeypatch: pytest.MonkeyPatch,
@@ -114,21 +114,21 @@ def test_a_command_does_not_read_them(
     names = {"BUNDLE": bundle, "FILE": path, "FOLDER": path.parent}
     words = [str(names.get(word, word)).replace("FOLDER", str(path.parent)) for word in arguments]
     code, _, err = run(*words)
-    assert not canary.sang
+    assert not canary.was_loaded
     if arguments[0] not in ("bulk", "segment"):
         assert (code, "error: " in err) == (2, True), err  # the others may leave out a column that they do not read
 
 
 @pytest.fixture
 def evil(tmp_path: Path, canary: Canary) -> tuple[Folder, Shard]:
-    """A file that is another than its shard was cut from: workers look at it themselves."""
+    """A file that changed after its shard was cut from it, so that workers must check it themselves."""
     corpus(tmp_path, in_a_triple, canary)
     folder = Folder(str(tmp_path))
     (shard,) = cut(folder, "dev.parquet", [1], 64, "parts/{}.parquet", {})
     return folder, shard
 
 
-def test_a_worker_does_not_read_them(evil: tuple[Folder, Shard], canary: Canary) -> None:
+def test_workers_refuse_pickles_in_parquet(evil: tuple[Folder, Shard], canary: Canary) -> None:
     folder, shard = evil
     for read in (
         lambda: list(read_rows(shard, 10, schema().names)),
@@ -142,10 +142,10 @@ def test_a_worker_does_not_read_them(evil: tuple[Folder, Shard], canary: Canary)
             read()
     with pytest.raises(CorpusError, match="could run code"), open_part(folder, shard.name):
         pass
-    assert not canary.sang
+    assert not canary.was_loaded
 
 
-def test_a_worker_of_training_does_not_read_them(tmp_path: Path, canary: Canary) -> None:
+def test_training_workers_refuse_pickles_in_parquet(tmp_path: Path, canary: Canary) -> None:
     """Whoever may write to the run's folder can give the right hash too."""
     folder = Folder(str(tmp_path / "run"))
     data = Data(RECORDS[:8], RECORDS[8:], {"train": "1", "dev": "2"}, "sentences")
@@ -159,4 +159,4 @@ def test_a_worker_of_training_does_not_read_them(tmp_path: Path, canary: Canary)
     folder.write(f"{place}/encoder.json", json.dumps(described).encode())
     with pytest.raises(CorpusError, match=r"train\.parquet: the column 'id' has values of the extension type"):
         read_prepared(folder, place)
-    assert not canary.sang
+    assert not canary.was_loaded

@@ -43,7 +43,7 @@ def test_the_source_root_platform_holds_the_package_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("path", modules(REPO / "agggen", REPO / "platform", REPO / "serve"), ids=name_of)
-def test_a_module_says_its_purpose_and_is_short(path: Path) -> None:
+def test_a_module_opens_with_its_purpose_and_is_below_400_lines(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     if text.strip():
         assert ast.get_docstring(ast.parse(text)), "it opens without a docstring"

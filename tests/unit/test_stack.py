@@ -20,9 +20,9 @@ from tests.processes import free_ports
 
 LISTENS = """
 import socket, subprocess, sys, time
-server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-print("it listens", flush=True)
+print("it starts", flush=True)
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 time.sleep(600)
 """
 FAILS = "import sys; print('no room for the data'); sys.exit(3)"
@@ -66,7 +66,7 @@ def test_a_server_that_dies_is_an_error_with_the_end_of_its_log(tmp_path: Path) 
         supervisor.start(server("one"))
         (process,) = set(psutil.Process().children()) - before
         process.kill()
-        with pytest.raises(StackError, match=r"^one was killed by SIGKILL; the end of .*one\.log:\n +it listens$"):
+        with pytest.raises(StackError, match=r"^one was killed by SIGKILL; the end of .*one\.log:\n +it starts$"):
             supervisor.watch(lambda: False)
 
 
@@ -77,17 +77,17 @@ def test_a_server_that_dies_is_an_error_with_the_end_of_its_log(tmp_path: Path) 
         (SILENT, r"^one does not answer within 1 s \(.*refused\); the end of .*one\.log"),
     ],
 )
-def test_a_server_that_does_not_answer(code: str, message: str, tmp_path: Path) -> None:
+def test_a_server_that_ends_or_does_not_answer_is_an_error(code: str, message: str, tmp_path: Path) -> None:
     with supervised(tmp_path) as supervisor, pytest.raises(StackError, match=message):
         supervisor.start(server("one", code, patience=1))
 
 
-def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_missing_program_is_an_error(tmp_path: Path) -> None:
     with supervised(tmp_path) as supervisor, pytest.raises(StackError, match=r"^one cannot be started: .*/no/such"):
         supervisor.start(Server("one", ["/no/such/program"], Mock()))
 
 
-def test_a_process_that_does_not_end_is_killed(
+def test_a_server_that_ignores_its_stop_signal_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(supervision, "_STOP_SECONDS", 0.5)

@@ -57,7 +57,7 @@ def test_another_jobs_output_is_refused_and_replaced_when_told(model: Model, sou
     assert (out / "notes.txt").read_text() == "mine"
 
 
-def test_what_no_generation_wrote_is_never_touched(model: Model, source: Path, tmp_path: Path) -> None:
+def test_files_that_no_generation_wrote_are_never_changed(model: Model, source: Path, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "0.parquet").write_bytes(b"precious")
     for fresh in (False, True):

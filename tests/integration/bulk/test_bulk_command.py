@@ -13,7 +13,9 @@ from tests.bulk_jobs import RECORDS, numbered_records, write_jsonl
 from tests.command import command
 
 
-def test_the_command(model: Model, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_its_configuration_and_writes_the_texts(
+    model: Model, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = command(capsys)
     arguments = ["bulk", model.address, source, "--out", tmp_path / "out", "--runs", tmp_path / "runs", "--actors", "0"]
     code, stdout, _ = run(*arguments, "--print-config", "inference.plans=3")

@@ -24,7 +24,7 @@ from agggen_platform.sharded.worker import ATTEMPTS
 from tests.bulk_jobs import RECORDS, here, numbered_records, published, rejects, texts, write_jsonl
 
 
-def test_a_job_that_was_cut_off_goes_on(
+def test_a_job_that_was_cut_off_is_continued(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     class CutError(Exception):
@@ -41,7 +41,7 @@ def test_a_job_that_was_cut_off_goes_on(
     parts[2].write_bytes(b"PAR1 and no more")
     note = tmp_path / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
     note.parent.mkdir()
-    note.touch()  # a worker was at it
+    note.touch()  # a worker had begun it
     report = generate(model, str(source), str(tmp_path), here(model))
     assert report.progress is not None
     assert (report.progress.reused, report.progress.total, report.redone) == (3, 6, 2)
@@ -60,12 +60,12 @@ def test_a_job_that_was_cut_off_refuses_an_input_that_changed_since(model: Model
     source.write_bytes(records.replace(b"r19", b"r91"))
     with pytest.raises(CorpusError, match=r"another job's texts \(input: "):
         generate(model, str(source), str(out), here(model))
-    source.write_bytes(records)  # at another time, but the same
+    source.write_bytes(records)  # the same bytes, at another time
     report = generate(model, str(source), str(out), here(model))
     assert report.progress is not None and report.progress.reused == 1
 
 
-def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Model, tmp_path: Path) -> None:
+def test_a_job_over_several_files_is_continued_with_another_shard_size(model: Model, tmp_path: Path) -> None:
     class CutError(Exception):
         pass
 
@@ -112,7 +112,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
     )
     monkeypatch.undo()
     (tmp_path / "manifest.json").unlink()
-    again = generate(model, str(source), str(tmp_path), here(model))  # what failed may not be its own fault
+    again = generate(model, str(source), str(tmp_path), here(model))  # failed shards are tried again
     assert again.progress is not None and again.progress.reused == 5
     assert published(tmp_path) == undisturbed
 

@@ -46,7 +46,7 @@ def test_a_pickle_is_refused_and_never_run(own: Path, tmp_path: Path, name: str,
         fix_manifest(own, name)
     with pytest.raises(BundleError, match=name):
         admit(str(own))
-    assert not canary.sang
+    assert not canary.was_loaded
 
 
 # --- smoke test ---

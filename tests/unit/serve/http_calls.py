@@ -37,7 +37,7 @@ def records(*ids: str) -> list[dict[str, Any]]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Waits until it holds."""
+    """Waits until the condition holds."""
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
@@ -66,7 +66,7 @@ def client(app: ASGIApp, host: str = "localhost") -> httpx.AsyncClient:
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
-    """A body without Content-Length."""
+    """A body in chunks, without Content-Length."""
     for part in parts:
         yield part
 
@@ -85,27 +85,27 @@ def scope(path: str = "/v1/generate", method: str = "POST", headers: Iterable[tu
 
 
 class Server:
-    """The server's end of a request: what it got, and what it still gives."""
+    """The server's end of a request: `sent` by the application, and `incoming` for it."""
 
     def __init__(self, *messages: Message) -> None:
-        self.got: list[Message] = []
-        self.coming: asyncio.Queue[Message] = asyncio.Queue()
+        self.sent: list[Message] = []
+        self.incoming: asyncio.Queue[Message] = asyncio.Queue()
         for message in messages:
-            self.coming.put_nowait(message)
+            self.incoming.put_nowait(message)
 
     async def receive(self) -> Message:
-        return await self.coming.get()
+        return await self.incoming.get()
 
     async def send(self, message: Message) -> None:
-        self.got.append(message)
+        self.sent.append(message)
 
     @property
     def status(self) -> int:
-        return int(self.got[0]["status"])
+        return int(self.sent[0]["status"])
 
     @property
     def body(self) -> bytes:
-        return b"".join(message.get("body", b"") for message in self.got)
+        return b"".join(message.get("body", b"") for message in self.sent)
 
 
 def part(body: bytes, more: bool = True) -> Message:

@@ -13,7 +13,7 @@ from serve.engine import Answered, Failure, Job, ModelCard, Text
 
 
 def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConfig]:
-    """Settings of a job: these, whatever the bundle's own are."""
+    """Settings of a job that replace those of the bundle."""
     return lambda own: config
 
 
@@ -37,11 +37,10 @@ class StubEngine:
         self.failures: dict[str, Failure] = {}
         self.error: Exception | None = None
         self.served = CARD
-        self.models: dict[str, str] = {}  # by id: the bundle that the answer is by, where it is another
+        self.models: dict[str, str] = {}  # by id: the fingerprint in the answer, if not that of `served`
         self.hold: asyncio.Event | None = None
-        self.faults: list[str] = []  # of every text
         self.calls: list[list[Any]] = []
-        self.begun = self.cancelled = 0  # records
+        self.begun = self.cancelled = 0  # numbers of records
 
     async def _called(self, work: Sequence[Any]) -> None:
         self.calls.append(list(work))
@@ -66,7 +65,7 @@ class StubEngine:
         plan = job.plan or Plan((job.record.predicates,))
         fact = WrittenFact(0, len(job.record.id) + 2, plan.predicates, ())
         text = f"{job.record.id}-0"
-        return [Generation(job.record.id, text, plan, -0.5, "exact", -1.5, -2.0, (fact,), tuple(self.faults))]
+        return [Generation(job.record.id, text, plan, -0.5, "exact", -1.5, -2.0, (fact,), ())]
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
         await self._called(jobs)

@@ -33,7 +33,7 @@ from tests.unit.serve.http_calls import (
 )
 from tests.unit.serve.stub_engine import StubEngine
 
-ASKED = {"json": {"records": records("a")}}
+REQUEST = {"json": {"records": records("a")}}
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def key(file: Path) -> str:
 
 
 def keyed(stub: StubEngine, file: Path) -> ASGIApp:
-    """An endpoint that other machines reach."""
+    """An endpoint that listens on all interfaces and requires keys."""
     settings = SecurityConfig(keys_file=str(file))
     return api(stub, ServeConfig(bundle="b", http=HttpConfig(host="0.0.0.0"), security=settings))
 
@@ -61,10 +61,10 @@ def ask(app: ASGIApp, method: str = "POST", path: str = "/v1/generate", **reques
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_opens(stub: StubEngine, file: Path, key: str) -> None:
+def test_a_valid_key_is_accepted_and_probes_need_none(stub: StubEngine, file: Path, key: str) -> None:
     app = keyed(stub, file)
     for headers in ({"Authorization": f"Bearer {key}"}, {"authorization": f"bearer {key}"}):
-        assert ask(app, headers={**headers, "Host": "any.example"}, **ASKED).status_code == 200
+        assert ask(app, headers={**headers, "Host": "any.example"}, **REQUEST).status_code == 200
     assert ask(app, "GET", "/healthz").status_code == ask(app, "GET", "/readyz").status_code == 200
 
 
@@ -84,12 +84,12 @@ def test_a_key_opens(stub: StubEngine, file: Path, key: str) -> None:
     ],
     ids=str,
 )
-def test_without_a_valid_key_nothing_is_read_or_done(
+def test_a_request_without_a_valid_key_gets_401_before_its_body_is_read(
     stub: StubEngine, file: Path, key: str, headers: dict[str, str | bytes]
 ) -> None:
     app = keyed(stub, file)
     sent = {name: value.replace("KEY", key) if isinstance(value, str) else value for name, value in headers.items()}
-    unread = Server()  # no byte of the body ever comes
+    unread = Server()  # no byte of the body arrives
     for path in ("/v1/generate", "/v1/plan", "/v1/generate:stream", f"/v1/align?key={key}"):
         response = ask(app, path=path, headers=sent, content=b"{")
         assert problem(response)["status"] == 401 and key not in response.text
@@ -100,7 +100,7 @@ def test_without_a_valid_key_nothing_is_read_or_done(
     assert unread.status == 401 and not stub.calls
 
 
-def test_an_endpoint_that_others_reach_must_have_keys(file: Path, key: str) -> None:
+def test_listening_beyond_loopback_requires_keys(file: Path, key: str) -> None:
     def config(host: str, keys: Path | None) -> ServeConfig:
         security = SecurityConfig(keys_file=str(keys) if keys else None)
         return ServeConfig(bundle="b", http=HttpConfig(host=host), security=security)
@@ -113,7 +113,7 @@ def test_an_endpoint_that_others_reach_must_have_keys(file: Path, key: str) -> N
         assert key_ring(config(host, file)) is not None
     for host in ("127.0.0.1", "localhost", "::1"):
         assert key_ring(config(host, None)) is None
-        assert key_ring(config(host, file)) is not None, "keys are asked for on loopback too"
+        assert key_ring(config(host, file)) is not None, "a keys file is used on loopback too"
     file.write_text("# none yet\n")
     with pytest.raises(ConfigError, match="holds no key"):
         key_ring(config("0.0.0.0", file))
@@ -146,9 +146,9 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize("host", LOCAL + ELSEWHERE)
-def test_without_keys_the_host_must_be_this_machine(stub: StubEngine, host: str) -> None:
+def test_without_keys_the_host_header_must_name_this_machine(stub: StubEngine, host: str) -> None:
     app = api(stub, ServeConfig(bundle="b", security=SecurityConfig(hosts=("Studio.Internal",))))
-    response = ask(app, headers={"Host": host}, **ASKED)
+    response = ask(app, headers={"Host": host}, **REQUEST)
     assert response.status_code == (200 if host in LOCAL else 403)
     assert bool(stub.calls) == (host in LOCAL)
 
@@ -160,8 +160,8 @@ def test_a_request_without_a_host_or_with_two_is_refused(stub: StubEngine) -> No
         assert server.status == 403
 
 
-def test_scripts_of_other_sites_can_send_nothing_that_is_read(stub: StubEngine) -> None:
-    """A browser sends these without asking first; everything else needs a preflight, which is not answered."""
+def test_cross_origin_requests_are_refused(stub: StubEngine) -> None:
+    """A browser sends these media types without a preflight request; all others need one, which is refused."""
     app = api(stub, ServeConfig(bundle="b"))
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         headers = {"Origin": "http://evil.example", "Content-Type": kind}
@@ -191,7 +191,7 @@ SMALL = ServeConfig(bundle="b", limits=LimitsConfig(body_bytes=100, stream_bytes
         ("/v1/generate:stream", {"content-encoding": "ZSTD"}, 415),
     ],
 )
-def test_a_bad_head_is_refused_before_any_of_the_body_comes(
+def test_invalid_headers_are_refused_before_the_body_arrives(
     stub: StubEngine, path: str, headers: dict[str, str], status: int
 ) -> None:
     kind = NDJSON if path.endswith("stream") else JSON
@@ -205,14 +205,14 @@ def test_a_bad_head_is_refused_before_any_of_the_body_comes(
 @pytest.mark.parametrize(
     ("pieces_of_body", "limits", "status"),
     [
-        ([b" " * 99, b"xx"], LimitsConfig(body_bytes=100), 413),  # and then nothing: more is not waited for
+        ([b" " * 99, b"xx"], LimitsConfig(body_bytes=100), 413),  # the rest of the body is not waited for
         ([b'{"records"'], LimitsConfig(deadline_s=0.05), 504),
     ],
 )
-def test_a_body_that_is_too_long_or_does_not_arrive_is_given_up(
+def test_reading_stops_at_a_body_that_is_too_long_or_late(
     stub: StubEngine, pieces_of_body: list[bytes], limits: LimitsConfig, status: int
 ) -> None:
-    lines = [(b"content-type", b"application/json"), (b"content-length", b"3")]  # it lies
+    lines = [(b"content-type", b"application/json"), (b"content-length", b"3")]  # too small on purpose
     for headers in (lines[:1], lines):
         server = Server(*map(part, pieces_of_body))
         app = api(stub, ServeConfig(bundle="b", limits=limits))
@@ -231,8 +231,8 @@ def test_streams_are_received_ahead_within_their_limits() -> None:
         bodies = [StreamBody(server.receive, buffer) for server in servers]
         receiving = [asyncio.create_task(body.receive()) for body in bodies]
         await until(lambda: buffer.waiting == 60)
-        for server in servers:  # neither body was read: the first of them to bring more ends
-            server.coming.put_nowait(part(b"c", more=False))
+        for server in servers:  # neither body was read, so the buffer has no room for more
+            server.incoming.put_nowait(part(b"c", more=False))
         await asyncio.wait(receiving, timeout=0.05)
         for body in bodies:
             with pytest.raises(Problem, match="buffer of all streams"):
@@ -246,7 +246,7 @@ def test_streams_are_received_ahead_within_their_limits() -> None:
     asyncio.run(check())
 
 
-def test_a_stream_ends_where_it_is_too_long(stub: StubEngine) -> None:
+def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> None:
     response = ask(api(stub, SMALL), path="/v1/generate:stream", content=pieces(b" " * 150, b" " * 60), headers=NDJSON)
     assert '"end"' in response.text and "too-large" in response.text
 
@@ -254,39 +254,39 @@ def test_a_stream_ends_where_it_is_too_long(stub: StubEngine) -> None:
 # --- admission ------------------------------------------------------------------------------------------------------
 
 
-def test_more_requests_than_the_queue_holds_are_refused_at_once_and_places_are_given_back(stub: StubEngine) -> None:
+def test_requests_above_the_queue_limit_get_429_until_others_end(stub: StubEngine) -> None:
     async def check() -> None:
         stub.hold = asyncio.Event()
         app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
         async with client(app) as http:
-            waiting = [asyncio.create_task(http.post("/v1/generate", **ASKED)) for _ in range(2)]
+            waiting = [asyncio.create_task(http.post("/v1/generate", **REQUEST)) for _ in range(2)]
             stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
             waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))
             await until(lambda: stub.begun == 3)
-            refused = await http.post("/v1/generate", **ASKED)
+            refused = await http.post("/v1/generate", **REQUEST)
             assert (problem(refused)["status"], refused.headers["Retry-After"]) == (429, "1")
             assert (await http.get("/healthz")).status_code == (await http.get("/readyz")).status_code == 200
             waiting[0].cancel()
             await asyncio.wait({waiting[0]})
             stub.hold.set()
             assert [(await task).status_code for task in waiting[1:]] == [200, 200]
-            assert (await http.post("/v1/generate", **ASKED)).status_code == 200
+            assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
             stub.error = KeyError("inside")
-            assert [(await http.post("/v1/generate", **ASKED)).status_code for _ in range(5)] == [500] * 5
+            assert [(await http.post("/v1/generate", **REQUEST)).status_code for _ in range(5)] == [500] * 5
 
     asyncio.run(check())
 
 
-def test_an_endpoint_that_shuts_down_finishes_what_is_active(stub: StubEngine) -> None:
+def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: StubEngine) -> None:
     async def check() -> None:
         stub.hold = asyncio.Event()
         admission = Admission(10)
         async with client(api(stub, ServeConfig(bundle="b"), admission=admission)) as http:
-            active = asyncio.create_task(http.post("/v1/generate", **ASKED))
+            active = asyncio.create_task(http.post("/v1/generate", **REQUEST))
             await until(lambda: stub.begun == 1)
             closing = asyncio.create_task(admission.close())
             await asyncio.sleep(0.01)
-            refused = await http.post("/v1/generate", **ASKED)
+            refused = await http.post("/v1/generate", **REQUEST)
             assert (refused.status_code, problem(refused)["retryable"]) == (503, True)
             assert (await http.get("/readyz")).status_code == 503
             assert (await http.get("/healthz")).status_code == 200 and not closing.done()
@@ -294,6 +294,6 @@ def test_an_endpoint_that_shuts_down_finishes_what_is_active(stub: StubEngine) -
             assert (await active).status_code == 200
             await asyncio.wait_for(closing, 20)
             admission.open()
-            assert (await http.post("/v1/generate", **ASKED)).status_code == 200
+            assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
 
     asyncio.run(check())

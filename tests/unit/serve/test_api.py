@@ -19,7 +19,7 @@ from tests.unit.serve.stub_engine import StubEngine
 # --- texts ----------------------------------------------------------------------------------------------------------
 
 
-def test_texts_follow_their_plans_and_say_what_they_miss(ask: Ask) -> None:
+def test_texts_follow_their_plans_and_name_missing_values(ask: Ask) -> None:
     human = SILICON | {"id": "h", "plan": "[category] [symbol]"}
     options = {"n_best": 2, "verify": "off"}  # the untrained model finds no words that pass
     response = ask("POST", "/v1/generate", json={"records": [SILICON, human], "options": options})
@@ -36,7 +36,7 @@ def test_texts_follow_their_plans_and_say_what_they_miss(ask: Ask) -> None:
     assert not all(text["fulfilled"] for text in planned["texts"] + by_plan["texts"])
 
 
-def test_predicates_that_training_never_saw_are_named_and_said_by_plain_clauses(ask: Ask) -> None:
+def test_unknown_predicates_are_listed_and_written_as_plain_clauses(ask: Ask) -> None:
     triples = [*SILICON["triples"], ["Silicon", "crystalStructure", "diamond cubic"]]
     plans = {"a": None, "b": "[symbol crystalStructure] [category]"}
     records = [{"id": name, "triples": triples} | ({"plan": plan} if plan else {}) for name, plan in plans.items()]
@@ -68,8 +68,8 @@ def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
     assert response.status_code == 422 and "is one triple, not a record" in response.text
 
 
-def test_a_row_cannot_grow_by_being_flattened(ask: Ask) -> None:
-    """Each value of an inner object repeats the outer key: 60,000 values below a long one would fill the memory."""
+def test_a_row_that_would_grow_when_flattened_is_refused(ask: Ask) -> None:
+    """Each value of an inner object repeats the outer key: 60,000 values below a long key would fill the memory."""
     row = {"x" * 100_000: {str(number): "1" for number in range(1000)}}
     response = ask("POST", "/v1/generate", json={"records": [row]})
     assert response.status_code == 422 and "at most 16000 as a row" in response.text
@@ -81,7 +81,7 @@ def test_a_subject_may_be_empty(ask: Ask, triple: Any) -> None:
     assert (answer["status"], answer["texts"][0]["plan"]) == ("ok", "[symbol]")
 
 
-def test_plans_are_probabilities_best_first(ask: Ask) -> None:
+def test_plans_come_with_probabilities_best_first(ask: Ask) -> None:
     response = ask("POST", "/v1/plan", json={"records": [SILICON], "options": {"k": 4}})
     (answer,) = response.json()["answers"]
     probabilities = [plan["probability"] for plan in answer["plans"]]
@@ -108,8 +108,6 @@ def test_facts_of_a_text_are_aligned_with_triples(ask: Ask) -> None:
     assert "".join(fact["text"] for fact in cut["facts"]) == text
     wrong = ask("POST", "/v1/align", json={"records": [SILICON | {"text": text, "facts": facts[:1]}]})
     assert (wrong.status_code, problem(wrong)["field"]) == (422, "facts")
-    wordless = ask("POST", "/v1/align", json={"records": [SILICON | {"text": "..."}]})
-    assert wordless.status_code in (200, 422)
 
 
 # --- options --------------------------------------------------------------------------------------------------------
@@ -151,7 +149,7 @@ def test_settings_default_to_those_of_the_model(ask_stub: Ask, stub: StubEngine)
         ("/v1/generate?n_best=2", {}, "query.n_best", "options are in the body"),
     ],
 )
-def test_impossible_options_are_named(
+def test_an_invalid_option_is_named(
     ask_stub: Ask, stub: StubEngine, address: str, options: dict[str, Any], field: str, says: str
 ) -> None:
     response = ask_stub("POST", address, json={"records": [SILICON], "options": options})
@@ -161,7 +159,7 @@ def test_impossible_options_are_named(
     assert not stub.calls
 
 
-def test_a_default_beyond_the_limit_is_the_limit(stub: StubEngine) -> None:
+def test_a_default_above_a_limit_is_lowered_to_it(stub: StubEngine) -> None:
     ask = asking(api(stub, ServeConfig(bundle="toy", limits=LimitsConfig(plans=2))))
     assert len(ask("POST", "/v1/plan", json={"records": [SILICON]}).json()["answers"][0]["plans"]) == 2
     assert ask("POST", "/v1/plan", json={"records": [SILICON], "options": {"k": 5}}).status_code == 422
@@ -190,7 +188,7 @@ def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, granted: flo
     assert seen == [pytest.approx(granted, rel=0.2)]
 
 
-def test_a_client_that_goes_away_cancels_the_work(stub: StubEngine) -> None:
+def test_the_work_for_a_disconnected_client_is_cancelled(stub: StubEngine) -> None:
     async def run() -> None:
         stub.hold = asyncio.Event()
         body = json.dumps({"records": records("a", "b")}).encode()
@@ -200,14 +198,14 @@ def test_a_client_that_goes_away_cancels_the_work(stub: StubEngine) -> None:
         while not stub.begun:
             await asyncio.sleep(0.001)
         assert not stub.cancelled
-        server.coming.put_nowait({"type": "http.disconnect"})
+        server.incoming.put_nowait({"type": "http.disconnect"})
         await asyncio.wait_for(call, 10)
 
     asyncio.run(run())
     assert stub.cancelled == 2
 
 
-# --- the rest -------------------------------------------------------------------------------------------------------
+# --- the model and the document -------------------------------------------------------------------------------------
 
 
 def test_the_model_is_described_with_this_servers_limits(ask_stub: Ask) -> None:

@@ -26,9 +26,9 @@ def test_a_request_fails_only_if_all_of_its_records_fail(ask_stub: Ask, stub: St
     assert [first["status"], error["status"], last["status"]] == ["ok", "error", "ok"]
     assert [error["index"], error["id"]] == [1, "bad"]
     refused = problem(alone)
-    unlike = {"request_id", "index"}
-    assert {k: v for k, v in error["error"].items() if k not in unlike} == {
-        k: v for k, v in refused.items() if k not in unlike
+    differing = {"request_id", "index"}
+    assert {k: v for k, v in error["error"].items() if k not in differing} == {
+        k: v for k, v in refused.items() if k not in differing
     }
     assert (refused["record"], refused["field"], refused["detail"], refused["index"]) == (
         "bad",
@@ -57,9 +57,9 @@ def test_a_request_is_retryable_if_one_of_its_records_is(ask_stub: Ask, stub: St
 
 
 def test_internal_errors_are_hidden_from_clients(ask_stub: Ask, stub: StubEngine) -> None:
-    stub.failures["a"] = Failure("internal", "secret of the house")
+    stub.failures["a"] = Failure("internal", "a secret")
     failed = ask_stub("POST", "/v1/generate", json={"records": records("a")})
-    stub.error = KeyError("secret of the house")
+    stub.error = KeyError("a secret")
     broken = ask_stub("POST", "/v1/plan", json={"records": records("a")})
     for response in (failed, broken):
         assert problem(response)["status"] == 500
@@ -68,7 +68,7 @@ def test_internal_errors_are_hidden_from_clients(ask_stub: Ask, stub: StubEngine
 
 
 @pytest.mark.parametrize("address", ["/v1/generate", "/v1/generate:stream"])
-def test_a_deadline_holds_while_the_engine_does_not_describe_itself(stub: StubEngine, address: str) -> None:
+def test_the_deadline_also_limits_the_wait_for_the_model_card(stub: StubEngine, address: str) -> None:
     async def silent() -> ModelCard:
         await asyncio.sleep(600)
         raise AssertionError
@@ -84,17 +84,17 @@ def test_a_deadline_holds_while_the_engine_does_not_describe_itself(stub: StubEn
 def test_each_answer_names_the_bundle_that_gave_it(ask_stub: Ask, stub: StubEngine, address: str) -> None:
     """While one bundle replaces another, one request may get answers of both."""
     stub.models["b"] = "cd34"
-    asked = records("a", "b", "c")
+    requested = records("a", "b", "c")
     if address.endswith("stream"):
-        body = b"\n".join(json.dumps(record).encode() for record in asked)
+        body = b"\n".join(json.dumps(record).encode() for record in requested)
         response = ask_stub("POST", address, content=body, headers={"Content-Type": "application/x-ndjson"})
         answers = [json.loads(line) for line in response.text.splitlines()][:-1]
     else:
-        answers = ask_stub("POST", address, json={"records": asked}).json()["answers"]
+        answers = ask_stub("POST", address, json={"records": requested}).json()["answers"]
     assert [answer["model"] for answer in answers] == ["ab12", "cd34", "ab12"]
 
 
-def test_an_engine_that_cannot_answer_is_not_ready_but_alive(ask_stub: Ask, stub: StubEngine) -> None:
+def test_an_endpoint_whose_engine_cannot_answer_is_alive_but_not_ready(ask_stub: Ask, stub: StubEngine) -> None:
     assert ask_stub("GET", "/readyz").json() == {"status": "ready", "model": "ab12"}
     stub.error = EngineError("no planner is ready")
     assert ask_stub("GET", "/healthz").status_code == 200
@@ -103,7 +103,7 @@ def test_an_engine_that_cannot_answer_is_not_ready_but_alive(ask_stub: Ask, stub
         assert "Retry-After" in response.headers
 
 
-def test_repeated_ids_name_the_first(ask_stub: Ask) -> None:
+def test_a_repeated_id_is_an_error_that_names_the_first_record(ask_stub: Ask) -> None:
     repeated = [*records("a", "b", "a"), {"triples": SILICON["triples"]}, {"triples": SILICON["triples"]}]
     answers = ask_stub("POST", "/v1/generate", json={"records": repeated}).json()["answers"]
     assert [answer["status"] for answer in answers] == ["ok", "ok", "error", "ok", "ok"]
@@ -140,7 +140,7 @@ def test_repeated_ids_name_the_first(ask_stub: Ask) -> None:
         (7, None),
     ],
 )
-def test_what_is_wrong_with_a_record_is_named(ask_stub: Ask, record: Any, field: str | None) -> None:
+def test_an_invalid_record_fails_alone_and_names_its_field(ask_stub: Ask, record: Any, field: str | None) -> None:
     def sent(address: str, body: str, kind: str) -> httpx.Response:
         return ask_stub("POST", address, content=body, headers={"Content-Type": kind})
 
@@ -168,7 +168,7 @@ def test_what_is_wrong_with_a_record_is_named(ask_stub: Ask, record: Any, field:
         (b'{"records": [1], "options": []}', 422, "options"),
     ],
 )
-def test_a_body_without_records_is_refused(ask_stub: Ask, body: bytes, status: int, says: str) -> None:
+def test_an_invalid_body_is_refused(ask_stub: Ask, body: bytes, status: int, says: str) -> None:
     response = ask_stub("POST", "/v1/generate", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == status
     assert says in problem(response)["detail"]
@@ -189,7 +189,7 @@ def test_other_media_types_are_refused(ask_stub: Ask, kind: str) -> None:
     assert problem(response)["status"] == 415
 
 
-def test_other_addresses_and_methods_are_problems(ask_stub: Ask) -> None:
+def test_unknown_addresses_and_methods_are_answered_with_problems(ask_stub: Ask) -> None:
     assert problem(ask_stub("GET", "/v1/nothing"))["status"] == 404
     wrong = ask_stub("GET", "/v1/generate")
     assert (problem(wrong)["status"], wrong.headers["Allow"]) == (405, "POST")

@@ -1,4 +1,4 @@
-"""Streams of records: an answer a line in input order, bounded work in flight, cancellation."""
+"""Streams of records: one answer per line in input order, bounded work in flight, cancellation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BAD = {
     33: (b'{"id": 1e999}\n', "malformed"),
     46: (b"[1]\n", "record"),
     59: (line(59, plan="[nothing]"), "plan"),
-    72: (line(1), "record"),  # its id was there
+    72: (line(1), "record"),  # a repeated id
     85: (b'"' + b"x" * 1000 + b'"\n', "too-large"),
     98: (b"[" * 900 + b"\n", "malformed"),
 }
@@ -66,7 +66,7 @@ def test_bad_lines_do_not_stop_the_others(engine: HandleEngine, serve_config: Se
     assert (end["records"], end["ok"], end["errors"]) == (100, 92, 8)
 
 
-def test_blank_lines_do_not_count_and_the_last_needs_no_end(stub: StubEngine) -> None:
+def test_blank_lines_do_not_count_and_the_last_line_needs_no_newline(stub: StubEngine) -> None:
     body = b"\xef\xbb\xbf" + line("a") + b"\n  \r\n" + line("b").replace(b"\n", b"\r\n") + line("c").rstrip()
     results, end = answers(stream(stub, body))
     assert [answer["id"] for answer in results] == ["a", "b", "c"]
@@ -75,7 +75,7 @@ def test_blank_lines_do_not_count_and_the_last_needs_no_end(stub: StubEngine) ->
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
-def test_lines_are_the_same_however_they_come(size: int) -> None:
+def test_lines_do_not_depend_on_how_the_body_is_split(size: int) -> None:
     body = b"a\n\nbb\n" + b"c" * 11 + b"\n" + b"d" * 10 + b"\ne\n" + b"f" * 30
 
     async def read() -> list[Any]:
@@ -86,7 +86,7 @@ def test_lines_are_the_same_however_they_come(size: int) -> None:
     assert lines == [b"a", b"bb", "long", b"d" * 10, b"e", "long"]
 
 
-def test_records_are_worked_on_together(stub: StubEngine) -> None:
+def test_records_are_sent_to_the_engine_in_batches(stub: StubEngine) -> None:
     answers(stream(stub, b"".join(map(line, range(100)))))
     assert [len(call) for call in stub.calls] == [4] * 25
     stub.calls.clear()
@@ -103,7 +103,7 @@ def test_options_of_a_stream_are_in_the_query_and_checked_first(stub: StubEngine
     assert len(stub.calls) == 1
 
 
-def test_a_stream_ends_where_it_may_have_no_more(stub: StubEngine) -> None:
+def test_a_stream_ends_at_its_maximum_number_of_records(stub: StubEngine) -> None:
     limits = LimitsConfig(stream_records=5, window=16)
     results, end = answers(stream(stub, b"".join(map(line, range(9))), ServeConfig(bundle="toy", limits=limits)))
     assert len(results) == 5
@@ -111,7 +111,7 @@ def test_a_stream_ends_where_it_may_have_no_more(stub: StubEngine) -> None:
     assert (end["records"], end["ok"]) == (5, 5)
 
 
-def test_an_engine_that_stops_answering_fails_its_records_only(stub: StubEngine) -> None:
+def test_a_failed_call_of_the_engine_fails_only_its_own_records(stub: StubEngine) -> None:
     stub.failures["3"] = Failure("lost", "its replica died")
     generate = stub.generate
 
@@ -131,11 +131,11 @@ def test_an_engine_that_stops_answering_fails_its_records_only(stub: StubEngine)
     assert "secret" not in response.text
 
 
-# --- clients that are slow, or gone ---------------------------------------------------------------------------------
+# --- slow and disconnected clients ----------------------------------------------------------------------------------
 
 
 class SlowServer(Server):
-    """The server's end of a request whose client takes parts of the answer only when it is told to."""
+    """The server's end of a request whose client reads a part of the answer for each release of `takes`."""
 
     def __init__(self, *messages: Message) -> None:
         super().__init__(*messages)
@@ -147,7 +147,7 @@ class SlowServer(Server):
 
 
 def opened(app: ASGIApp, server: Server) -> asyncio.Task[None]:
-    """A stream that the server has passed on to the application."""
+    """Starts a streamed request to the application."""
 
     async def answer() -> None:
         await app(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
@@ -160,7 +160,7 @@ def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
     return parts if more else [*parts, part(b"", more=False)]
 
 
-def test_at_most_a_window_is_in_progress_while_the_client_reads_nothing(stub: StubEngine) -> None:
+def test_at_most_a_window_of_records_is_in_progress_while_the_client_reads_nothing(stub: StubEngine) -> None:
     async def check() -> None:
         server = SlowServer(*_parts(range(100), more=False))
         call = opened(api(stub, CONFIG), server)
@@ -182,9 +182,9 @@ def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: St
         server = Server()
         call = opened(api(stub, CONFIG), server)
         for number in range(3):
-            server.coming.put_nowait(part(line(number)))
+            server.incoming.put_nowait(part(line(number)))
             await until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
-        server.coming.put_nowait(part(b"", more=False))
+        server.incoming.put_nowait(part(b"", more=False))
         await call
         assert json.loads(server.body.splitlines()[-1])["ok"] == 3
 
@@ -193,7 +193,7 @@ def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: St
 
 @pytest.mark.parametrize("whole", [False, True], ids=["while sending", "while waiting"])
 @pytest.mark.parametrize("cancelled", [False, True], ids=["by the client", "by the server"])
-def test_a_stream_that_ends_early_stops_its_work(stub: StubEngine, whole: bool, cancelled: bool) -> None:
+def test_a_disconnected_or_cancelled_stream_cancels_its_work(stub: StubEngine, whole: bool, cancelled: bool) -> None:
     async def check() -> None:
         stub.hold = asyncio.Event()
         server = Server(*_parts(range(10), more=not whole))
@@ -202,7 +202,7 @@ def test_a_stream_that_ends_early_stops_its_work(stub: StubEngine, whole: bool, 
         if cancelled:
             call.cancel()
         else:
-            server.coming.put_nowait({"type": "http.disconnect"})
+            server.incoming.put_nowait({"type": "http.disconnect"})
         await asyncio.wait({call}, timeout=20)
         assert (call.cancelled(), stub.cancelled) == (cancelled, 10)
 

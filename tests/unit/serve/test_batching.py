@@ -19,11 +19,11 @@ from serve.batching import Batcher, Measure
 from serve.engine import Failure
 from serve.meters import Meters
 
-LONG = 60.0  # seconds; nothing here takes them
+LONG = 60.0  # seconds; more than any test takes
 
 
 class Worker:
-    """Doubles numbers, and remembers its batches; while it is held, it waits in the middle of one."""
+    """Doubles numbers and records its batches; while `free` is not set, it waits in the middle of one."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -43,7 +43,7 @@ class Worker:
             raise RuntimeError("a secret")
         return [Failure("record", "odd") if item == 13 else 2 * item for item in items]
 
-    async def held(self) -> None:
+    async def wait_until_in_batch(self) -> None:
         """Waits until it is in a batch."""
         await asyncio.to_thread(self.begun.wait, LONG)
 
@@ -56,7 +56,7 @@ def codes(answers: Sequence[int | Failure]) -> list[int | str]:
     return [answer.code if isinstance(answer, Failure) else answer for answer in answers]
 
 
-def test_calls_share_full_batches_that_are_worked_on_in_one_other_thread() -> None:
+def test_calls_share_full_batches_that_one_other_thread_processes() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=3, wait_ms=60_000))
 
@@ -78,7 +78,7 @@ def test_a_full_queue_refuses_items_until_it_has_room() -> None:
     async def test() -> None:
         worker.free.clear()
         first = asyncio.create_task(batcher.submit([1], LONG))
-        await worker.held()
+        await worker.wait_until_in_batch()
         second = asyncio.create_task(batcher.submit([2, 3, 4], LONG))
         await asyncio.sleep(0)
         assert len(batcher) == 2
@@ -91,18 +91,18 @@ def test_a_full_queue_refuses_items_until_it_has_room() -> None:
     run(test)
 
 
-def test_late_items_and_those_of_cancelled_callers_are_not_worked_on() -> None:
+def test_late_items_and_those_of_cancelled_callers_are_not_processed() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0))
 
     async def test() -> None:
         worker.free.clear()
         first = asyncio.create_task(batcher.submit([1], LONG))
-        await worker.held()
+        await worker.wait_until_in_batch()
         assert not batcher.stuck(LONG) and batcher.stuck(0)
         assert codes(await batcher.submit([2, 3], 0.02)) == ["deadline"] * 2
         assert codes(await batcher.submit([4], 0)) == ["deadline"]
-        assert len(batcher) == 0  # they make room
+        assert len(batcher) == 0  # they were removed from the queue
         cancelled = asyncio.create_task(batcher.submit([5, 6], LONG))
         waiting = asyncio.create_task(batcher.submit([7], LONG))
         await asyncio.sleep(0)
@@ -119,15 +119,15 @@ def test_late_items_and_those_of_cancelled_callers_are_not_worked_on() -> None:
 
 
 def test_work_is_abandoned_when_its_last_caller_has_gone() -> None:
-    looks, began = 0, threading.Event()
+    checks, began = 0, threading.Event()
 
     def work(kind: str, items: Sequence[int]) -> list[int]:
-        nonlocal looks
+        nonlocal checks
         began.set()
-        while 0 in items:  # for ever
-            looks += 1
+        while 0 in items:  # until it is abandoned
+            checks += 1
             time.sleep(0.01)
-            batcher.check_wanted()
+            batcher.raise_if_abandoned()
         return list(items)
 
     batcher: Batcher[int, int] = Batcher(work, BatchConfig(records=2, wait_ms=50))
@@ -136,8 +136,8 @@ def test_work_is_abandoned_when_its_last_caller_has_gone() -> None:
         first, second = (asyncio.create_task(batcher.submit([0], seconds)) for seconds in (LONG, LONG))
         assert await asyncio.to_thread(began.wait, LONG)
         first.cancel()
-        before = looks
-        while looks < before + 5:  # one caller is left
+        before = checks
+        while checks < before + 5:  # one caller is left
             await asyncio.sleep(0.01)
         second.cancel()
         assert await batcher.submit([1], LONG) == [1]
@@ -168,7 +168,7 @@ def test_missing_answers_of_a_batch_are_failures() -> None:
     batcher: Batcher[int, int] = Batcher(lambda work, items: [1], BatchConfig(records=2, wait_ms=0))
 
     async def test() -> None:
-        assert await batcher.submit([1, 2], LONG) == [1, 1]  # one by one it is as it should be
+        assert await batcher.submit([1, 2], LONG) == [1, 1]  # item by item, there is one answer for each
         broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
         assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
         assert broken.failed_in_a_row == 2
@@ -176,7 +176,7 @@ def test_missing_answers_of_a_batch_are_failures() -> None:
     run(test)
 
 
-def test_a_batch_has_one_kind_of_work_and_holds_the_oldest() -> None:
+def test_a_batch_has_one_kind_of_work_and_holds_the_oldest_item() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=8, wait_ms=0), lambda item: Measure("odd" if item % 2 else "even"))
 
@@ -188,15 +188,14 @@ def test_a_batch_has_one_kind_of_work_and_holds_the_oldest() -> None:
     assert worker.works == ["odd", "even"]
 
 
-def test_batches_are_of_similar_length_and_nothing_starves() -> None:
-    """The oldest is in every batch; what is as long as it goes with it, however late it came."""
+def test_a_batch_holds_the_oldest_item_and_those_nearest_in_length() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=3, wait_ms=0), lambda item: Measure(length=item))
 
     async def test() -> None:
         worker.free.clear()
         calls = [asyncio.create_task(batcher.submit([100], LONG))]
-        await worker.held()
+        await worker.wait_until_in_batch()
         for items in ([200], [10, 11, 12], [210], [9], [190]):
             calls.append(asyncio.create_task(batcher.submit(items, LONG)))
             await asyncio.sleep(0)
@@ -207,25 +206,25 @@ def test_batches_are_of_similar_length_and_nothing_starves() -> None:
     assert worker.batches == [[100], [200, 210, 190], [10, 9, 11], [12]]
 
 
-def test_a_batch_holds_no_more_than_its_items_fill() -> None:
+def test_the_shares_of_the_items_of_a_batch_sum_to_at_most_one() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=9, wait_ms=60_000), lambda item: Measure(share=item / 10))
 
     async def test() -> None:
-        await batcher.submit([2, 3, 5, 4, 6, 25, 7, 3], LONG)  # as full as this, nothing waits for more
+        await batcher.submit([2, 3, 5, 4, 6, 25, 7, 3], LONG)  # a full batch does not wait
 
     run(test)
     assert worker.batches == [[2, 3, 5], [4, 6], [25], [7, 3]]
 
 
-def test_a_large_call_does_not_keep_a_small_one_waiting() -> None:
+def test_a_large_call_does_not_delay_a_small_one() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=4, wait_ms=0))
 
     async def test() -> None:
         worker.free.clear()
         large = asyncio.create_task(batcher.submit(list(range(100)), LONG))
-        await worker.held()
+        await worker.wait_until_in_batch()
         small = asyncio.create_task(batcher.submit([500], LONG))
         await asyncio.sleep(0)
         worker.free.set()
@@ -237,7 +236,7 @@ def test_a_large_call_does_not_keep_a_small_one_waiting() -> None:
     assert 500 in worker.batches[1]
 
 
-def test_batches_are_measured() -> None:
+def test_the_meters_get_the_queue_and_each_batch() -> None:
     observed: list[Any] = []
 
     class Observed(Meters):
@@ -261,9 +260,9 @@ class Call:
     """What one caller does."""
 
     items: list[int]  # negative: raises
-    after: int  # steps of the event loop before it comes
+    after: int  # steps of the event loop before it submits
     seconds: float
-    leaves: int | None  # steps until it is cancelled
+    cancelled_after: int | None  # steps from then on
 
 
 CALLS = st.lists(
@@ -298,13 +297,13 @@ def test_every_item_gets_exactly_one_answer(calls: list[Call], records: int, que
             await asyncio.sleep(0)
         items = [(next(numbered), value) for value in call.items]
         task = asyncio.create_task(batcher.submit(items, call.seconds))
-        if call.leaves is not None:
-            for _ in range(call.leaves):
+        if call.cancelled_after is not None:
+            for _ in range(call.cancelled_after):
                 await asyncio.sleep(0)
             task.cancel()
         (answers,) = await asyncio.gather(task, return_exceptions=True)
         if isinstance(answers, BaseException):
-            assert isinstance(answers, asyncio.CancelledError) and call.leaves is not None
+            assert isinstance(answers, asyncio.CancelledError) and call.cancelled_after is not None
             return
         assert len(answers) == len(items)
         for (_, value), answer in zip(items, answers, strict=True):

@@ -31,7 +31,7 @@ def exact(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if not isinstance(value, float)}
 
 
-def test_it_writes_what_generate_writes(
+def test_ask_writes_what_generate_writes(
     run: Run, endpoint: str, source: Path, tmp_path: Path, bundle_path: Path
 ) -> None:
     ours, theirs = tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"
@@ -49,7 +49,7 @@ def test_it_writes_what_generate_writes(
     assert [line["score"] for line in mine] == pytest.approx([line["score"] for line in other], abs=1e-3)
 
 
-def test_a_plan_for_all(run: Run, endpoint: str, tmp_path: Path) -> None:
+def test_one_plan_applies_to_all_records(run: Run, endpoint: str, tmp_path: Path) -> None:
     source = tmp_path / "one.jsonl"
     source.write_text(json.dumps({"triples": [["Aromi", "food", "English"], ["Aromi", "area", "centre"]]}))
     code, out, _ = run("ask", endpoint, "-i", source, "--plan", "[area] [food]")
@@ -60,7 +60,7 @@ def test_a_plan_for_all(run: Run, endpoint: str, tmp_path: Path) -> None:
     assert "food" in err
 
 
-def test_an_endpoint_that_is_not_there(run: Run, source: Path, tmp_path: Path) -> None:
+def test_an_unreachable_endpoint_leaves_no_output(run: Run, source: Path, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     output = tmp_path / "texts.jsonl"
     code, _, err = run("ask", f"http://127.0.0.1:{port}", "-i", source, "-o", output, "--deadline", "0.3")
@@ -69,7 +69,7 @@ def test_an_endpoint_that_is_not_there(run: Run, source: Path, tmp_path: Path) -
     assert not output.exists()
 
 
-def test_options_that_exclude_each_other(run: Run, source: Path) -> None:
+def test_conflicting_and_invalid_options_are_refused(run: Run, source: Path) -> None:
     assert run("ask", "http://127.0.0.1:1", "-i", source, "--complete")[0] == 2
     assert run("ask", "http://127.0.0.1:1", "-i", source, "--plan", "[a]", "--level", 1)[0] == 2
     assert run("ask", "http://127.0.0.1:1", "-i", source, "--verify", "retry")[0] == 2

@@ -23,13 +23,13 @@ from serve.handles import HandleEngine
 from tests.unit.serve.stub_engine import StubEngine
 
 
-def nothing_fails_inside(context: Any, response: Any, case: Any) -> None:
-    """No 5xx, but for the deadline that the case itself asked for."""
+def no_server_error(context: Any, response: Any, case: Any) -> None:
+    """No 5xx, except 504 if the case sets a deadline."""
     assert response.status_code < 500 or (response.status_code == 504 and "X-Deadline-Seconds" in case.headers)
 
 
 CHECKS = [
-    nothing_fails_inside,
+    no_server_error,
     status_code_conformance,
     content_type_conformance,
     response_headers_conformance,
@@ -37,11 +37,11 @@ CHECKS = [
     unsupported_method,
     allow_header_conformance,
 ]
-"""Not those that what fits its schema is taken: a plan must fit its record too, which no schema can tell."""
+"""Without the check that valid bodies are accepted: a plan must fit its record too, which no schema can express."""
 
 
 @schemathesis.serializer("application/x-ndjson")
-def _as_it_is(context: Any, value: Any) -> bytes:
+def _unchanged(context: Any, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 
 
@@ -52,8 +52,8 @@ CONFIG = ServeConfig(
 )
 
 
-class _Later:
-    """The application, which is made when a test has its engine; its document is needed before."""
+class _Deferred:
+    """Stands for the application until a test has its engine: schemathesis needs one when it collects the tests."""
 
     app: ASGIApp
 
@@ -61,23 +61,23 @@ class _Later:
         await self.app(scope, receive, send)
 
 
-LATER = _Later()
+DEFERRED = _Deferred()
 DOCUMENT = api(StubEngine(), CONFIG).openapi()
 schema = schemathesis.openapi.from_dict(DOCUMENT)
-schema.app = LATER
+schema.app = DEFERRED
 allowed = schemathesis.openapi.from_dict(DOCUMENT).include(method="POST")
-allowed.app = LATER
+allowed.app = DEFERRED
 allowed.config.generation.update(modes=[schemathesis.GenerationMode.POSITIVE])
 
 
 @pytest.fixture
 def _application(engine: HandleEngine) -> None:
-    LATER.app = api(engine, CONFIG)
+    DEFERRED.app = api(engine, CONFIG)
 
 
-def examples(most: int) -> settings:
+def examples(count: int) -> settings:
     return settings(
-        max_examples=most,
+        max_examples=count,
         deadline=None,
         derandomize=True,
         phases=[Phase.explicit, Phase.generate],
@@ -88,14 +88,14 @@ def examples(most: int) -> settings:
 @schema.parametrize()
 @examples(8)
 @pytest.mark.usefixtures("_application")
-def test_answers_are_what_the_document_says(case: schemathesis.Case) -> None:
+def test_answers_conform_to_the_document(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS)
 
 
 @allowed.parametrize()
 @examples(5)
 @pytest.mark.usefixtures("_application")
-def test_bodies_that_the_document_allows_are_answered(case: schemathesis.Case) -> None:
+def test_valid_bodies_get_200_or_422(case: schemathesis.Case) -> None:
     for name in ("X-Deadline-Seconds", "X-Model"):
         case.headers.pop(name, None)
     response = case.call_and_validate(checks=CHECKS)

@@ -33,7 +33,7 @@ Send = Callable[..., httpx.Response]
 
 @pytest.fixture
 def send(engine: HandleEngine, serve_config: ServeConfig) -> Send:
-    """Sends a body to an endpoint with the tiny bundle; what it raises fails the test."""
+    """Sends a body to an endpoint with the tiny bundle; an exception in it fails the test."""
     return sending(api(engine, serve_config))
 
 
@@ -78,7 +78,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("value", ODD)
-def test_odd_values_are_written_about_planned_and_aligned(send: Send, value: str) -> None:
+def test_odd_values_cause_no_internal_error(send: Send, value: str) -> None:
     usable = bool(value.strip())
     triples = [[value, "symbol", "Si"], ["Si", value, "x"], ["Si", "name", value], ["Si", value, value]]
     for address, record in (
@@ -105,6 +105,6 @@ def test_odd_values_are_written_about_planned_and_aligned(send: Send, value: str
     address=st.sampled_from([GENERATE, "/v1/plan", STREAM]),
     kind=st.sampled_from([JSON, NDJSON, "application/json;charset=utf-8", "\u00ff/;;="]),
 )
-def test_no_bytes_break_anything(data: bytes, address: str, kind: str) -> None:
+def test_arbitrary_bytes_cause_no_internal_error(data: bytes, address: str, kind: str) -> None:
     response = STUBBED(address, data, kind.encode("latin-1"))
     assert response.status_code < 500, response.text

@@ -42,7 +42,7 @@ def name(bundle_path: Path) -> str:
 
 @pytest.fixture
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many records were written together, call by call."""
+    """The number of records in each call of `Generator.write`."""
     sizes: list[int] = []
     write = Generator.write
 
@@ -54,18 +54,18 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def same(answers: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None:
+def assert_same_texts(answers: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None:
     """Equal but for the rounding of floats, which other records of a batch may change."""
     for texts, library in zip(answers, expected, strict=True):
         assert [(g.id, g.text, g.plan, g.facts) for g in texts] == [(g.id, g.text, g.plan, g.facts) for g in library]
         assert [g.score for g in texts] == pytest.approx([g.score for g in library], abs=1e-4)
 
 
-def test_requests_with_settings_of_their_own_get_what_they_get_alone(
+def test_requests_with_different_settings_get_the_texts_that_they_get_alone(
     serve_config: ServeConfig, library: Generator, name: str, batches: list[int]
 ) -> None:
     generator = GeneratorReplica(replace(serve_config, batch=BatchConfig(wait_ms=50)))
-    batches.clear()  # those of the self-test
+    batches.clear()  # drops those of the self-test
     wide = replace(library.config, beam=BeamConfig(beam=3, max_fact_tokens=4))
     free = replace(library.config, verify="off")
     configs = [library.config, wide, replace(library.config, plan_weight=0.0), wide, free]
@@ -77,12 +77,12 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
         return await asyncio.gather(*calls)
 
     results = run(together())
-    assert sorted(batches) == [2, 3]  # one for each beam
+    assert sorted(batches) == [2, 3]  # a batch for each beam size
     for result, record, config in zip(results, RECORDS, configs, strict=True):
-        same(result.answers, library.generate([record], n_best=2, config=config))
+        assert_same_texts(result.answers, library.generate([record], n_best=2, config=config))
 
 
-def test_a_batch_is_no_more_than_one_beam_search_holds(
+def test_a_batch_has_at_most_the_rows_of_one_beam_search(
     generator: GeneratorReplica, library: Generator, name: str, batches: list[int]
 ) -> None:
     config = replace(library.config, rows=8)  # two records of two plans and two hypotheses each
@@ -93,10 +93,10 @@ def test_a_batch_is_no_more_than_one_beam_search_holds(
     assert batches == [2, 2, 1]
 
 
-def test_candidates_of_another_model_are_planned_anew(
+def test_candidates_of_another_model_are_planned_again(
     generator: GeneratorReplica, library: Generator, name: str
 ) -> None:
-    """While one bundle replaces another, a text is still by one model alone; and what is wrong is still said."""
+    """During an update each text comes from one model alone, and invalid plans are still refused."""
     record, foreign = RECORDS[-1], Candidates((((0,), (1,)),), (-1.0,))
     bad = Job(record, Plan.parse("[colour]"))
     level = replace(library.config, level=1)
@@ -104,7 +104,7 @@ def test_candidates_of_another_model_are_planned_anew(
     answered = run(generator.write([Job(record), bad, flat], [foreign] * 3, "of another", LONG))
     assert answered.model == name
     first, failure, last = answered.answers
-    same([first, last], [library.generate([record])[0], library.generate([record], config=level)[0]])
+    assert_same_texts([first, last], [library.generate([record])[0], library.generate([record], config=level)[0]])
     assert isinstance(failure, Failure) and (failure.code, failure.field) == ("plan", "plan")
 
 
@@ -117,7 +117,7 @@ def test_a_missing_gpu_is_an_error(serve_config: ServeConfig, monkeypatch: pytes
 # --- alignment ---
 
 
-def test_it_aligns_as_the_library_does(generator: GeneratorReplica, library: Generator) -> None:
+def test_alignments_are_those_of_the_library(generator: GeneratorReplica, library: Generator) -> None:
     pieces = ("Neon is a gas. ", "It is colorless, and it was discovered in 1898.")
     texts = [Text(RECORDS[0], TEXT, pieces), Text(RECORDS[1], "Neon.", ("Neon.",))]
     expected = [*library.align([RECORDS[0]], [pieces]), *library.align([RECORDS[1]], [("Neon.",)])]
@@ -128,7 +128,7 @@ def test_it_aligns_as_the_library_does(generator: GeneratorReplica, library: Gen
         assert aligned.log_likelihood == pytest.approx(alone.log_likelihood, abs=1e-3)
 
 
-def test_a_text_without_facts_is_cut_as_those_of_training(generator: GeneratorReplica) -> None:
+def test_a_text_without_facts_is_cut_like_the_training_texts(generator: GeneratorReplica) -> None:
     (aligned,) = run(generator.align([Text(RECORDS[0], TEXT)], LONG)).answers
     assert not isinstance(aligned, Failure)
     assert aligned.facts == segmenter("clauses").segment([TEXT])[0]

@@ -44,7 +44,7 @@ def text_of(job: Job) -> list[Generation]:
 
 
 class Call:
-    """What a handle's call gives, as Serve's response behaves: it raises, or waits until it is cancelled."""
+    """The response of a call, like Serve's: it gives a result, raises, or waits until it is cancelled."""
 
     def __init__(self, outcome: Callable[[], Awaitable[Any]]) -> None:
         self.outcome, self.cancelled = outcome, False
@@ -57,24 +57,24 @@ class Call:
 
 
 class Replicas:
-    """A handle whose calls go as they are told, the last way for all further ones."""
+    """A handle whose calls have these results in order: exceptions or functions; the last is for all further calls."""
 
-    def __init__(self, *ways: Any) -> None:
-        self.ways = list(ways)
+    def __init__(self, *results: Any) -> None:
+        self.results = list(results)
         self.calls: list[Call] = []
         self.seen: list[tuple[str, tuple[Any, ...]]] = []
 
     def __getattr__(self, method: str) -> Any:
         class Method:
             def remote(_, *arguments: Any) -> Call:
-                way = self.ways.pop(0) if len(self.ways) > 1 else self.ways[0]
+                result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
                 self.seen.append((method, arguments))
 
                 async def outcome() -> Any:
-                    if isinstance(way, BaseException):
-                        raise way
-                    result = way(*arguments)
-                    return await result if asyncio.iscoroutine(result) else result
+                    if isinstance(result, BaseException):
+                        raise result
+                    value = result(*arguments)
+                    return await value if asyncio.iscoroutine(value) else value
 
                 self.calls.append(Call(outcome))
                 return self.calls[-1]
@@ -110,7 +110,7 @@ def generated(planner: Any, generator: Any, *names: str, records: int = 64, seco
     return run(test)
 
 
-def test_unplannable_jobs_are_not_written_and_the_order_stays() -> None:
+def test_jobs_that_cannot_be_planned_are_not_written_and_the_order_is_kept() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
 
     assert codes(generated(planner, generator, "a", "bad", "b", "bad")) == ["a.", "plan", "b.", "plan"]
@@ -119,7 +119,7 @@ def test_unplannable_jobs_are_not_written_and_the_order_stays() -> None:
     assert generated(planner, generator) == []
 
 
-def test_many_records_are_shared_out_and_come_back_in_order() -> None:
+def test_many_records_are_split_over_calls_and_answered_in_order() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
     names = [f"r{n}" for n in range(23)]
 
@@ -141,12 +141,12 @@ LOST = [
     exceptions.OutOfMemoryError("killed"),
     exceptions.RpcError("gone"),
     DeploymentUnavailableError("generator"),
-    asyncio.CancelledError(),  # Serve's word for a request that the replica cancelled
+    asyncio.CancelledError(),  # what Serve raises for a request that the replica cancelled
 ]
 
 
 @pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
-def test_a_call_to_a_dying_replica_is_made_again_once(error: BaseException) -> None:
+def test_a_call_to_a_dying_replica_is_retried_once(error: BaseException) -> None:
     planner, generator = Replicas(error, plans), Replicas(error, texts)
 
     assert codes(generated(planner, generator, "a", "b")) == ["a.", "b."]
@@ -154,7 +154,7 @@ def test_a_call_to_a_dying_replica_is_made_again_once(error: BaseException) -> N
 
 
 def test_records_lost_twice_are_reported_lost() -> None:
-    """A retryable failure; it is not tried for ever."""
+    """The failure is retryable for the client; the endpoint itself retries once."""
     generator = Replicas(DIED)
 
     assert codes(generated(Replicas(plans), generator, "a", "bad")) == ["lost", "plan"]
@@ -180,7 +180,7 @@ def test_an_error_in_a_replica_is_hidden_from_clients(caplog: pytest.LogCaptureF
 # --- time ---
 
 
-def test_the_time_left_is_passed_on_and_its_end_cancels_the_request() -> None:
+def test_replicas_get_the_time_left_and_the_deadline_cancels_their_requests() -> None:
     planner, generator = Replicas(plans), Replicas(forever)
 
     assert codes(generated(planner, generator, "a", "bad", seconds=0.1)) == ["deadline", "plan"]
@@ -235,18 +235,18 @@ def test_plans_go_to_planners_and_alignments_to_generators() -> None:
     assert {method for method, _ in generator.seen} == {"align"}
 
 
-def test_a_card_needs_a_planner() -> None:
+def test_a_card_without_a_planner_is_an_error() -> None:
     async def test() -> None:
         assert await HandleEngine(Replicas(UNAVAILABLE, lambda: "card"), None).card() == "card"
         with pytest.raises(EngineError, match=r"no planner is ready: the replica .* was lost"):
             await HandleEngine(Replicas(DIED), None).card()
-        with pytest.raises(EngineError, match="no planner is ready: the request's time was over"):
+        with pytest.raises(EngineError, match="no planner is ready: the deadline passed"):
             await HandleEngine(Replicas(forever), None).card(0.05)
 
     run(test)
 
 
-def test_an_endpoint_is_ready_once_generators_have_loaded_whether_or_not_any_is_left() -> None:
+def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scaled_to_zero() -> None:
     """A call would wake a generator that was scaled to zero, so none is made."""
     card, generator = object(), Replicas()
     present = [Generators(0, False), Generators(0, True), Generators(0, False)]
@@ -263,8 +263,10 @@ def test_an_endpoint_is_ready_once_generators_have_loaded_whether_or_not_any_is_
 
 
 @pytest.mark.parametrize(("running", "records"), [(0, 100), (1, 100), (2, 200), (3, 250), (5, 250)])
-def test_records_at_once_is_the_share_of_twice_the_generators_up_to_the_maximum(running: int, records: int) -> None:
-    engine = HandleEngine(Replicas(), Replicas(), count=lambda: Generators(running, True), most=5, share=50)
+def test_records_at_once_suffice_for_twice_the_generators_up_to_the_maximum(running: int, records: int) -> None:
+    engine = HandleEngine(
+        Replicas(), Replicas(), count=lambda: Generators(running, True), max_generators=5, target_records=50
+    )
     assert asyncio.run(engine.records_at_once()) == records
 
 
@@ -277,7 +279,7 @@ def test_records_at_once_is_the_share_of_twice_the_generators_up_to_the_maximum(
         ([], 0, 0, 0),
         ([128], 0, 2, 2),  # two calls of 64 records
         ([64, 64, 64], 0, 5, 3),
-        ([64], 64, 65, 2),  # calls that wait for a replica have a record at least
+        ([64], 64, 65, 2),  # calls that wait for a replica count as one record each
         ([], 0, 128, 2),  # replicas that report no records: the ingress, or those that are starting
     ],
 )

@@ -93,7 +93,7 @@ def test_a_missing_file_and_one_that_is_not_text_are_refused(file: Path) -> None
 
 
 @given(st.text())
-def test_any_text_is_keys_or_a_config_error(text: str) -> None:
+def test_any_text_parses_to_keys_or_a_config_error(text: str) -> None:
     try:
         keys = parse_keys(text, "keys")
     except ConfigError:
@@ -111,7 +111,7 @@ class Clock:
         return self.now
 
 
-def test_each_key_is_known_by_its_name_and_nothing_else_is(file: Path) -> None:
+def test_a_valid_key_has_its_name_and_any_other_credential_none(file: Path) -> None:
     alice, bob, second = issue(file, "alice"), issue(file, "bob"), issue(file, "alice")
     ring = KeyRing(file)
     assert [ring.name_of(key.encode()) for key in (alice, bob, second)] == ["alice", "bob", "alice"]
@@ -119,7 +119,7 @@ def test_each_key_is_known_by_its_name_and_nothing_else_is(file: Path) -> None:
         assert ring.name_of(wrong) is None
 
 
-def test_keys_come_and_go_with_the_file_at_most_a_second_later(file: Path) -> None:
+def test_a_changed_file_takes_effect_within_a_second(file: Path) -> None:
     clock = Clock()
     alice = issue(file, "alice").encode()
     ring = KeyRing(file, clock)
@@ -160,7 +160,7 @@ def test_a_broken_file_keeps_the_last_valid_keys_and_is_logged_once(
 # --- the command --------------------------------------------------------------------------------------------------
 
 
-def test_it_prints_a_key_and_its_line_which_may_go_to_a_file(run: Run, file: Path) -> None:
+def test_serve_key_prints_a_key_and_its_line_or_adds_the_line_to_a_file(run: Run, file: Path) -> None:
     code, out, _ = run("serve-key", "alice")
     key, line = out.splitlines()
     file.write_text(line + "\n")

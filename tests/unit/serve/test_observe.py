@@ -32,8 +32,8 @@ from tests.unit.serve.stub_engine import StubEngine
 PATHS = ["/v1/generate"]
 
 
-class Counted(Meters):
-    """Keeps what it is told of requests."""
+class RecordingMeters(Meters):
+    """Records the calls of `request`."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, int], str]] = []
@@ -42,7 +42,7 @@ class Counted(Meters):
         self.requests.append((route, dict(outcomes), problem))
 
 
-def within(app: ASGIApp, **options: Any) -> RequestContext:
+def in_context(app: ASGIApp, **options: Any) -> RequestContext:
     return RequestContext(app, PATHS, **options)
 
 
@@ -74,16 +74,18 @@ def ask(app: Any, path: str = "/v1/generate", method: str = "POST", **request: A
 # --- the request's id -----------------------------------------------------------------------------------------------
 
 
-async def who(scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_with_id(scope: Scope, receive: Receive, send: Send) -> None:
     await asyncio.sleep(0.001)
     await answer(send, current_request().id.encode())
 
 
 def test_a_valid_id_of_the_client_is_taken_and_echoed() -> None:
     for name in ("a", "0123-abc_DEF.x:y", "x" * 128):
-        response = ask(within(who), headers={"X-Request-Id": name})
+        response = ask(in_context(answer_with_id), headers={"X-Request-Id": name})
         assert response.headers.get_list("x-request-id") == [name] and response.text == name
-    behind = ask(within(who, echo=False), headers={"X-Request-Id": "a"})  # a server that puts it into answers itself
+    behind = ask(
+        in_context(answer_with_id, echo=False), headers={"X-Request-Id": "a"}
+    )  # a server that puts it into answers itself
     assert "x-request-id" not in behind.headers and behind.text == "a"
     assert current_request().id == "-"
 
@@ -91,21 +93,23 @@ def test_a_valid_id_of_the_client_is_taken_and_echoed() -> None:
 @pytest.mark.parametrize("names", [[""], ["x" * 129], ["a b"], ["a\tb"], ['{"level":"error"}'], ["é"], ["a", "b"]])
 def test_an_invalid_id_is_replaced(names: list[str]) -> None:
     headers = [(b"X-Request-Id", name.encode("latin-1")) for name in names]
-    ids = {ask(within(who, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)}
+    ids = {
+        ask(in_context(answer_with_id, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)
+    }
     assert len(ids) == 2 and all(len(name) == 32 for name in ids)
 
 
 # --- the log --------------------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_one_line(log: Callable[[], list[dict[str, Any]]]) -> None:
+def test_a_request_is_logged_as_one_line(log: Callable[[], list[dict[str, Any]]]) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         info = current_request()
         info.caller = "alice"
         info.outcomes.update(ok=99, record=1)
         await answer(send, await read(receive))
 
-    ask(within(app), headers={"X-Request-Id": "a"}, content=b"12345")
+    ask(in_context(app), headers={"X-Request-Id": "a"}, content=b"12345")
     (line,) = log()
     assert 0 <= line.pop("ms") < 60_000 and line.pop("time").endswith("+00:00")
     assert line == {
@@ -132,9 +136,9 @@ def test_no_text_no_address_and_no_key_is_ever_in_the_log(log: Callable[[], list
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise ValueError(f"cannot say {(await read(receive)).decode()}")
 
-    for app in (who, failing):
+    for app in (answer_with_id, failing):
         response = ask(
-            within(app),
+            in_context(app),
             path=f"/{SECRET}/v1?{SECRET}=1",
             method=SECRET.upper(),
             content=SECRET,
@@ -156,7 +160,7 @@ def test_the_message_of_an_exception_is_logged_only_where_texts_may_be(name: str
 
 
 @given(st.text(), st.text())
-def test_nothing_breaks_out_of_its_line(message: str, field: str) -> None:
+def test_any_message_and_field_are_one_line(message: str, field: str) -> None:
     stream = io.StringIO()
     with logging_to(stream, LogConfig(level="warning")):
         set_up_logging(LogConfig(level="warning"), stream)  # twice: it still logs once
@@ -166,7 +170,7 @@ def test_nothing_breaks_out_of_its_line(message: str, field: str) -> None:
     assert json.loads(line)["message"] == message and json.loads(line)["field"] == field
 
 
-def test_a_replica_that_works_on_records_logs_like_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planners_and_generators_log_like_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     with logging_to(io.StringIO()):
         log_as_replica(LogConfig())  # no replica of Ray Serve: the log stays as it is
@@ -175,7 +179,7 @@ def test_a_replica_that_works_on_records_logs_like_the_ingress(monkeypatch: pyte
         name = SimpleNamespace(unique_id="r9")
         monkeypatch.setattr(ray.serve, "get_replica_context", lambda: SimpleNamespace(replica_id=name))
         log_as_replica(LogConfig())
-        logging.getLogger("agggen.serve").error("a record could not be worked on")
+        logging.getLogger("agggen.serve").error("a record could not be processed")
     assert json.loads(stream.getvalue())["replica"] == "r9"
 
 
@@ -203,7 +207,7 @@ def test_a_client_that_went_away_is_a_499_and_a_failure_a_500(log: Callable[[], 
     async def check() -> None:
         for app in (failing, silent, cancelled, begun, waiting):
             server = Server()
-            task = asyncio.create_task(within(app)(scope(), server.receive, server.send))
+            task = asyncio.create_task(in_context(app)(scope(), server.receive, server.send))
             await asyncio.wait({task}, timeout=0.05)
             task.cancel()
             with suppress(RuntimeError, TaskCancelledError, asyncio.CancelledError):
@@ -214,8 +218,8 @@ def test_a_client_that_went_away_is_a_499_and_a_failure_a_500(log: Callable[[], 
     assert ends == [(500, True), (499, False), (499, False), (200, False), (499, False)]
 
 
-def test_records_and_problems_are_counted_under_few_names(stub: StubEngine) -> None:
-    meters = Counted()
+def test_records_and_problems_are_counted_by_route(stub: StubEngine) -> None:
+    meters = RecordingMeters()
     ask = asking(api(stub, CONFIG, meters=meters))
     stub.failures["bad"] = Failure("plan", "it does not fit")
     ask("POST", "/v1/generate", json={"records": records("a", "bad", "c")})
@@ -233,8 +237,8 @@ def test_records_and_problems_are_counted_under_few_names(stub: StubEngine) -> N
     ]
 
 
-def test_below_a_prefix_paths_keep_their_names() -> None:
-    meters, server = Counted(), Server(part(b"", more=False))
+def test_routes_below_a_prefix_keep_their_names() -> None:
+    meters, server = RecordingMeters(), Server(part(b"", more=False))
     request = {**scope("/api/v1/generate"), "root_path": "/api"}
-    asyncio.run(RequestContext(who, PATHS, meters)(request, server.receive, server.send))
+    asyncio.run(RequestContext(answer_with_id, PATHS, meters)(request, server.receive, server.send))
     assert meters.requests[0][0] == "/v1/generate"

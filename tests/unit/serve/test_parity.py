@@ -111,12 +111,12 @@ def test_the_endpoint_plans_and_writes_as_the_library(
 def test_an_evaluation_plans_under_the_settings_that_it_writes_under(generator: Generator, bundle_path: Path) -> None:
     """Also where the settings are not the generator's own."""
     plain = load_bundle(bundle_path).generator()
-    for machine, config in ((generator, None), (plain, generator.config)):
-        written = write(machine, RECORDS, config)
+    for writer, config in ((generator, None), (plain, generator.config)):
+        written = write(writer, RECORDS, config)
         assert written.planned == [plans[0].plan for plans in generator.planner.plan(RECORDS, 1)]
 
 
-def test_sampled_plans_are_different_and_repeatable(bundle_path: Path) -> None:
+def test_sampled_plans_differ_by_seed_and_are_repeatable(bundle_path: Path) -> None:
     planner = load_bundle(bundle_path).generator().planner
     drawn = [planner.plan(RECORDS, 4, InferenceConfig(planner="sample", seed=seed, top_p=1.0)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]

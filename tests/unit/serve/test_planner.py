@@ -15,7 +15,7 @@ from agggen.bundle import fingerprint, load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.errors import BundleError
 from agggen.generation.generator import Generator
-from agggen.generation.planner import MAX_TRIPLES
+from agggen.generation.planner import MAX_TRIPLES, Planner
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import ServeConfig
 from serve.engine import Failure, Job
@@ -93,7 +93,7 @@ def test_jobs_that_cannot_be_planned_name_the_reason_and_field(planner: PlannerR
     ]
 
 
-def test_the_card_says_what_is_served(planner: PlannerReplica, bundle_path: Path) -> None:
+def test_the_card_describes_the_bundle(planner: PlannerReplica, bundle_path: Path) -> None:
     card, bundle = run(planner.card()), load_bundle(bundle_path)
     assert (card.fingerprint, card.address) == (fingerprint(bundle_path), str(bundle_path))
     assert (card.largest_group, card.facts, card.metrics) == (3, "corpus", {"joint.dev_loss": 1.5})
@@ -115,7 +115,7 @@ def test_torch_gets_a_thread_for_each_cpu(serve_config: ServeConfig, monkeypatch
         torch.set_num_threads(before)
 
 
-# --- what is not fit to answer ---
+# --- broken bundles and replicas ---
 
 
 def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle_path: Path, tmp_path: Path) -> None:
@@ -130,17 +130,17 @@ def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle
 def test_a_replica_is_replaced_when_it_fails_its_test_too(
     serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failures of a few records are not a reason; and no test is run as long as nothing fails."""
+    """Failed records alone are no reason to replace it, and the self-test runs only after failures."""
     planner = PlannerReplica(serve_config)
     run(planner.check_health())
-    inner, broken = planner._planner.distributions, [True]
+    inner, broken = Planner.distributions, [True]
 
-    def distributions(records: list[Record], config: Any = None) -> Any:
+    def distributions(self: Planner, records: list[Record], config: Any = None) -> Any:
         if broken[0] or records[0].id != "test":
             raise RuntimeError("the device is gone")
-        return inner(records, config)
+        return inner(self, records, config)
 
-    monkeypatch.setattr(planner._planner, "distributions", distributions)
+    monkeypatch.setattr(Planner, "distributions", distributions)
     logging.disable(logging.ERROR)
     try:
         run(planner.check_health())

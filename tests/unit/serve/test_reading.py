@@ -43,7 +43,7 @@ def test_json_of_too_many_parts_is_refused_before_it_is_parsed() -> None:
         assert error.value.kind.status == 413
 
 
-def test_json_is_read_in_a_thread_where_it_is_large() -> None:
+def test_small_and_large_json_are_parsed() -> None:
     assert parse_json(b'\xef\xbb\xbf[[[["x", 1.5, null]]], {}]') == [[[["x", 1.5, None]]], {}]
     large = [{"id": "x" * 50_000}]
     assert asyncio.run(parsed(json.dumps(large).encode())) == large
@@ -51,6 +51,6 @@ def test_json_is_read_in_a_thread_where_it_is_large() -> None:
         asyncio.run(parsed(b"[" + b" " * 50_000, "the line"))
 
 
-def test_details_quote_no_more_than_a_screen_and_nothing_that_cannot_be_printed() -> None:
+def test_details_are_cut_and_unprintable_characters_escaped() -> None:
     assert printable("a\ud800\x00\u202e\nb") == "a\\ud800\\x00\\u202e\\nb"
     assert len(Problem("invalid", "x" * 10_000).detail) == DETAIL_CHARS

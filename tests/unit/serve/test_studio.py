@@ -54,7 +54,7 @@ def test_the_policy_forbids_markup_scripts_and_other_hosts(ask: Ask) -> None:
     assert (unchanged.status_code, unchanged.content) == (304, b"")
 
 
-def test_no_script_makes_html_of_a_string_or_keeps_a_key_beyond_the_tab() -> None:
+def test_no_script_makes_html_from_a_string_or_keeps_a_key_beyond_the_tab() -> None:
     for path in FOLDER.glob("*.js"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
@@ -75,7 +75,7 @@ def test_the_page_can_be_turned_off_and_needs_no_key(engine: HandleEngine, tmp_p
 # --- checks and examples --------------------------------------------------------------------------------------------
 
 
-def test_a_text_is_checked_as_the_library_does_it(ask: Ask, library: Generator) -> None:
+def test_checks_are_those_of_the_library(ask: Ask, library: Generator) -> None:
     (answer,) = ask("POST", "/v1/check", json={"records": [SILICON | {"text": TEXT}]}).json()["answers"]
     record = Record("Si", tuple(Triple(*triple) for triple in SILICON["triples"]))
     check = library.checker.check(record, TEXT)
@@ -97,13 +97,13 @@ def test_a_text_that_is_too_long_is_refused(ask: Ask) -> None:
 
 def test_examples_are_of_the_test_split_of_the_bundles_corpus() -> None:
     examples = examples_of({"corpus": {"name": "elements", "train": "train", "dev": "dev", "test": "test"}})
-    every = [record.id for record in elements_records("test")]
+    ids = [record.id for record in elements_records("test")]
     assert (examples.corpus, examples.split) == ("elements", "test")
-    assert 20 < len(examples.records) <= EXAMPLES and {record.id for record in examples.records} < set(every)
+    assert 20 < len(examples.records) <= EXAMPLES and {record.id for record in examples.records} < set(ids)
 
 
 @pytest.mark.parametrize("name", ["private.csv", "/etc/passwd", "../elements", None, ["elements"]])
-def test_no_file_that_a_bundle_names_is_given_away(name: object) -> None:
+def test_examples_are_never_read_from_a_file_that_a_bundle_names(name: object) -> None:
     assert examples_of({"corpus": {"name": name, "test": "test"}}).records == ()
     assert examples_of({"corpus": {"name": "elements", "test": name}}).records == ()
     assert examples_of({}).records == examples_of({"corpus": name}).records == ()
@@ -112,7 +112,7 @@ def test_no_file_that_a_bundle_names_is_given_away(name: object) -> None:
 # --- an endpoint in one process -------------------------------------------------------------------------------------
 
 
-def test_an_endpoint_in_one_process_answers_as_any(serve_config: ServeConfig) -> None:
+def test_an_endpoint_in_one_process_answers_and_frees_its_port(serve_config: ServeConfig) -> None:
     config = ServeConfig("elements", http=HttpConfig(port=free_ports(1)[0]))
     with running(local_app(config), config) as url, Client(url) as client:
         model = client.model()

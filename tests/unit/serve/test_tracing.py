@@ -81,7 +81,7 @@ def test_a_request_is_one_trace_of_sizes_without_content(traced: Spans) -> None:
     assert not any(word in exported for word in ("Silicon", "metalloid", texts[0]["text"]))
 
 
-def test_a_text_that_breaks_the_check_is_counted_and_named(traced: Spans) -> None:
+def test_an_unfulfilled_text_is_counted_and_its_record_named(traced: Spans) -> None:
     body = {"records": records("a"), "options": {"verify": "off"}}
     answer, spans = traced("/v1/generate", json=body)
     assert not answer.json()["answers"][0]["texts"][0]["fulfilled"]  # the weights are random
@@ -90,7 +90,7 @@ def test_a_text_that_breaks_the_check_is_counted_and_named(traced: Spans) -> Non
     assert root["mlflow.spanOutputs"]["unfulfilled_ids"] == ["a"]
 
 
-def test_the_other_routes_and_a_failed_request(traced: Spans) -> None:
+def test_other_routes_and_failed_requests_are_traced(traced: Spans) -> None:
     answer, spans = traced("/v1/plan", json={"records": [{"triples": []}]})
     assert (answer.status_code, spans["POST /v1/plan"].status.description) == (422, "record")
     for name in ("align", "check"):

@@ -1,4 +1,4 @@
-"""A claim in a place that no kernel watches, and what its holder is told after it lost it."""
+"""A claim on a folder or store: retries, a second holder, and a holder that lost it."""
 
 import time
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def test_a_place_that_never_answers_is_an_error() -> None:
 def test_a_second_holder_is_refused_while_the_first_lives(
     clock: Callable[[], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the system's clock says."""
+    """Independently of the system's clock."""
     monkeypatch.setattr(time, "time", clock)
     place = Place()
     refused = pytest.raises(ClaimedError, match="another job works on a place")
@@ -67,19 +67,19 @@ def test_a_second_holder_is_refused_while_the_first_lives(
         pass
 
 
-def test_a_worker_that_outlives_its_driver_is_told_of_the_next_one(tmp_path: Path) -> None:
+def test_a_worker_is_refused_once_another_driver_took_over_from_its_own(tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path))) as held:
-        workers = sent(held)
-        workers()
-    workers()  # nobody took over
+        check_in_worker = sent(held)
+        check_in_worker()
+    check_in_worker()  # nobody took over
     refused = pytest.raises(ClaimedError, match="it took over from this one")
     with claim(Folder(str(tmp_path))) as other:
         other()
         with refused:
-            workers()
+            check_in_worker()
 
 
-def test_a_second_holder_here_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+def test_a_refused_second_holder_is_told_who_holds_the_claim(tmp_path: Path) -> None:
     refused = pytest.raises(ClaimedError, match=r"another job works on .* \(process \d+ on ")
     with claim(Folder(str(tmp_path))), refused, claim(Folder(str(tmp_path))):
         pass

@@ -18,7 +18,7 @@ WRONG_NAMES = ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a
 
 @pytest.mark.parametrize("address", ["folder", "s3://bucket/prefix"])  # no request is made
 @pytest.mark.parametrize("name", WRONG_NAMES)
-def test_names_that_lead_elsewhere_are_refused_by_all_calls(name: str, address: str, tmp_path: Path) -> None:
+def test_names_that_lead_out_of_the_folder_are_refused_by_all_calls(name: str, address: str, tmp_path: Path) -> None:
     folder = Folder(address)
     calls = [
         folder.size,
@@ -37,7 +37,7 @@ def test_names_that_lead_elsewhere_are_refused_by_all_calls(name: str, address: 
 
 
 @pytest.mark.parametrize("address", ["gs://bucket/x", "az://c/x", "abfs://c/x", "http://host/x"])
-def test_other_stores_are_refused_with_what_works(address: str) -> None:
+def test_an_unsupported_store_is_refused_with_the_supported_ones(address: str) -> None:
     with pytest.raises(
         ConfigError, match=rf"^'{address}' is neither .* AWS_ENDPOINT_URL_S3=https://storage.googleapis"
     ):
@@ -45,7 +45,7 @@ def test_other_stores_are_refused_with_what_works(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["s3://", "s3:///x", "s3://b/a/../c", "a\0b"])
-def test_addresses_that_are_none_are_refused(address: str) -> None:
+def test_invalid_addresses_are_refused(address: str) -> None:
     with pytest.raises(ConfigError):
         Folder(address)
 
@@ -85,7 +85,7 @@ def test_files_are_written_listed_read_and_deleted(store: str, request: pytest.F
     assert Folder(f"{top}/a").names() == ["b-other/x", "b/x", "b/x y/ü+%.z"]
 
 
-def test_sweep_removes_what_killed_writers_left(tmp_path: Path) -> None:
+def test_sweep_removes_temporary_files_of_killed_writers(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     for name in ("a/.x.0badcafe.tmp", "a/x", "a/my.tmp", "b/.x.0badcafe.tmp"):
         folder.write(name, b"")
@@ -138,7 +138,7 @@ for call in (
 """
 
 
-def test_a_full_disk_says_what_was_needed_and_what_is_free(tmp_path: Path) -> None:
+def test_the_error_for_a_full_disk_says_how_much_is_needed_and_free(tmp_path: Path) -> None:
     source = tmp_path / "folder" / "source"
     source.parent.mkdir()
     source.write_bytes(bytes(100_000))
@@ -163,7 +163,7 @@ def test_a_full_disk_says_what_was_needed_and_what_is_free(tmp_path: Path) -> No
         (errno.EIO, "Input/output error"),
     ],
 )
-def test_what_the_system_refuses_is_explained(code: int, message: str, tmp_path: Path) -> None:
+def test_errors_of_the_system_are_explained(code: int, message: str, tmp_path: Path) -> None:
     path = tmp_path / "not" / "there"
     with pytest.raises(StorageError, match=f"cannot write {path}: .*{message}"):
         raise refused("write", path, OSError(code, os.strerror(code)), 7)

@@ -64,7 +64,7 @@ def test_the_note_names_a_registry_that_other_commands_would_not_read(run: Run, 
     assert Registry(uri).aliases("agggen") == {"candidate": "2"}
 
 
-def test_a_registry_that_refuses_costs_neither_the_table_nor_the_bundle(
+def test_a_failed_registration_still_prints_the_table_and_the_bundle(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "there" / "s-t000" / "bundle"
@@ -94,7 +94,7 @@ def test_training_reports_exactly_the_measures_of_a_sweep(tmp_path: Path) -> Non
 SETTINGS = load_config(SweepConfig, "rates", (), SPACES)
 
 
-def test_all_that_trials_may_be_cut_by_and_learn_from_is_named(tmp_path: Path) -> None:
+def test_the_identity_names_every_segmenter_and_corpus_of_the_space(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "toy"))
     other = str(write_corpus(tmp_path / "other"))
 
@@ -107,8 +107,8 @@ def test_all_that_trials_may_be_cut_by_and_learn_from_is_named(tmp_path: Path) -
     assert counts_of(corpus__name={"choice": [str(tmp_path / "toy"), other]}) == (1, 4)
 
 
-def test_another_start_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever lies at its address: trials that share a baseline are named after its fingerprint."""
+def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start's fingerprint counts, not its address: trials share a baseline that is named after it."""
     starts = {"a": Start(Bundle(*[None] * 3), "1"), "b": Start(Bundle(*[None] * 3), "2")}  # type: ignore[arg-type]
     monkeypatch.setattr("agggen.training.data._start", starts.__getitem__)
     config = config_of(write_corpus(tmp_path / "toy"))
@@ -138,7 +138,7 @@ def test_another_start_is_another_sweep(tmp_path: Path, monkeypatch: pytest.Monk
         (["elements", "corpus.name=elemental"], "elemental"),
     ],
 )
-def test_refusals(
+def test_an_invalid_sweep_is_refused_before_it_begins(
     arguments: list[str],
     message: str,
     tmp_path: Path,
@@ -172,7 +172,9 @@ def cpus(*nodes: float) -> list[dict[str, float]]:
         (ClusterConfig(workers=4, autoscaling=True), cpus(2), 0, 1),
     ],
 )
-def test_room(config: ClusterConfig, nodes: list[dict[str, float]], limit: int, expected: int) -> None:
+def test_trials_at_once_follow_the_room_of_the_nodes(
+    config: ClusterConfig, nodes: list[dict[str, float]], limit: int, expected: int
+) -> None:
     assert trials_at_once(config, nodes, limit) == expected
 
 

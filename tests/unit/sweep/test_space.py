@@ -23,7 +23,7 @@ def test_every_named_space_fits_every_preset(name: str, preset: str) -> None:
     check_space(parse_space(settings.space), load_config(JobConfig, preset))
 
 
-def test_the_kinds() -> None:
+def test_each_kind_of_dimension_is_parsed() -> None:
     described = {
         "model.width": {"choice": [64, 128]},
         "model.layers": {"int": [1, 4]},

@@ -27,7 +27,7 @@ def settings(**changed: Any) -> SweepConfig:
 
 
 def opened(folder: Path, config: SweepConfig | None = None) -> Study:
-    """As a process does that starts: nothing is left of earlier ones but the storage."""
+    """The study as a new process opens it: only the storage is left of earlier ones."""
     config = config or settings()
     return Study(open_study(folder, "s", {"seed": config.seed}), config, parse_space(SPACE), EPOCHS)
 
@@ -173,7 +173,7 @@ def test_another_sweep_under_the_same_name_is_refused(tmp_path: Path) -> None:
         opened(tmp_path, settings(seed=2))
 
 
-def test_the_seed_decides(undisturbed: list[tuple[Any, ...]], tmp_path: Path) -> None:
+def test_another_seed_suggests_other_parameters(undisturbed: list[tuple[Any, ...]], tmp_path: Path) -> None:
     study = opened(tmp_path, settings(seed=2))
     suggestion = study.next()
     assert suggestion is not None
@@ -202,8 +202,8 @@ def test_a_trial_without_the_metric_has_failed(tmp_path: Path) -> None:
     assert study.best() is None
 
 
-def test_a_trial_that_was_stopped_stays_stopped(tmp_path: Path) -> None:
-    """Its process may die before it hears so, and be started again."""
+def test_a_stopped_trial_stays_stopped(tmp_path: Path) -> None:
+    """Its process may die before it is told, and be started again."""
     study = opened(tmp_path)
     for number, loss in enumerate((1.0, 2.0)):
         study.next()

@@ -1,4 +1,4 @@
-"""One SQLite MLflow for all tests of tracking: to make one takes seconds."""
+"""One SQLite MLflow for all tests of tracking: creating one takes seconds."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,18 +19,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def said() -> list[str]:
-    """What trackers report."""
+def messages() -> list[str]:
+    """The messages that trackers report."""
     return []
 
 
 @pytest.fixture
-def track(runs: Path, said: list[str], request: pytest.FixtureRequest) -> Callable[..., Tracker]:
+def track(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> Callable[..., Tracker]:
     """Makes the tracker of a run that is named after the test."""
 
     def make(name: str = "", **options: Any) -> Tracker:
         run_name = f"{request.node.originalname}{name}"
-        return Tracker(experiment="toys", run_name=run_name, runs_dir=runs, report=said.append, **options)
+        return Tracker(experiment="toys", run_name=run_name, runs_dir=runs, report=messages.append, **options)
 
     return make
 

@@ -81,14 +81,16 @@ def test_compare_prints_the_address_of_trials(agggen: Run, track: Callable[..., 
     assert mlflow_client(parent.uri).get_experiment(query["experiments"][0]).name == "toys"
 
 
-def test_compare_takes_two_runs(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
+def test_compare_needs_two_runs(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
     with track() as tracker:
         pass
     code, _, err = agggen("compare", tracker.run_name, "--runs", runs)
     assert code == 2 and "a comparison needs at least two runs, not 1" in err
 
 
-def test_a_living_run_is_left_to_its_own_process(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
+def test_list_shows_a_run_as_running_until_it_has_finished(
+    agggen: Run, track: Callable[..., Tracker], runs: Path
+) -> None:
     with track() as tracker:
         code, out, _ = agggen("list", "--runs", runs)
         assert table(out)[tracker.run_name]["state"] == "RUNNING"
@@ -113,7 +115,7 @@ def test_a_run_that_cannot_be_sent_is_named(agggen: Run, track: Callable[..., Tr
     assert "there is no run 'noone'" in err
 
 
-def test_the_pages_of_a_database_get_its_password_but_not_by_the_command(
+def test_ui_passes_a_databases_password_in_the_environment_not_on_the_command_line(
     agggen: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = "postgresql://u:hunter2@db/x"
@@ -121,11 +123,11 @@ def test_the_pages_of_a_database_get_its_password_but_not_by_the_command(
     monkeypatch.setattr(os, "execve", lambda _, words, variables: ran.append((words, variables)))
     _, out, err = agggen("ui", "--uri", uri)
     agggen("ui", "--runs", tmp_path, "--port", 5050)
-    (words, variables), (of_folder, its_variables) = ran
+    (words, variables), (folder_words, folder_variables) = ran
     assert variables["MLFLOW_BACKEND_STORE_URI"] == uri
     assert "hunter2" not in " ".join(words) + out + err
-    assert its_variables["MLFLOW_BACKEND_STORE_URI"] == f"sqlite:///{tmp_path}/mlflow.db"
-    assert "--host 127.0.0.1 --port 5050" in " ".join(of_folder)
+    assert folder_variables["MLFLOW_BACKEND_STORE_URI"] == f"sqlite:///{tmp_path}/mlflow.db"
+    assert "--host 127.0.0.1 --port 5050" in " ".join(folder_words)
 
 
 def test_a_server_that_is_down_is_waited_for_once(agggen: Run, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def metrics(step: int, **values: float) -> dict[str, object]:
     }
 
 
-def test_what_is_written_is_read_from_any_line_on(tmp_path: Path) -> None:
+def test_entries_are_read_from_any_line_on(tmp_path: Path) -> None:
     path = tmp_path / "run" / "log.jsonl"
     log = Journal(path)
     values = {"nan": math.nan, "inf": math.inf, "low": -math.inf, "é": 0.1}
@@ -33,7 +33,7 @@ def test_what_is_written_is_read_from_any_line_on(tmp_path: Path) -> None:
         json.loads(line, parse_constant=lambda constant: 1 / 0)  # plain JSON: no NaN
 
 
-def test_half_a_line_of_a_killed_writer_is_no_event_and_spoils_none(tmp_path: Path) -> None:
+def test_half_a_line_of_a_killed_writer_is_skipped_and_later_events_are_read(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     Journal(path).append(metrics(0, loss=1.0))
     with path.open("a") as torn:
@@ -43,7 +43,7 @@ def test_half_a_line_of_a_killed_writer_is_no_event_and_spoils_none(tmp_path: Pa
     assert [entry.event and entry.event["step"] for entry in entries(path)] == [0, None, 1]
 
 
-def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
+def test_lines_that_are_not_events_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     strange = ["[1]", "{}", '{"event": "metrics", "time": 1}', '{"event": "future", "time": 1}', "\x00", ""]
     path.write_text("".join(line + "\n" for line in strange))

@@ -7,7 +7,7 @@ import pytest
 from agggen_platform.tracking.origin import masked, masked_command, masked_value, without_credentials
 from agggen_platform.tracking.system import SystemMetrics
 
-KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # in two parts, or scanners of repositories cry
+KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # in two parts, so that secret scanners do not report it
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # in two parts, or scanners of repositories c
         (["--token", "--password", "--verbose"], "--token '***' --verbose"),
     ],
 )
-def test_command_lines(words: list[str], shown: str) -> None:
+def test_secrets_in_command_lines_are_masked(words: list[str], shown: str) -> None:
     assert masked_command(words) == shown
 
 
@@ -46,11 +46,11 @@ def test_command_lines(words: list[str], shown: str) -> None:
         ("a plain sentence", "a plain sentence"),
     ],
 )
-def test_texts(text: str, shown: str) -> None:
+def test_secrets_in_texts_are_masked(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
-def test_settings_and_addresses() -> None:
+def test_secrets_in_settings_and_addresses_are_masked() -> None:
     assert masked_value("tracking.token", "abc") == "***"
     assert masked_value("tracking.token", None) is None
     assert masked_value("training.seed", 3) == 3
@@ -60,16 +60,16 @@ def test_settings_and_addresses() -> None:
 
 
 def test_cpu_and_memory_are_measured_until_the_end() -> None:
-    looked: list[dict[str, float]] = []
-    system = SystemMetrics(0.05, lambda metrics: looked.append(dict(metrics)))
+    samples: list[dict[str, float]] = []
+    system = SystemMetrics(0.05, lambda metrics: samples.append(dict(metrics)))
     system.start()
     deadline = time.monotonic() + 60
-    while len(looked) < 2:
+    while len(samples) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     system.stop()
-    number = len(looked)
-    assert {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} <= set(looked[-1])
-    assert looked[-1]["system/system_memory_usage_megabytes"] > 10
+    number = len(samples)
+    assert {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} <= set(samples[-1])
+    assert samples[-1]["system/system_memory_usage_megabytes"] > 10
     time.sleep(0.2)
-    assert len(looked) == number
+    assert len(samples) == number

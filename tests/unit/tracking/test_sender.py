@@ -33,23 +33,23 @@ def silent() -> Iterator[str]:
 def run_against(
     uri: str | None, runs: Path, patience: float, warned: bool = True
 ) -> tuple[Tracker, list[str], float, float]:
-    """A run of 100 metrics: tracker, what was said, seconds of the slowest call and of the end.
+    """A run of 100 metrics: tracker, messages, seconds of the slowest call and of the end.
 
-    It ends not before there was a word about MLflow, if there is to be one.
+    With `warned`, it does not end before a message about MLflow.
     """
-    said: list[str] = []
+    messages: list[str] = []
     slowest = 0.0
-    with Tracker(uri, run_name="toy", runs_dir=runs, report=said.append, patience=patience) as tracker:
+    with Tracker(uri, run_name="toy", runs_dir=runs, report=messages.append, patience=patience) as tracker:
         for step in range(100):
             begin = time.monotonic()
             tracker.log_metrics({"loss": 1.0}, step)
             slowest = max(slowest, time.monotonic() - begin)
         deadline = time.monotonic() + 60
-        while warned and not said:
+        while warned and not messages:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         begin = time.monotonic()
-    return tracker, said, slowest, time.monotonic() - begin
+    return tracker, messages, slowest, time.monotonic() - begin
 
 
 @pytest.mark.parametrize(
@@ -62,36 +62,36 @@ def run_against(
     ],
     ids=["refusing", "silent", "500", "503"],
 )
-def test_a_server_that_does_not_do_its_work(server, why: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server, why: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     with server() as address:
         uri = address.replace("://", "://someone:hunter2@")
-        tracker, said, slowest, end = run_against(uri, tmp_path, 0.5, warned=server is not silent)
+        tracker, messages, slowest, end = run_against(uri, tmp_path, 0.5, warned=server is not silent)
     assert slowest < 1.0
     assert 0.5 <= end < 3.0
     assert len(list(entries(tracker.path))) == 102
-    assert why in said[-1]
-    assert "102 entries of run toy" in said[-1]
-    assert f"agggen runs sync toy --runs {tmp_path}" in said[-1]
-    assert "hunter2" not in "".join(said) + tracker.ui_command() + tracker.path.read_text()
+    assert why in messages[-1]
+    assert "102 entries of run toy" in messages[-1]
+    assert f"agggen runs sync toy --runs {tmp_path}" in messages[-1]
+    assert "hunter2" not in "".join(messages) + tracker.ui_command() + tracker.path.read_text()
     (run,) = find_runs(tmp_path)
     assert (run.status, run.entries, run.unsent, run.uri) == ("FINISHED", 102, 102, address)
 
 
-@pytest.mark.parametrize("what", ["401", "no such store"])
-def test_what_will_not_get_better_is_not_waited_for(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("problem", ["401", "no such store"])
+def test_permanent_errors_are_not_waited_for(problem: str, tmp_path: Path) -> None:
     with answering({}, (401, "")) as address:
-        uri = address if what == "401" else "nonsense://x"
-        _, said, _, end = run_against(uri, tmp_path, 60)
+        uri = address if problem == "401" else "nonsense://x"
+        _, messages, _, end = run_against(uri, tmp_path, 60)
     assert end < 10
-    assert "102 entries of run toy are not in MLflow" in said[-1]
+    assert "102 entries of run toy are not in MLflow" in messages[-1]
 
 
 def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where the folder should be", encoding="utf-8")
-    _, said, _, end = run_against(None, tmp_path / "runs", 60)
+    _, messages, _, end = run_against(None, tmp_path / "runs", 60)
     assert end < 1
-    assert len(said) == 1
-    assert "the run log misses parts of this run: cannot write" in said[0]
+    assert len(messages) == 1
+    assert "the run log misses parts of this run: cannot write" in messages[0]
 
 
 class ArtifactStore(ThreadingHTTPServer):
@@ -136,13 +136,13 @@ def store(runs: Path, request: pytest.FixtureRequest) -> Iterator[ArtifactStore]
 
 
 @pytest.fixture
-def tracker(runs: Path, said: list[str], request: pytest.FixtureRequest) -> Tracker:
+def tracker(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> Tracker:
     name = request.node.name
-    return Tracker(None, name, name, runs_dir=runs, report=said.append, patience=5)  # old tries were over after three
+    return Tracker(None, name, name, runs_dir=runs, report=messages.append, patience=5)
 
 
-def test_files_wait_for_their_store_and_nothing_waits_for_them(
-    store: ArtifactStore, tracker: Tracker, runs: Path, said: list[str], run_of: Callable[[Tracker], Any]
+def test_files_that_the_store_refuses_delay_nothing_else_and_are_sent_later(
+    store: ArtifactStore, tracker: Tracker, runs: Path, messages: list[str], run_of: Callable[[Tracker], Any]
 ) -> None:
     store.status = 503
     with tracker:
@@ -150,22 +150,22 @@ def test_files_wait_for_their_store_and_nothing_waits_for_them(
         tracker.log_text("second", "second.txt")
         tracker.log_metrics({"loss": 0.5}, 1)
         until(lambda: store.asked > 2, "three attempts")
-    assert "accepts no files: too many 503 error responses" in said[0]
-    assert "2 entries of run" in said[-1]
+    assert "accepts no files: too many 503 error responses" in messages[0]
+    assert "2 entries of run" in messages[-1]
     run = run_of(tracker)
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"loss": 0.5})
     (result,) = find_runs(runs, [tracker.run_name])
     assert (result.unsent, result.rejected) == (2, 0)
     with pytest.raises(UnsentError, match="2 entries: too many 503"):
-        sync([result], said.append, patience=1)
+        sync([result], messages.append, patience=1)
     store.status = 200
-    assert sync([result], said.append) == {tracker.run_name: 2}
+    assert sync([result], messages.append) == {tracker.run_name: 2}
     assert store.files == {"first.txt": b"first", "second.txt": b"second"}
     (result,) = find_runs(runs, [tracker.run_name])
     assert (result.unsent, result.rejected) == (0, 0)
 
 
-def test_files_arrive_while_the_run_lasts(store: ArtifactStore, tracker: Tracker, said: list[str]) -> None:
+def test_files_arrive_while_the_run_lasts(store: ArtifactStore, tracker: Tracker, messages: list[str]) -> None:
     store.status = 500
     with tracker:
         tracker.log_text("text", "late.txt")
@@ -173,7 +173,7 @@ def test_files_arrive_while_the_run_lasts(store: ArtifactStore, tracker: Tracker
         store.status = 200
         until(lambda: store.files, "the file")
     assert store.files == {"late.txt": b"text"}
-    assert "has all entries of run" in said[-1]
+    assert "has all entries of run" in messages[-1]
 
 
 def sql(kind: str) -> str:
@@ -195,7 +195,7 @@ def sql(kind: str) -> str:
         ("PERMISSION_DENIED", None, "permanent"),
     ],
 )
-def test_what_mlflow_says(code: str, kind: str | None, expected: str) -> None:
+def test_errors_of_mlflow_are_classified(code: str, kind: str | None, expected: str) -> None:
     from mlflow.exceptions import RestException
 
     assert verdict(RestException({"error_code": code, "message": sql(kind) if kind else "no"})) == expected

@@ -23,7 +23,7 @@ def events(tracker: Tracker) -> list[dict[str, Any]]:
     return [json.loads(line) for line in tracker.path.read_text(encoding="utf-8").splitlines()]
 
 
-def one_of_everything(tracker: Tracker) -> None:
+def log_everything(tracker: Tracker) -> None:
     tracker.log_params({f"model.p{number}": number for number in range(250)})
     tracker.log_params(
         {"long": "x" * (PARAM_CHARACTERS + 10), "odd@key": True, "none": None, "nul": "a\0b", "/data/e2e/train": "f"}
@@ -42,20 +42,20 @@ EVERYTHING = ["start", *["params"] * 2, *["metrics"] * 3, "tags", "dataset", "ar
 @pytest.fixture(scope="module")
 def finished(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tracker, list[str]]:
     """A run that logged one of everything."""
-    said: list[str] = []
+    messages: list[str] = []
     folder = tmp_path_factory.mktemp("model") / "bundle"
     (folder / "inner").mkdir(parents=True)
     (folder / "inner" / "a.json").write_text("{}", encoding="utf-8")
-    tracker = Tracker(experiment="toys", run_name="all", tags={"mine": "yes"}, runs_dir=runs, report=said.append)
+    tracker = Tracker(experiment="toys", run_name="all", tags={"mine": "yes"}, runs_dir=runs, report=messages.append)
     with tracker:
-        one_of_everything(tracker)
+        log_everything(tracker)
         tracker.log_artifact(folder)
-    return tracker, said
+    return tracker, messages
 
 
 def test_everything_arrives_in_mlflow(finished: tuple[Tracker, list[str]], run_of: RunOf, curve: Curve) -> None:
-    tracker, said = finished
-    assert said == []
+    tracker, messages = finished
+    assert messages == []
     run = run_of(tracker)
     assert (run.info.run_name, run.info.status) == ("all", "FINISHED")
     assert (run.data.tags["kind"], run.data.tags["mine"]) == ("test", "yes")
@@ -96,7 +96,7 @@ def test_texts_of_runs_stand_side_by_side_in_mlflow(track: Track, run_of: RunOf)
     stored = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts" / "texts.json"
     table = json.loads(stored.read_text(encoding="utf-8"))
     (row,) = table["data"]
-    assert table["columns"][:2] == ["id", "text"], "by which and what MLflow compares at first"
+    assert table["columns"][:2] == ["id", "text"], "what MLflow's page compares by default, and by which column"
     assert dict(zip(table["columns"], row, strict=True)) == {
         "id": "r1",
         "triples": "Mill | food | Thai\nMill | area | city",
@@ -123,7 +123,7 @@ def test_the_local_file_holds_everything(finished: tuple[Tracker, list[str]]) ->
     assert lines[4] == {"event": "metrics", "step": 1, "values": values, "time": lines[4]["time"]}
 
 
-def test_a_person_is_told_how_to_open_the_runs(finished: tuple[Tracker, list[str]], tmp_path: Path) -> None:
+def test_ui_command_opens_the_runs_and_shows_no_password(finished: tuple[Tracker, list[str]], tmp_path: Path) -> None:
     tracker, _ = finished
     assert tracker.ui_command() == f"agggen runs ui --runs '{tracker.runs_dir}'"
     assert Tracker("http://me:hunter2@mlflow:5000", runs_dir=tmp_path).ui_command() == "http://mlflow:5000"
@@ -131,18 +131,20 @@ def test_a_person_is_told_how_to_open_the_runs(finished: tuple[Tracker, list[str
     assert database.ui_command() == "agggen runs ui --uri postgresql://db/mlflow"
 
 
-def test_what_mlflow_refuses_loses_only_itself(track: Track, run_of: RunOf, said: list[str]) -> None:
+def test_a_value_that_mlflow_refuses_loses_nothing_else(track: Track, run_of: RunOf, messages: list[str]) -> None:
     with track() as tracker:
         tracker.log_artifact(tracker.runs_dir / "missing.txt")
         tracker.log_metrics({"fine": 1.0, "none": None})  # type: ignore[dict-item]
     run = run_of(tracker)
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"fine": 1.0})
-    assert "missing.txt" in "".join(said)
-    assert "the metric none is not a number" in "".join(said)
-    assert len(said) == 2
+    assert "missing.txt" in "".join(messages)
+    assert "the metric none is not a number" in "".join(messages)
+    assert len(messages) == 2
 
 
-def test_a_parameter_keeps_its_first_value_and_the_user_is_told(track: Track, run_of: RunOf, said: list[str]) -> None:
+def test_a_parameter_keeps_its_first_value_and_the_user_is_told(
+    track: Track, run_of: RunOf, messages: list[str]
+) -> None:
     long = ["k" * 300 + "1", "k" * 300 + "2"]
     with track() as tracker:
         tracker.log_params({"a": 1, "b": 1, long[0]: "one", long[1]: "two"})
@@ -154,11 +156,11 @@ def test_a_parameter_keeps_its_first_value_and_the_user_is_told(track: Track, ru
     assert sorted(cut.values()) == ["one", "two"]
     assert {len(name) for name in cut} == {KEY_CHARACTERS}
     assert (params["c"], len(params)) == ("3", 5)
-    assert len(said) == 1
-    assert "new values of parameters, since it keeps the first: a;" in said[0]
+    assert len(messages) == 1
+    assert "new values of parameters, since it keeps the first: a;" in messages[0]
 
 
-def test_the_same_name_continues_the_same_run(track: Track, run_of: RunOf, curve: Curve, said: list[str]) -> None:
+def test_the_same_name_continues_the_same_run(track: Track, run_of: RunOf, curve: Curve, messages: list[str]) -> None:
     ids = set()
     for part, steps in enumerate((range(0, 6), range(4, 10))):  # the second part goes on from step 4's checkpoint
         with track() as tracker:
@@ -171,10 +173,10 @@ def test_the_same_name_continues_the_same_run(track: Track, run_of: RunOf, curve
     assert curve(tracker, "speed") == [(step, 100.0 + (step > 5)) for step in range(10)]
     assert run_of(tracker).data.metrics["seconds"] == 1.0  # a number without steps is what it was last
     assert (run_of(tracker).info.status, run_of(tracker).data.tags["continued"]) == ("FINISHED", "1")
-    assert said == []
+    assert messages == []
 
 
-def test_two_live_copies_of_a_run_are_sent_by_one_of_them(track: Track, curve: Curve, said: list[str]) -> None:
+def test_two_live_copies_of_a_run_are_sent_by_one_of_them(track: Track, curve: Curve, messages: list[str]) -> None:
     """A job that is retried while its first copy lives: both log, to one file."""
     first, second = track(), track()
     with first:
@@ -184,10 +186,10 @@ def test_two_live_copies_of_a_run_are_sent_by_one_of_them(track: Track, curve: C
         first.log_metrics({"first": 3.0}, 3)
     assert first.run_id == second.run_id
     assert (curve(first, "first"), curve(first, "second")) == ([(1, 1.0), (3, 3.0)], [(2, 2.0)])
-    assert said == []
+    assert messages == []
 
 
-def test_a_lost_cursor_finds_the_run_and_makes_no_doubles(track: Track, curve: Curve) -> None:
+def test_a_lost_cursor_finds_the_run_and_causes_no_duplicates(track: Track, curve: Curve) -> None:
     for _ in range(2):
         with track() as tracker:
             tracker.log_metrics({"loss": 0.5}, 1)
@@ -210,7 +212,7 @@ def test_a_log_that_was_removed_begins_another_run(track: Track, curve: Curve) -
     assert curve(tracker, "loss") == [(2, 0.25)]
 
 
-def test_a_run_that_was_deleted_in_mlflow_is_made_anew(track: Track, curve: Curve, said: list[str]) -> None:
+def test_a_run_that_was_deleted_in_mlflow_is_made_anew(track: Track, curve: Curve, messages: list[str]) -> None:
     from mlflow import MlflowClient
 
     with track() as before:
@@ -220,22 +222,22 @@ def test_a_run_that_was_deleted_in_mlflow_is_made_anew(track: Track, curve: Curv
         tracker.log_metrics({"loss": 0.25}, 2)
     assert tracker.run_id != before.run_id
     assert curve(tracker, "loss") == [(1, 0.5), (2, 0.25)]
-    assert len(said) == 1
-    assert f"no run {before.run_id} any more" in said[0]
+    assert len(messages) == 1
+    assert f"no run {before.run_id} any more" in messages[0]
 
 
-def test_another_experiment_or_server_gets_the_whole_run_log(track: Track, curve: Curve, said: list[str]) -> None:
+def test_another_experiment_or_server_gets_the_whole_run_log(track: Track, curve: Curve, messages: list[str]) -> None:
     with track() as before:
         before.log_metrics({"loss": 0.5}, 1)
-    with Tracker(None, "others", before.run_name, runs_dir=before.runs_dir, report=said.append) as tracker:
+    with Tracker(None, "others", before.run_name, runs_dir=before.runs_dir, report=messages.append) as tracker:
         tracker.log_metrics({"loss": 0.25}, 2)
     assert tracker.run_id != before.run_id
     assert (curve(before, "loss"), curve(tracker, "loss")) == ([(1, 0.5)], [(1, 0.5), (2, 0.25)])
-    assert said == []
-    with track() as again:
+    assert messages == []
+    with track() as repeated:
         pass
-    assert again.run_id == before.run_id
-    assert curve(again, "loss") == [(1, 0.5), (2, 0.25)]
+    assert repeated.run_id == before.run_id
+    assert curve(repeated, "loss") == [(1, 0.5), (2, 0.25)]
 
 
 @pytest.mark.parametrize(
@@ -259,28 +261,30 @@ def test_how_and_why_a_run_ended(track: Track, run_of: RunOf, error: BaseExcepti
     assert (run_of(tracker).info.status, run_of(tracker).data.tags["ended"]) == ("FINISHED", "finished")
 
 
-def test_a_child_waits_for_its_parent(track: Track, run_of: RunOf, said: list[str]) -> None:
+def test_a_child_waits_for_its_parent(track: Track, run_of: RunOf, messages: list[str]) -> None:
     child = track("-child", parent="test_a_child_waits_for_its_parent-parent")
     with track("-parent") as parent, child:
         child.log_metrics({"loss": 1.0})
     assert run_of(child).data.tags["mlflow.parentRunId"] == parent.run_id
-    assert said == []
+    assert messages == []
     with track("-orphan", parent="nobody") as orphan:  # is not waited for: there is no such run here
         pass
     assert "mlflow.parentRunId" not in run_of(orphan).data.tags
-    assert "1 entries of run" in said[0]
+    assert "1 entries of run" in messages[0]
 
 
-def test_a_text_that_cannot_be_written_costs_nothing(track: Track, run_of: RunOf, said: list[str]) -> None:
+def test_a_text_that_cannot_be_written_does_not_affect_the_run(
+    track: Track, run_of: RunOf, messages: list[str]
+) -> None:
     with track() as tracker:
         tracker.log_text("x", "../escape.txt")
         tracker.log_metrics({"m": 1.0})
     assert run_of(tracker).data.metrics == {"m": 1.0}
     assert not (tracker.runs_dir / "escape.txt").exists()
-    assert len(said) == 1 and "escape.txt: it would lie outside the run's folder" in said[0]
+    assert len(messages) == 1 and "escape.txt: it would lie outside the run's folder" in messages[0]
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "a b"])
-def test_a_run_name_that_is_no_file_name_is_refused(name: str) -> None:
+def test_a_run_name_that_is_not_a_file_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="run name"):
         Tracker(run_name=name)
