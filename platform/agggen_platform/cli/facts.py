@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,7 +66,7 @@ def inspect(
         raise ConfigError("give either texts in quotes, or --corpus")
     if record and not corpus:
         raise ConfigError("--record needs a --corpus to find it in")
-    chosen = list(_of_corpus(corpus, split, record, limit)) if corpus else [(text, None) for text in texts][:limit]
+    chosen = _of_corpus(corpus, split, record, limit) if corpus else [(text, None) for text in texts][:limit]
     cut = segmenter(config)
     sources = [text for text, _ in chosen]
     frames = cut if isinstance(cut, FrameSegmenter) else None
@@ -81,8 +82,8 @@ def inspect(
         console.note(f"The segmenter {cut.name!r} uses no semantic roles, so there are no trees")
 
 
-def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> Iterator[tuple[str, Record]]:
-    """The first texts of a corpus, or of the records with these ids."""
+def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
+    """The first texts of a corpus, or of the records with these ids, with their records."""
     from agggen.errors import CorpusError
     from agggen_platform.local import records_of
 
@@ -93,7 +94,7 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
             raise CorpusError(f"{corpus} {split} has no record {unknown[0]!r}; one that it has is {records[0].id!r}")
         records = [by_id[identifier] for identifier in ids]
     pairs = ((reference.text, record) for record in records for reference in record.references)
-    yield from (pair for _, pair in zip(range(limit), pairs, strict=False))
+    return list(islice(pairs, limit))
 
 
 def _aligned(record: Record | None, facts: Sequence[str]) -> list[AlignedFact]:

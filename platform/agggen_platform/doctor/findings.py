@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 Level = Literal["ok", "note", "warning", "error"]
@@ -42,10 +41,3 @@ def without_secrets(text: str) -> str:
     secrets = sorted((value for value in named if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
     text = masked(text)
     return re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
-
-
-def installed_version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

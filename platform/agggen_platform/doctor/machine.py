@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from agggen.errors import CorpusError
-from agggen_platform.doctor.findings import Finding, error, installed_version, note, ok, warning
+from agggen_platform.doctor.findings import Finding, error, note, ok, warning
 from agggen_platform.doctor.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def packages(_: Settings) -> Iterator[Finding]:
         return
     unmet = [requirement for requirement in requirements if not _is_met(requirement)]
     for requirement in unmet:
-        needed, installed = f"{requirement.name}{requirement.specifier}", installed_version(requirement.name)
+        needed, installed = f"{requirement.name}{requirement.specifier}", _installed_version(requirement.name)
         state = "it is not installed" if installed is None else f"{installed} is installed"
         yield error("packages", f"agggen needs {needed}, but {state}", f"pip install '{needed}'")
     if not unmet:
@@ -45,11 +45,18 @@ def packages(_: Settings) -> Iterator[Finding]:
 
 
 def _is_met(requirement: Requirement) -> bool:
-    """Whether a package is installed in the range; one of an extra, or for another platform, need not be installed."""
-    installed = installed_version(requirement.name)
+    """Whether a package is installed in a version in range; packages of extras or for other platforms may be absent."""
+    installed = _installed_version(requirement.name)
     if installed is None:
         return requirement.marker is not None
     return requirement.specifier.contains(installed, prereleases=True)
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def accelerator(settings: Settings) -> Iterator[Finding]:

@@ -34,11 +34,6 @@ class Room:
         """The room of Ray's resources."""
         return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
-    @classmethod
-    def of_replica(cls, role: ReplicaConfig) -> Room:
-        """The room of a replica."""
-        return cls(role.cpus, role.gpus)
-
 
 GENERATORS_A_HELPER = 8
 """Generators for which one ingress replica and one planner suffice: a record costs these a few milliseconds."""
@@ -116,7 +111,8 @@ def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> Non
     """
     rooms = [Room.from_resources(node) for node in nodes]
     for name in _ROLES:
-        replica = Room.of_replica(getattr(config, name))
+        role: ReplicaConfig = getattr(config, name)
+        replica = Room(role.cpus, role.gpus)
         if not any(room.holds(replica) for room in rooms):
             largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if replica.gpus else (room.cpus, room.gpus))
             raise CapacityError(

@@ -327,11 +327,8 @@ def bare_record(row: Mapping[str, Any]) -> Record:
     Raises:
         RecordError: the row is not a record.
     """
-    return Record(row["id"], triples_of(row), (), row.get("category"))
-
-
-def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
-    return tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
+    triples = tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
+    return Record(row["id"], triples, (), row.get("category"))
 
 
 def read_rows(

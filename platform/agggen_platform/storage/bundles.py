@@ -19,7 +19,8 @@ from pathlib import Path
 
 from agggen.bundle import check_bundle, files_of, fingerprint, place_of
 from agggen.errors import BundleError
-from agggen_platform.cache import cache_folder, cache_limit, exclusive
+from agggen_platform.cache import cache_folder, cache_limit
+from agggen_platform.locks import locked
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import explained
 from agggen_platform.storage.folder import Folder
@@ -82,7 +83,7 @@ def get_bundle(address: str) -> Path:
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with explained("keep a copy (set its place by AGGGEN_CACHE) at", copy), exclusive(copy):
+    with explained("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_whole(copy):
             _fetch(folder, manifest, copy)
             _evict(copy)

@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
 
+from agggen_platform.locks import locked
 from agggen_platform.metrics import JobMetrics
 from agggen_platform.tracking import cursor as cursors
 from agggen_platform.tracking import journal
@@ -89,8 +90,8 @@ class Sender:
 
     def _run(self) -> None:
         try:
-            with self._lock() as locked:
-                if locked:
+            with self._lock() as acquired:
+                if acquired:
                     self._send_until_closed()
         except Exception as error:  # an error in the folder of runs does not stop the run
             self._report_failure(error)
@@ -99,11 +100,11 @@ class Sender:
     def _lock(self) -> Iterator[bool]:
         """Holds the run log's lock; waits while another process sends this log, including this process's entries."""
         while True:
-            with cursors.locked(cursors.lock_of(self.folder), wait=False) as got:
+            with locked(cursors.lock_of(self.folder), wait=False) as acquired:
                 self.cursor = self._load()
-                self.busy = not got
-                if got or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
-                    yield got
+                self.busy = not acquired
+                if acquired or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
+                    yield acquired
                     return
             self._abandoned.wait(_PAUSE / 2)
 

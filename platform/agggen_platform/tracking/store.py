@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from agggen_platform.mlflow_client import experiment_called, mlflow_client, mlflow_key
-from agggen_platform.tracking.cursor import locked
+from agggen_platform.locks import locked
+from agggen_platform.mlflow_client import experiment_called, mlflow_client, mlflow_key, sqlite_file
 from agggen_platform.tracking.journal import Event, numbers
 
 # MLflow's own limits.
@@ -99,11 +99,11 @@ class Store:
         self._rejected = rejected
         self._run_id = ""
         self._params: dict[str, str] = {}
-        sqlite = re.fullmatch(r"sqlite:///(.+?)(?:\?.*)?", uri)
-        # Two processes that create the schema of one file at once break each other's.
-        with locked(Path(f"{sqlite.group(1)}.lock")) if sqlite else nullcontext():
+        file = sqlite_file(uri)
+        # Two processes that create the schema of the same file at once would both fail.
+        with locked(Path(f"{file}.lock")) if file else nullcontext():
             self._client = mlflow_client(uri)
-            self._experiment_id = self._experiment(experiment, runs_dir if sqlite else None)
+            self._experiment_id = self._experiment(experiment, runs_dir if file else None)
 
     def _experiment(self, name: str, runs_dir: Path | None) -> str:
         folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None

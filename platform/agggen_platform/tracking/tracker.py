@@ -225,8 +225,8 @@ class Tracker:
         uri = without_credentials(self.uri)
         if uri.startswith(("http://", "https://")):
             return uri
-        own = self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}"
-        return shlex.join(["agggen", "runs", "ui", *(("--runs", str(self.runs_dir)) if own else ("--uri", uri))])
+        options = ("--runs", str(self.runs_dir)) if self.uri == sqlite_uri(self.runs_dir) else ("--uri", uri)
+        return shlex.join(["agggen", "runs", "ui", *options])
 
     def log_system(self, metrics: Mapping[str, float]) -> None:
         """Logs system metrics; their step is the seconds since the run began, continuations included."""
