@@ -67,11 +67,11 @@ def inspect(
     if record and not corpus:
         raise ConfigError("--record needs a --corpus to find it in")
     chosen = _of_corpus(corpus, split, record, limit) if corpus else [(text, None) for text in texts][:limit]
-    cut = segmenter(config)
+    fact_segmenter = segmenter(config)
     sources = [text for text, _ in chosen]
-    frames = cut if isinstance(cut, FrameSegmenter) else None
+    frames = fact_segmenter if isinstance(fact_segmenter, FrameSegmenter) else None
     trees = frames.sentences(sources) if frames else [()] * len(chosen)
-    for (text, source), facts_of_text, sentences in zip(chosen, cut.segment(sources), trees, strict=True):
+    for (text, source), facts_of_text, sentences in zip(chosen, fact_segmenter.segment(sources), trees, strict=True):
         console.say(f"{source.id}: {text}" if source else text)
         for sentence in sentences:
             console.say(f"    {bracketed(sentence, frames.level if frames else 'full')}")
@@ -79,7 +79,7 @@ def inspect(
             stated = "" if predicates is None else f"   [{' '.join(predicates)}]"
             console.say(f"  {number}. {fact.strip()}{stated}")
     if not frames:
-        console.note(f"The segmenter {cut.name!r} uses no semantic roles, so there are no trees")
+        console.note(f"The segmenter {fact_segmenter.name!r} uses no semantic roles, so there are no trees")
 
 
 def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:

@@ -45,9 +45,9 @@ Input = Annotated[
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
 
-_USUAL = Columns()
-_BLOCK = 256  # records per batch
-_NAMED = 20  # unknown predicates that one message names
+_DEFAULT_COLUMNS = Columns()
+_BATCH_RECORDS = 256  # records per batch
+_MAX_NAMED = 20  # unknown predicates that one message names
 
 
 def is_elsewhere(address: str) -> bool:
@@ -55,7 +55,7 @@ def is_elsewhere(address: str) -> bool:
     return "://" in address or address.startswith("models:")
 
 
-def read_records(source: str, columns: Columns = _USUAL) -> Iterator[Record | Reject]:
+def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record | Reject]:
     """The records of a file, whose suffix gives the format, or of standard input.
 
     Raises:
@@ -81,7 +81,7 @@ def read_records(source: str, columns: Columns = _USUAL) -> Iterator[Record | Re
     return read_jsonl(path)
 
 
-def valid_records(path: Path, columns: Columns = _USUAL) -> Iterator[Record]:
+def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record]:
     """The records of a file of which each must be valid, because a score over the others would be misleading.
 
     Raises:
@@ -131,7 +131,7 @@ class Rejected:
                 continue
             self.used += 1
             block.append(item)
-            if len(block) == _BLOCK:
+            if len(block) == _BATCH_RECORDS:
                 yield block
                 block = []
         if block:
@@ -179,8 +179,8 @@ def name_unknown(predicates: Mapping[str, int]) -> None:
     if not predicates:
         return
     by_count = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))
-    named = ", ".join(f"{name} ({count:,})" for name, count in by_count[:_NAMED])
-    more = f" and {len(by_count) - _NAMED:,} more" if len(by_count) > _NAMED else ""
+    named = ", ".join(f"{name} ({count:,})" for name, count in by_count[:_MAX_NAMED])
+    more = f" and {len(by_count) - _MAX_NAMED:,} more" if len(by_count) > _MAX_NAMED else ""
     console.note(f"Predicates that are not in the training data, with their number of records: {named}{more}")
 
 
@@ -226,10 +226,10 @@ def write_line(file: TextIO, value: Any) -> None:
     file.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
-def texts_with_facts(records: Sequence[Record], cut: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """(record, number, facts) of every reference; `cut` segments references without facts."""
+def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
+    """(record, number, facts) of every reference; `segmenter` segments references without facts."""
     texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
-    new = iter(cut.segment([reference.text for _, _, reference in texts if reference.facts is None]))
+    new = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [
         (record, number, next(new) if text.facts is None else tuple(fact.text for fact in text.facts))
         for record, number, text in texts

@@ -48,12 +48,12 @@ def reproduce(
     from agggen.errors import ConfigError
     from agggen_platform.reproduction import comparison, work
     from agggen_platform.reproduction.records import records_of
-    from agggen_platform.reproduction.tables import table_called
+    from agggen_platform.reproduction.tables import find_table
 
     if table is None:
         _list_tables(runs)
         return
-    chosen = table_called(table)
+    chosen = find_table(table)
     if seeds is not None and runs is not None:
         work.reproduce(chosen, runs, _seeds(seeds), overrides or (), fresh, console.note)
     elif seeds is not None:

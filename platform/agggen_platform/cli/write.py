@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Settings = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say level=1; see agggen inspect.")
 ]
-_OF_PLANNING = ("plans", "planner", "ablation", "level", "top_p", "seed")
+_PLANNING_SETTINGS = ("plans", "planner", "ablation", "level", "top_p", "seed")
 
 
 @own_data.with_columns(*own_data.TABLE)
@@ -66,7 +66,8 @@ def generate(
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
         raise ConfigError("--complete goes with --plan")
-    if human is not None and (unused := [text for text in settings or () if text.partition("=")[0] in _OF_PLANNING]):
+    unused = [setting for setting in settings or () if setting.partition("=")[0] in _PLANNING_SETTINGS]
+    if human is not None and unused:
         raise ConfigError(f"{unused[0]} does not go with --plan, which leaves nothing to choose")
     model = load_model(bundle, device)
     config = model.settings(settings or ())
@@ -137,7 +138,7 @@ def align(
     from agggen.errors import RecordError
 
     model = load_model(bundle, device)
-    generator, cut = model.generator, model.bundle.fact_segmenter(run_archives)
+    generator, segmenter = model.generator, model.bundle.fact_segmenter(run_archives)
 
     def check(record: Record) -> None:
         generator.planner.check(record)
@@ -147,7 +148,7 @@ def align(
     rejected = Rejected(columns)
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, check):
-            texts = texts_with_facts(block, cut)
+            texts = texts_with_facts(block, segmenter)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
             for (_, number, _), alignment in zip(texts, aligned, strict=True):
                 fields = alignment.as_dict()

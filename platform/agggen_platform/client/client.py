@@ -23,13 +23,13 @@ from agggen_platform.client.answers import (
     RecordLike,
     TextsAnswer,
 )
-from agggen_platform.client.errors import AnswerError, EndpointError, RefusedError, UnavailableError, described
+from agggen_platform.client.errors import AnswerError, EndpointError, RefusedError, UnavailableError, describe_problem
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.client.retry import Attempts, Retry
 from agggen_platform.client.transport import Transport
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
-_MOST_REQUESTS = 64  # concurrent ones of a stream
+_MAX_REQUESTS = 64  # concurrent ones of a stream
 _SECONDS_BETWEEN_CHECKS = 5.0  # of the endpoint's `records_at_once`
 
 
@@ -80,7 +80,7 @@ class Client:
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
         if timeout <= 0 or min(piece_records, 1 if concurrency is None else concurrency) < 1:
             raise ValueError("timeout, concurrency and piece_records must be above 0")
-        self.url = _checked(url)
+        self.url = _checked_url(url)
         self._timeout, self._deadline, self._retry = timeout, deadline, retry or Retry()
         self._concurrency, self._piece_records = concurrency, piece_records
         self._http = httpx.Client(transport=transport)
@@ -131,7 +131,7 @@ class Client:
                     middle = len(batch) // 2
                     return texts((start, batch[:middle])) + texts((start + middle, batch[middle:]))
                 answers = _failed(error, len(batch))
-            return [_placed(answer, start + i, batch[i].get("id") is None) for i, answer in enumerate(answers)]
+            return [_reindexed(answer, start + i, batch[i].get("id") is None) for i, answer in enumerate(answers)]
 
         pieces = _pieces(records, self._piece_records)
         first = list(islice(pieces, 2))
@@ -157,7 +157,7 @@ class Client:
             if self._concurrency is None and time.monotonic() >= due:
                 try:
                     model = self._transport.call("GET", "/v1/model", Attempts(Retry(attempts=1), self._timeout))
-                    width = min(_MOST_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
+                    width = min(_MAX_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
                 except UnavailableError:  # the requests will say so, if it lasts
                     pass
                 due = time.monotonic() + _SECONDS_BETWEEN_CHECKS
@@ -203,14 +203,14 @@ class Client:
                 failed = list(range(len(answers)))
             try:
                 problem = next(answer["error"] for answer in answers if _is_retryable(answer))
-                attempts.pause(UnavailableError(described(problem), problem))
+                attempts.pause(UnavailableError(describe_problem(problem), problem))
                 retried = self._once(path, [objects[index] for index in failed], options, attempts)
             except EndpointError:
                 break  # these records keep their errors
             if not all(map(_is_retryable, retried)):
                 attempts.restart()
             for index, answer in zip(failed, retried, strict=True):
-                answers[index] = _placed(answer, index, objects[index].get("id") is None)
+                answers[index] = _reindexed(answer, index, objects[index].get("id") is None)
         return answers
 
     def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
@@ -269,7 +269,7 @@ def _failed(error: EndpointError, count: int) -> list[Any]:
     ]
 
 
-def _placed(answer: Any, index: int, nameless: bool) -> Any:
+def _reindexed(answer: Any, index: int, nameless: bool) -> Any:
     """The answer with `index`, of the record in the whole input, as its index, and as its id if it has none."""
     if answer["index"] == index:
         return answer
@@ -281,7 +281,7 @@ def _placed(answer: Any, index: int, nameless: bool) -> Any:
     return placed
 
 
-def _checked(url: str) -> str:
+def _checked_url(url: str) -> str:
     """The address without a slash at its end; one with a password in it is refused."""
     try:
         parsed = httpx.URL(url)

@@ -68,7 +68,7 @@ class AnswerError(EndpointError):
     """What answered is not this endpoint, or a version of it that this client does not know."""
 
 
-def described(problem: Mapping[str, Any]) -> str:
+def describe_problem(problem: Mapping[str, Any]) -> str:
     """A problem document in a line."""
     detail = str(problem.get("detail") or problem.get("title") or "no reason given")
     record, field, request = problem.get("record"), problem.get("field"), problem.get("request_id")

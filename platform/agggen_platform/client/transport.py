@@ -14,12 +14,12 @@ from agggen_platform.client.errors import (
     FailedError,
     RefusedError,
     UnavailableError,
-    described,
+    describe_problem,
 )
 from agggen_platform.client.retry import Attempts, retry_after
 
 _TRANSIENT = (408, 429, 502, 503, 504)
-_SHARE = 0.9  # of the timeout is the deadline sent to the endpoint, so that it reports lateness before the client does
+_DEADLINE_SHARE = 0.9  # of the timeout; sent as the endpoint's deadline, so that it ends before the client gives up
 
 
 class Transport:
@@ -50,7 +50,7 @@ class Transport:
     def _attempt(self, method: str, path: str, attempts: Attempts, body: bytes | None) -> dict[str, Any]:
         attempts.check()
         patience = min(self._timeout, attempts.left)
-        headers = {**self._headers, "x-deadline-seconds": f"{_SHARE * patience:.3f}"}
+        headers = {**self._headers, "x-deadline-seconds": f"{_DEADLINE_SHARE * patience:.3f}"}
         headers |= {} if body is None else {"content-type": "application/json"}
         request = f"{method} {self.url}{path}"
         try:
@@ -81,7 +81,9 @@ def _failure(request: str, response: httpx.Response) -> EndpointError:
     document = _object(response) if kind == "application/problem+json" else None
     problem = None if document is None else {"status": status, **document}
     message = (
-        f"{request}: {described(problem)}" if problem else f"{request}: status {status} without a problem document"
+        f"{request}: {describe_problem(problem)}"
+        if problem
+        else f"{request}: status {status} without a problem document"
     )
     # A 5xx without a problem document comes from a proxy, whose application died.
     if status in _TRANSIENT or (problem.get("retryable") is True if problem else status >= 500):

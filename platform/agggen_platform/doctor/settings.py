@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_OF_THE_CLUSTER = ("address", "workers", "cpus_per_worker", "gpus_per_worker", "autoscaling")
+_CLUSTER_KEYS = ("address", "workers", "cpus_per_worker", "gpus_per_worker", "autoscaling")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Sett
     from agggen_platform.job_config import JobConfig
 
     config = load_config(JobConfig, preset, overrides)
-    cluster = {name: getattr(config.cluster, name) for name in _OF_THE_CLUSTER}
+    cluster = {name: getattr(config.cluster, name) for name in _CLUSTER_KEYS}
     return Settings(
         runs,
         storage=config.storage.url,

@@ -37,7 +37,7 @@ def register(
     candidate stays as it is. `Version.new` tells the two apart.
 
     Args:
-        bundle_address: a folder or ``s3://...``; a server of MLflow takes no folder.
+        bundle_address: a folder or ``s3://...``; a server of MLflow accepts no folder.
         metrics: numbers to keep with the version, besides the bundle's own.
         tags: further tags, say ``{"bundle.run": "webnlg-1"}``.
         evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
@@ -51,9 +51,9 @@ def register(
     check_name(name)
     address = Folder(bundle_address).address
     uri = registry_uri(uri)
-    if not takes(uri, address):
+    if not accepts(uri, address):
         raise RegistryError(
-            f"the registry {masked(uri)} takes no folder of this machine ({address}): others could not read it; put "
+            f"the registry {masked(uri)} accepts no folder of this machine ({address}): others could not read it; put "
             "the bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
         )
     admitted = admit(address)
@@ -68,8 +68,8 @@ def register(
     return replace(registry.version(parse_address(str(version))), new=known is None)
 
 
-def takes(uri: str, address: str) -> bool:
-    """Whether the registry at `uri` takes a bundle at `address`: a server of MLflow takes no folder of one machine."""
+def accepts(uri: str, address: str) -> bool:
+    """Whether the registry at `uri` accepts a bundle at `address`: an MLflow server accepts no local folder."""
     return not (uri.startswith(("http://", "https://")) and Folder(address).local is not None)
 
 

@@ -190,7 +190,7 @@ class Registry:
 
     def _note(self, name: str, alias: str, moves: Sequence[Move]) -> None:
         with registry_errors(self.uri):
-            self._client.set_registered_model_tag(name, _MOVES + alias, _fitting(moves))
+            self._client.set_registered_model_tag(name, _MOVES + alias, _history_json(moves))
 
     def _expect(self, name: str, alias: str, number: str | None) -> None:
         actual = self.aliases(name).get(alias)
@@ -202,7 +202,7 @@ class Registry:
             )
 
 
-def _fitting(moves: Sequence[Move]) -> str:
+def _history_json(moves: Sequence[Move]) -> str:
     """JSON of the newest moves that fit into a tag, with the gate's notes shortened."""
     kept = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
     while len(text := json.dumps(kept, separators=(",", ":"))) > _MOVES_LENGTH:

@@ -20,10 +20,10 @@ Model = Literal["transformer", "agggen"]
 MODELS: tuple[Model, ...] = ("transformer", "agggen")
 """In the order in which they are trained."""
 
-_ONLY = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
-_OF_THE_MACHINE = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
-_OF_THE_TABLE = ("corpus", "inference", "training.seed", "training.start")
-_OF_PLANS = ("planner", "top_p", "order_beam", "aggregations", "level", "ablation", "group_reward", "seed")
+_SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
+_MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
+_TABLE_KEYS = ("corpus", "inference", "training.seed", "training.start")
+_PLAN_SETTINGS = ("planner", "top_p", "order_beam", "aggregations", "level", "ablation", "group_reward", "seed")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Recipe:
     def decisive(self, more: Sequence[str] = ()) -> tuple[str, ...]:
         """The preset and the overrides of all trainings, without those that only concern the machine."""
         overrides = (*self.overrides, *more)
-        return (self.preset, *(override for override in overrides if not override.startswith(_OF_THE_MACHINE)))
+        return (self.preset, *(override for override in overrides if not override.startswith(_MACHINE_KEYS)))
 
     def settings(self, model: Model, seed: int, more: Sequence[str] = (), start: str = "") -> list[str]:
         """The overrides of one training.
@@ -53,7 +53,7 @@ class Recipe:
             start: the bundle of the Transformer, for AggGen.
         """
         start_from = [f"training.start={start}"] if start and model == "agggen" else []
-        return [*self.overrides, *more, _ONLY[model], f"training.seed={seed}", *start_from]
+        return [*self.overrides, *more, _SINGLE_STAGE[model], f"training.seed={seed}", *start_from]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Table:
 
     def relevant(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """The inference settings that the scores depend on."""
-        return {name: value for name, value in settings.items() if self.texts or name in _OF_PLANS}
+        return {name: value for name, value in settings.items() if self.texts or name in _PLAN_SETTINGS}
 
 
 SYSTEMS = (
@@ -217,7 +217,7 @@ def _all() -> Iterable[Table]:
 TABLES: dict[str, Table] = {table.name: table for table in _all()}
 
 
-def table_called(name: str) -> Table:
+def find_table(name: str) -> Table:
     """The table called `name`.
 
     Raises:
@@ -237,7 +237,7 @@ def check_overrides(overrides: Sequence[str]) -> None:
     """
     for override in overrides:
         key = override.partition("=")[0].strip()
-        if key in _OF_THE_TABLE or key.split(".")[0] in _OF_THE_TABLE:
+        if key in _TABLE_KEYS or key.split(".")[0] in _TABLE_KEYS:
             raise ConfigError(
                 f"{override}: the table fixes {key}; settings of the machine, such as training.threads=1, "
                 "can be given, and so can the model's sizes and the stages' schedules"

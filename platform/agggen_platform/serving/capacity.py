@@ -35,9 +35,9 @@ class Room:
         return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
-GENERATORS_A_HELPER = 8
+GENERATORS_PER_HELPER = 8
 """Generators for which one ingress replica and one planner suffice: a record costs these a few milliseconds."""
-_MOST = 1000  # generators
+_MAX_GENERATORS = 1000  # generators
 _ROLES = ("ingress", "planner", "generator")
 """The deployments, by the names of their settings."""
 
@@ -51,7 +51,7 @@ def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeCon
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
     cluster = sum(map(Room.from_resources, nodes), Room())
     spare = one_of_each(config) if beside else Room()
-    count = min(_MOST, room_for(replica, nodes) - beside if replica else 1)
+    count = min(_MAX_GENERATORS, room_for(replica, nodes) - beside if replica else 1)
     while count > 1 and not cluster.holds(most(_with_generators(config, count)) + spare):
         count -= 1
     return _with_generators(config, count)
@@ -64,7 +64,7 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
         return replace(role, max_replicas=max(1, most, role.min_replicas)) if role.max_replicas is None else role
 
     generator = bounded(config.generator, count)
-    helpers = -(-(generator.max_replicas or 1) // GENERATORS_A_HELPER)
+    helpers = -(-(generator.max_replicas or 1) // GENERATORS_PER_HELPER)
     ingress, planner = bounded(config.ingress, helpers), bounded(config.planner, helpers)
     return replace(config, ingress=ingress, planner=planner, generator=generator)
 

@@ -47,7 +47,7 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
     """Downloads a file to `path` and compares it.
 
     Raises:
-        DamagedError: it is missing or has another size or SHA-256; `path` does not exist then.
+        DamagedError: it is missing or has another size or SHA-256; then `path` does not exist.
         StorageError: the folder refused or did not answer, or there is no room here.
     """
     difference = "there is no such file"

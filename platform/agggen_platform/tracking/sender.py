@@ -23,7 +23,7 @@ from agggen_platform.tracking import journal
 from agggen_platform.tracking.cursor import Cursor
 from agggen_platform.tracking.journal import Entry, Event, numbers
 from agggen_platform.tracking.origin import masked, without_credentials
-from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, GoneError, Store, reason, verdict
+from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, GoneError, Store, classify, reason
 
 _PASSWORD = re.compile(r"://[^/@:]*:(.+)@")
 _PAUSE = 1.0  # seconds between two looks at the run log: MLflow's work slows the run's own threads, so it gets batches
@@ -62,7 +62,7 @@ class Sender:
         """Whether another process sends this run log."""
         self._store: Store | None = None
         self._failures = 0
-        self._points = _Points()
+        self._sent_steps = _SentSteps()
         self._closing, self._abandoned = threading.Event(), threading.Event()
         self._metrics = JobMetrics(run=folder.name)
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
@@ -121,7 +121,7 @@ class Sender:
                     self._store = None  # the server came back with another database
                 if isinstance(error, GoneError):
                     self._closing.wait()  # holds the run log until then, for it is still being written
-                if isinstance(error, GoneError) or (closing and verdict(error) != "transient"):
+                if isinstance(error, GoneError) or (closing and classify(error) != "transient"):
                     return
                 pause = min(_LONGEST_PAUSE, 0.5 * 2 ** min(self._failures, 10))
             else:
@@ -148,10 +148,10 @@ class Sender:
             store.set_parent(run_id)
             self.cursor.parented = True
             self._save()
-        if self._points.open and self._cut_off == self.path.stat().st_size:
+        if self._sent_steps.open and self._cut_off == self.path.stat().st_size:
             ended = "cut off: its process was killed, or its machine went down"
-            store.send({"event": "end", "status": "KILLED", "ended": ended, "time": self._points.last})
-            self._points.open = False
+            store.send({"event": "end", "status": "KILLED", "ended": ended, "time": self._sent_steps.last})
+            self._sent_steps.open = False
         self._send_files(store)
 
     def _batch(self) -> list[Entry]:
@@ -171,11 +171,11 @@ class Sender:
     def _send_batch(self, store: Store, batch: list[Entry]) -> None:
         events = [entry.event for entry in batch if entry.event is not None and not entry.is_file]
         if events and events[0]["event"] == "metrics":
-            store.metrics([self._points.without_repeats(event) for event in events])
+            store.metrics([self._sent_steps.without_repeats(event) for event in events])
         elif events:
-            store.send(self._points.with_part(events[0]))
+            store.send(self._sent_steps.with_continuation(events[0]))
         for event in events:
-            self._points.sent(event)
+            self._sent_steps.sent(event)
         self._failures = 0
         self.cursor.sent = batch[-1].end
         self._save()
@@ -210,12 +210,12 @@ class Sender:
         if run_id != known:
             self.cursor = Cursor(self.cursor.to, run_id)
             self._save()
-        self._points = _Points()
+        self._sent_steps = _SentSteps()
         for event, end in journal.entries(self.path):
             if end > self.cursor.sent:
                 break
             if event is not None:
-                self._points.sent(event)
+                self._sent_steps.sent(event)
         return store
 
     def _parent_may_come(self) -> bool:
@@ -261,7 +261,7 @@ class Sender:
         self.failure = ""
 
 
-class _Points:
+class _SentSteps:
     """The steps that earlier parts of a continued run logged, so that MLflow gets each step of a metric once.
 
     A run that continues from a checkpoint logs the steps since then a second time. The first values stay; a value
@@ -285,7 +285,7 @@ class _Points:
 
         return event | {"values": {name: value for name, value in numbers(event).items() if is_new(name, value)}}
 
-    def with_part(self, event: Event) -> Event:
+    def with_continuation(self, event: Event) -> Event:
         """A ``start`` event with the number of the part that it begins as a tag; others unchanged."""
         if event["event"] != "start" or not self.starts:
             return event

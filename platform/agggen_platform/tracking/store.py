@@ -47,7 +47,7 @@ _PERMANENT = (
 )
 
 
-_OF_SQL, _OF_DATA = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")  # how SQLAlchemy's errors end
+_SQL_ERROR, _SQL_DATA_ERROR = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")  # how SQLAlchemy's errors end
 
 
 class GoneError(Exception):
@@ -58,13 +58,13 @@ class UnreadableError(Exception):
     """A local file is not there or may not be read."""
 
 
-def verdict(error: Exception) -> Literal["rejected", "permanent", "transient"]:
+def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
     """Classifies an error of a call: this value is rejected, every call will fail, or a retry may succeed.
 
     Only errors of MLflow about a value reject it: 5xx, timeouts and errors of an artifact store are transient.
     """
     code = getattr(error, "error_code", None)
-    if code == "BAD_REQUEST" and _OF_SQL in str(error) and not _OF_DATA.search(str(error)):
+    if code == "BAD_REQUEST" and _SQL_ERROR in str(error) and not _SQL_DATA_ERROR.search(str(error)):
         return "transient"  # any error of the database has this code: read-only, no free connection
     status = getattr(getattr(error, "response", None), "status_code", 500)  # of an artifact store behind HTTP
     if isinstance(error, UnreadableError) or code in _REJECTED or status == 413:
@@ -94,7 +94,7 @@ class Store:
             rejected: gets a sentence for each value or file that MLflow rejects.
 
         Raises:
-            Exception: whatever MLflow raises; see `verdict`.
+            Exception: whatever MLflow raises; see `classify`.
         """
         self._rejected = rejected
         self._run_id = ""
@@ -188,7 +188,7 @@ class Store:
         try:
             call()
         except Exception as error:
-            if verdict(error) != "rejected":
+            if classify(error) != "rejected":
                 raise
             self.check()
             self._rejected(f"{subject}: {reason(error)}")

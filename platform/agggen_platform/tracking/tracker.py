@@ -133,7 +133,7 @@ class Tracker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._system.stop()
-        status, ended = _end_of(error)
+        status, ended = _final_status(error)
         self._record("end", {"status": status, "ended": masked(ended)})
         self._journal.close()
         if self._sender and (unsent := self._sender.close(self._patience)):
@@ -262,7 +262,7 @@ def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
     return [sys.executable, "-m", "mlflow", "server", *words], variables
 
 
-def _end_of(error: BaseException | None) -> tuple[str, str]:
+def _final_status(error: BaseException | None) -> tuple[str, str]:
     """MLflow's status of a run that this error ended, and why it ended, in words."""
     match error:
         case None:

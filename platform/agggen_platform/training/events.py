@@ -107,7 +107,7 @@ class WorkerMonitor:
         self._waiting = self._failed = False
         self.alive = False
         """Whether worker 0 has sent a heartbeat recently."""
-        self.fruitless = 0
+        self.attempts_without_progress = 0
         """Attempts in a row that began at the same checkpoint as the one before."""
         self.failure = ""
         """Why the last failed attempt failed."""
@@ -150,7 +150,7 @@ class WorkerMonitor:
         except StorageError:
             place = self._place
         repeats = self._attempts > 0 and place == self._place
-        self.fruitless = self.fruitless + 1 if repeats else 0
+        self.attempts_without_progress = self.attempts_without_progress + 1 if repeats else 0
         self._attempts, self._place, self._failed = self._attempts + 1, place, False
 
 

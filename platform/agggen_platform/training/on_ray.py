@@ -35,7 +35,7 @@ from agggen_platform.training.prepared import read_prepared
 _POLL_SECONDS = 0.3
 _ROOM_SECONDS = 5  # that Ray Train waits for resources before a restart; it cannot be stopped during this time
 _END_SECONDS = 40.0  # that Ray Train has to end after workers were asked to stop
-_FRUITLESS_RESTARTS = 10  # consecutive ones after which a job without cluster.max_failures fails
+_MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # consecutive ones after which a job without cluster.max_failures fails
 _COLLECTIVE_SECONDS = 300  # that workers wait for another one, which may be fetching checkpoints or writing samples
 _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
@@ -165,11 +165,12 @@ class Workers:
             raise error
 
     def _check_progress(self, monitor: WorkerMonitor) -> None:
-        if self.config.cluster.max_failures == -1 and monitor.fruitless >= _FRUITLESS_RESTARTS:
+        attempts = monitor.attempts_without_progress
+        if self.config.cluster.max_failures == -1 and attempts >= _MAX_ATTEMPTS_WITHOUT_PROGRESS:
             raise TrainingError(
-                f"workers were started again {monitor.fruitless} times in a row without a newer checkpoint"
+                f"workers were started again {attempts} times in a row without a newer checkpoint"
                 f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command tries again "
-                "from the last checkpoint; where workers live shortly, set a shorter storage.checkpoint_seconds"
+                "from the last checkpoint; if workers are often lost, set a shorter storage.checkpoint_seconds"
             )
 
 
