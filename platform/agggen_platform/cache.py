@@ -1,4 +1,4 @@
-"""The cache: copies of bundles, facts of texts, and by default AllenNLP's environment."""
+"""The cache folder: copies of bundles, facts of texts, and by default AllenNLP's environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cache_folder() -> Path:
 
 
 def cache_limit() -> int:
-    """The limit in bytes of all bundles together, and of the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20 GB.
+    """The limit in bytes for all bundles together, and for the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20.
 
     Raises:
         ConfigError: it is not a positive number.

@@ -45,7 +45,7 @@ from agggen_platform.sharded.shards import (
     Shard,
     TextRange,
     check_columns,
-    cut_into_shards,
+    cut,
     duplicates_in,
     file_at,
     find_repeated,
@@ -303,9 +303,7 @@ def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool
             for shard in _cut_lines(file, file.index, shard_rows, part, number, rows_before):
                 shards.append(replace(shard, duplicates=tuple(duplicates_in(pairs, shard.first, shard.rows))))
         else:
-            parts = cut_into_shards(
-                file.folder, file.name, file.groups, shard_rows, part, own, file.address, number, rows_before
-            )
+            parts = cut(file.folder, file.name, file.groups, shard_rows, part, own, file.address, number, rows_before)
             shards += [replace(shard, prefix=file.prefix) for shard in parts] if file.wide else parts
         rows_before += file.rows
     return shards

@@ -44,7 +44,7 @@ class BulkReport:
     """Whether an earlier run had finished the job."""
     progress: Progress | None = None
     """Of this run; None if `finished_before`."""
-    retries: int = 0
+    redone: int = 0
     """Retries of shards, in all runs."""
     seconds: float = 0.0
     """Duration of this run."""
@@ -54,7 +54,7 @@ class BulkReport:
     def as_dict(self) -> dict[str, Any]:
         """``report.json``."""
         now = self.progress
-        shards = {"total": now.total, "reused": now.reused, "redone": self.retries} if now else {}
+        shards = {"total": now.total, "reused": now.reused, "redone": self.redone} if now else {}
         return {
             "job": self.job,
             **self.summary.as_dict(),
@@ -201,7 +201,7 @@ def _metrics(report: BulkReport, work: Work[Counts]) -> dict[str, float]:
     return {
         "fulfilled_share": summary.fulfilled_share,
         "mean_plan_length": summary.mean_plan_length,
-        "redone_shards": report.retries,
+        "redone_shards": report.redone,
         "seconds": report.seconds,
         "worker_seconds": sum(done.seconds for done in work.done.values()),
         **lengths,

@@ -92,7 +92,7 @@ def bulk(
         console.note(f"{out} already has the texts of this job; --fresh writes them again")
         return
     if (done := report.progress) is not None:
-        retries = f"; {report.retries:,} were retried" if report.retries else ""
+        retries = f"; {report.redone:,} were retried" if report.redone else ""
         console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused(done)}{retries})")
     log.finish(out, counts.rejects)
 

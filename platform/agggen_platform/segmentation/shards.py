@@ -68,9 +68,7 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
         ids, lambda _, rows: shards.rows_at(folder, source.name, columns, rows), _is_record, lambda _, row, __: row
     )
     part = f"{source.split}/{{}}-{job}.parquet"
-    return shards.cut_into_shards(
-        folder, source.name, source.groups, rows_per_shard, part, duplicates, first_index=first_index
-    )
+    return shards.cut(folder, source.name, source.groups, rows_per_shard, part, duplicates, first_index=first_index)
 
 
 def _is_record(row: dict[str, Any]) -> bool:

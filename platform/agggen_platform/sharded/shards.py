@@ -168,7 +168,7 @@ def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
     return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
-def cut_into_shards(
+def cut(
     folder: Folder,
     name: str,
     sizes: Sequence[int],

@@ -35,7 +35,7 @@ from agggen_platform.training.prepared import read_prepared
 _POLL_SECONDS = 0.3
 _ROOM_SECONDS = 5  # how long Ray Train waits for resources before it is started again; it cannot be stopped meanwhile
 _END_SECONDS = 40.0  # how long Ray Train may take to end after workers were asked to stop
-_MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # after so many in a row, a job with cluster.max_failures=-1 fails
+_FRUITLESS_RESTARTS = 10  # after so many in a row, a job with cluster.max_failures=-1 fails
 _COLLECTIVE_SECONDS = 300  # timeout of collectives; meanwhile a worker may fetch checkpoints or write samples
 _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
@@ -165,7 +165,7 @@ class Workers:
 
     def _check_progress(self, monitor: WorkerMonitor) -> None:
         attempts = monitor.attempts_without_progress
-        if self.config.cluster.max_failures == -1 and attempts >= _MAX_ATTEMPTS_WITHOUT_PROGRESS:
+        if self.config.cluster.max_failures == -1 and attempts >= _FRUITLESS_RESTARTS:
             raise TrainingError(
                 f"workers were started again {attempts} times in a row without a newer checkpoint"
                 f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command tries again "
