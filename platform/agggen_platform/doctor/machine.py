@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from agggen.corpora.catalogue import Corpus
 
 _REINSTALL = "pip install --force-reinstall torch  # the build for this machine's CUDA: compare with nvidia-smi"
-_NEEDED = 1 << 30  # bytes of a run: its bundle, three checkpoints and its log
-_COMFORTABLE = 5 << 30
-_RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold: above it no objects are created
+_NEEDED = 1 << 30  # free bytes that a run needs: its bundle, three checkpoints and its log
+_COMFORTABLE = 5 << 30  # with fewer free bytes there is a warning
+_RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold; on a fuller disk, it creates no objects
 
 
 def packages(_: Settings) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ def data(settings: Settings) -> Iterator[Finding]:
 
 
 def _corpus(corpus: Corpus, needed: bool) -> Finding:
-    """Whether all files of a corpus are there with their sizes; `agggen corpora fetch` compares their SHA-256."""
+    """Whether all files of a corpus exist and have the right size; `agggen corpora fetch` compares their SHA-256."""
     from agggen.corpora.catalogue import data_home
     from agggen.corpora.fetch import read_manifest
 
@@ -132,7 +132,7 @@ def disk(settings: Settings) -> Iterator[Finding]:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why no file can be created in `folder`, or in its nearest existing parent; None where one can."""
+    """Why no file can be created in `folder` or its nearest existing parent; None if one can."""
     try:
         with tempfile.TemporaryFile(dir=_existing(folder)) as file:
             file.write(b"agggen")

@@ -32,7 +32,7 @@ def check(settings: Settings) -> Iterator[Finding]:
 
 
 def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
-    """Connects to the MLflow at `uri` and calls `use` with the client; `use` returns what to say of it."""
+    """Connects to the MLflow at `uri` and calls `use` with the client; `use` returns the end of the message."""
     shown = without_credentials(uri)
     file = sqlite_file(uri)
     if file and not file.exists():
@@ -53,7 +53,7 @@ def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
 
 
 def _write(client: Any, name: str) -> str:
-    """Sets a tag of the experiment, which needs the same permission as logging a run.
+    """Sets a tag of the experiment: this needs the same permission as logging a run.
 
     Raises:
         MlflowException: the server refuses it, or the experiment was deleted.
@@ -75,7 +75,7 @@ def _read_registry(client: Any) -> str:
 
 
 def remedy(message: str, uri: str) -> str:
-    """What to do about a request that failed with `message`."""
+    """How to fix a request that failed with `message`."""
     text, shown = message.lower(), without_credentials(uri)
     if "401" in text or "not authenticated" in text:
         return "export MLFLOW_TRACKING_USERNAME=NAME MLFLOW_TRACKING_PASSWORD=..."

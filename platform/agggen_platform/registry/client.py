@@ -1,4 +1,4 @@
-"""The connection to the MLflow model registry: its address, and calls that fail within seconds with a reason."""
+"""The connection to the MLflow model registry: its address, and errors within seconds if it does not answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def connect(uri: str, create: bool = False) -> Any:
     """An ``MlflowClient`` of the registry at `uri`.
 
     Args:
-        create: create a missing SQLite file, which takes seconds; else that is an error.
+        create: whether to create a missing SQLite file, which takes seconds; else that is an error.
 
     Raises:
         RegistryError: there is no registry, or it does not answer.
@@ -53,7 +53,7 @@ def connect(uri: str, create: bool = False) -> Any:
 
 @contextmanager
 def registry_errors(uri: str) -> Iterator[None]:
-    """Turns errors of MLflow into a `RegistryError` of one line."""
+    """Turns errors of MLflow into a `RegistryError` with a one-line message."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
