@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Show the facts of texts.", rich_markup_mode=None)
 
 AlignedFact = tuple[str, tuple[str, ...] | None]
-"""A fact and the predicates that it states; None without a record."""
+"""A fact and the predicates that it states; None if there is no record."""
 
 _SETTING = re.compile(r"facts\.[\w.]+=")
 
@@ -111,7 +111,7 @@ def _aligned(record: Record | None, facts: Sequence[str]) -> list[AlignedFact]:
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
     """The tree of a sentence on one line: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
 
-    A frame is named by its predicate and stands at its place in the text. Brackets of the text become ``-LRB-`` and
+    A frame has the name of its predicate and its position in the text. Brackets in the text become ``-LRB-`` and
     ``-RRB-``.
     """
     from agggen.facts.tree import build_tree

@@ -82,7 +82,7 @@ def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
 
 
 def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record]:
-    """The records of a file of which each must be valid, because a score over the others would be misleading.
+    """The records of a file, all of which must be valid: scores of the valid ones alone would be misleading.
 
     Raises:
         CorpusError: a record is invalid, or there is none; see `read_records`.
@@ -97,7 +97,7 @@ def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
 
 
 def _holds_objects(path: Path) -> bool:
-    """Whether a file of JSON lines holds table rows instead of records, by its first line."""
+    """Whether a file of JSON lines has table rows instead of records, judging by its first line."""
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline(1 << 20))
@@ -110,7 +110,7 @@ class Rejected:
     """Collects rejected records and predicates that are not in the training data."""
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        """`columns`: arguments of `Columns`."""
+        """`columns`: arguments for `Columns`."""
         self._columns = Columns(**columns)
         self.rejects: list[Reject] = []
         self.used = 0
@@ -138,7 +138,7 @@ class Rejected:
             yield block
 
     def refuse(self, source: str, record: str, reason: str) -> None:
-        """Rejects a record that was already in a batch: the endpoint refused it."""
+        """Rejects a record of an earlier batch, because the endpoint refused it."""
         self.used -= 1
         self.rejects.append(Reject(source, None, record, reason))
 
@@ -175,7 +175,7 @@ class Rejected:
 
 
 def name_unknown(predicates: Mapping[str, int]) -> None:
-    """Prints the most frequent unknown predicates, each with its number of records."""
+    """Prints the most frequent unknown predicates with their numbers of records."""
     if not predicates:
         return
     by_count = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))
@@ -185,18 +185,18 @@ def name_unknown(predicates: Mapping[str, int]) -> None:
 
 
 def _rejects_file(output: str) -> Path | None:
-    """The file of rejects for an output; None for a stream."""
+    """The file for the rejects of an output; None if the output is a stream."""
     return None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
 
 
 def _is_stream(target: Path) -> bool:
-    """Whether `target` is a device or pipe, which must not be replaced."""
+    """Whether `target` is a device or pipe, which must not be replaced by a file."""
     return target.exists() and not target.is_file() and not target.is_dir()
 
 
 @contextmanager
 def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
-    """Standard output, a device or pipe, or a file that gets its name only when it is complete.
+    """Standard output, a device or pipe, or a file that is written atomically.
 
     Raises:
         ConfigError: `path` is a folder, or is the input `source`.

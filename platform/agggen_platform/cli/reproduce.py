@@ -68,7 +68,7 @@ def reproduce(
 
 
 def _list_tables(runs: Path | None) -> None:
-    """Prints the tables, what each needs, and which runs of each have records."""
+    """Prints the tables, their requirements, and the systems and seeds that have records."""
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import TABLES
 

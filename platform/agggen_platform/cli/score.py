@@ -84,7 +84,7 @@ def score(
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:
-    """Checks the file for the scores before anything is scored.
+    """Checks the output file before anything is scored.
 
     Raises:
         ConfigError: its folder does not exist, or it is one of the inputs.

@@ -47,10 +47,10 @@ def generate(
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
-    """Write texts for records, by the bundle's inference settings or others.
+    """Write texts for records, with the bundle's inference settings or others.
 
-    Each output line has text, plan, log-probabilities, the span and predicates of each fact, whether exactly the
-    record's values are stated (fulfilled), its faults, and predicates that are not in the training data
+    Each output line has the text, its plan, log-probabilities, the span and predicates of each fact, whether the text
+    states exactly the record's values (fulfilled), its faults, and predicates that are not in the training data
     (unknown_predicates). Invalid records go to OUTPUT.rejects.jsonl.
 
     \b
@@ -157,7 +157,7 @@ def align(
 
 
 def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
-    """Check a bundle's hashes and say what is in it."""
+    """Check a bundle's hashes and describe its content."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
     from agggen.config import flatten
     from agggen.training.data import bundle_folder
@@ -205,8 +205,8 @@ def adjust(
     """Write a bundle with the same weights and other inference settings.
 
     With --wordings the strict check also accepts these wordings of values, and the model may write them. With --phrases
-    a triple that the model cannot say, say with a predicate that training never saw, becomes such a sentence and not a
-    plain clause. The new bundle has its own fingerprint, and that of BUNDLE among its sources.
+    a triple that the model cannot express, such as one with an unknown predicate, is stated by such a sentence instead
+    of a plain clause. The new bundle has its own fingerprint, and that of BUNDLE among its sources.
 
     \b
         agggen adjust BUNDLE --wordings wordings.json -o reworded
