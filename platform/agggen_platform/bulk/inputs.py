@@ -156,7 +156,7 @@ def _check_parquet(schema: pa.Schema, where: str) -> None:
         expected = record_schema()
         check_columns(schema, pa.schema([expected.field(name) for name in USER_COLUMNS]), ("id", "triples"), where)
     elif _has_triples(schema.names):
-        raise CorpusError(f"{where} has one triple per row, which only a CSV may have; Parquet needs a record per row")
+        raise CorpusError(f"{where} has one triple per row, as only a CSV may have; Parquet needs one record per row")
     else:
         check_plain(schema, where)
 

@@ -204,7 +204,7 @@ def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: 
         ("text.parquet", b"no parquet at all", "is not a Parquet file"),
         ("other.parquet", pa.table({"id": ["a"]}), "no column 'triples'"),
         ("typed.parquet", pa.table({"id": [1], "triples": [[]]}), "'id' is int64, it should be string"),
-        ("long.parquet", pa.table({"Subject": ["a"], "predicate": ["b"]}), "Parquet needs one record a row"),
+        ("long.parquet", pa.table({"Subject": ["a"], "predicate": ["b"]}), "Parquet needs one record per row"),
         ("empty.jsonl", b"", "empty.jsonl is empty"),
         ("empty.csv", b"", "empty.csv is empty"),
         ("other.csv", b"subject,object\n", "no column predicate; it needs subject, predicate, object"),
