@@ -1,9 +1,9 @@
-"""Gives a version of a model an alias, after checks, or with --rollback gives it back to the version before.
+"""Promotes a version of a model to an alias after checks, or with --rollback gives the alias back.
 
     ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
         python jobs/promote.py agggen@candidate --metric plain/bleu --tolerance 0.2
 
-These are ``agggen models promote`` and ``agggen models rollback``; python jobs/promote.py --rollback agggen.
+Runs ``agggen models promote``, or for ``python jobs/promote.py --rollback agggen`` runs ``agggen models rollback``.
 """
 
 import sys

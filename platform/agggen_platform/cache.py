@@ -1,11 +1,8 @@
-"""The cache: copies of bundles, facts of texts, and by default AllenNLP's environment."""
+"""The cache folder: copies of bundles, facts of texts, and by default AllenNLP's environment."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from agggen.errors import ConfigError
@@ -19,7 +16,7 @@ def cache_folder() -> Path:
 
 
 def cache_limit() -> int:
-    """The limit in bytes of all bundles together, and of the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20 GB.
+    """The limit in bytes for all bundles together, and for the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20.
 
     Raises:
         ConfigError: it is not a positive number.
@@ -32,12 +29,3 @@ def cache_limit() -> int:
     if limit <= 0:
         raise ConfigError(f"AGGGEN_CACHE_GB must be a number above 0, not {chosen!r}")
     return limit
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Holds the lock of `path`, a file or folder that is being created; other processes wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(path.name + ".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

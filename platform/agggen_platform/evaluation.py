@@ -1,4 +1,4 @@
-"""A bundle evaluated on a split of a corpus, with its report on disk and its scores in the run log."""
+"""Evaluates a bundle on a split of a corpus, writes the report, and logs the scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL = "all"
 
 
 def named_corpus(corpus: str, split: str) -> tuple[str, str]:
-    """Corpus and split by the catalogue's names, also where `corpus` is a folder of prepared Parquet."""
+    """The catalogue's names of corpus and split, also if `corpus` is a folder of prepared Parquet."""
     from agggen.corpora.prepared import MANIFEST, describe, listed_parts
 
     parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
@@ -44,11 +44,10 @@ def named_corpus(corpus: str, split: str) -> tuple[str, str]:
 def records_to_evaluate(
     corpus: str, split: str, limit: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[list[Record], int, list[Reject]]:
-    """The records of a split that have references, the first `limit` of them (0: all); how many there are in all; and
-    what of the corpus cannot be read.
+    """The first `limit` records of a split that have references (0: all), the number of all such records, and rejects.
 
     Args:
-        split: ``all`` is the whole of a file.
+        split: ``all`` stands for a whole file.
         reading: arguments of `load_dataset`, such as the columns of a table.
 
     Raises:
@@ -84,7 +83,7 @@ def task_of(
         corpus, split, reading: see `records_to_evaluate`.
         overrides: inference settings that differ from the bundle's own.
         limit: number of records, from the first on (0: all).
-        protocol: whose scorer (None: as the corpus is scored in print); `metrics`: see `TextMetrics`.
+        protocol: the scorer (None: that of published results on the corpus); `metrics`: see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
         device: see `agggen.tensors.device_of`.
         note: receives a message about records that cannot be read.
@@ -118,10 +117,10 @@ def task_of(
 
 @contextmanager
 def report_folder(address: str) -> Iterator[Path]:
-    """The folder of a report; for one in a store a copy, which goes there when the block ends without an error.
+    """The folder of a report. For an address in a store, a local copy, uploaded when the block ends without an error.
 
     Raises:
-        ConfigError: of the block, with `address` in its message.
+        ConfigError: raised by the block; its message is changed to name `address`.
         StorageError: the store refused or did not answer.
     """
     if "://" not in address:
@@ -137,15 +136,15 @@ def report_folder(address: str) -> Iterator[Path]:
             yield copy
         except ConfigError as error:
             raise ConfigError(str(error).replace(str(copy), address)) from error
-        for name in sorted(FILES, key="report.json".__eq__):  # last: a report without it is none
+        for name in sorted(FILES, key="report.json".__eq__):  # last: it marks the report complete
             folder.upload(name, copy / name)
 
 
 def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> str | None:
-    """Puts scores and files of a report into the run log. A failure is reported and raises nothing.
+    """Logs scores and files of a report. A failure is only reported.
 
     Returns:
-        MLflow's id of the run, if MLflow has answered.
+        MLflow's id of the run; None if MLflow has not answered.
     """
     try:
         with Tracker(run_name=f"evaluate-{task.name}", runs_dir=runs, report=note) as tracker:
@@ -159,7 +158,7 @@ def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Calla
             for name in FILES:
                 tracker.log_artifact(folder / name)
         return tracker.run_id
-    except Exception as error:  # tracking cannot hurt
+    except Exception as error:  # tracking never stops a run
         note(f"warning: the run log misses this evaluation: {error}")
         return None
 

@@ -1,4 +1,4 @@
-"""The optional packages, by the extra of agggen that installs them; the library and most commands do without."""
+"""The optional packages, and the extra of agggen that installs each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def installed(package: str) -> bool:
 
 
 def require(*packages: str) -> None:
-    """Raises ConfigError: a package is not installed. The message names the extra that installs it."""
+    """Raises ConfigError if a package is not installed; the message names the extra that installs it."""
     for package in packages:
         if not installed(package):
             raise missing(package)

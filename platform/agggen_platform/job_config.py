@@ -1,7 +1,7 @@
-"""The settings of a training job: those that decide its result, and where it runs, stores and logs.
+"""The settings of a training job: those that its result depends on, and where it runs, stores and logs.
 
-A preset is read into a `JobConfig`. Only its `RunConfig` names the run and is stored in the bundle, so the same model
-may be trained on a laptop or a cluster:
+A preset is read into a `JobConfig`. The run's name and the bundle only depend on the part that is a `RunConfig`, so the
+same model may be trained on a laptop or a cluster:
 
     config = load_config(JobConfig, "webnlg", ["cluster.workers=2", "storage.url=s3://models/runs"])
     result_of(config)    # the RunConfig
@@ -20,12 +20,12 @@ class ClusterConfig:
     """Which processes train."""
 
     workers: int = 0  # processes that Ray Train starts; 0: this process trains, without Ray
-    min_workers: int = 0  # train with as few as this while nodes are missing (0: all or none)
+    min_workers: int = 0  # the fewest workers to train with while nodes are missing; 0: all of them
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
-    address: str | None = None  # of a Ray cluster: auto, host:port; null: RAY_ADDRESS, else one of one's own
-    autoscaling: bool = False  # the cluster grows when asked, so resources that it lacks now are waited for
-    max_failures: int = 3  # workers or nodes lost before the job gives up; -1: any number, while checkpoints advance
+    address: str | None = None  # of a Ray cluster: auto, host:port; null: RAY_ADDRESS, else a local cluster is started
+    autoscaling: bool = False  # whether the cluster has an autoscaler; then the job waits for missing resources
+    max_failures: int = 3  # failures of workers or nodes to tolerate; -1: any number, while there are new checkpoints
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -44,9 +44,9 @@ class ClusterConfig:
 
     @property
     def resources_per_worker(self) -> dict[str, float]:
-        """What a worker books, by Ray's names."""
-        books = {"CPU": self.cpus_per_worker, "GPU": self.gpus_per_worker}
-        return {name: amount for name, amount in books.items() if amount}
+        """The resources of a worker, by Ray's names."""
+        resources = {"CPU": self.cpus_per_worker, "GPU": self.gpus_per_worker}
+        return {name: amount for name, amount in resources.items() if amount}
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class StorageConfig:
     """Where checkpoints and bundles lie."""
 
     url: str | None = None  # a folder that all workers see, or s3://bucket/prefix; null: the folder of runs
-    checkpoint_seconds: float = 120.0  # the most training time that a kill can lose
-    keep: int = 2  # verified checkpoints of a stage
+    checkpoint_seconds: float = 120.0  # time between checkpoints: the most training that a crash can lose
+    keep: int = 2  # verified checkpoints to keep per stage
 
     def __post_init__(self) -> None:
         if not self.checkpoint_seconds >= 0:
@@ -66,13 +66,13 @@ class StorageConfig:
 
 @dataclass(frozen=True)
 class TrackingConfig:
-    """What is logged to MLflow; the run log in the folder of runs is complete."""
+    """What is logged to MLflow; the run log in the folder of runs always has everything."""
 
     uri: str | None = None  # of MLflow; null: MLFLOW_TRACKING_URI, else SQLite in the folder of runs
     experiment: str = "agggen"
-    system_seconds: float = 10.0  # between two measurements of CPU and memory; 0: none
-    samples: int = 5  # development records that a text is written for after each epoch
-    patience_seconds: float = 60.0  # that the end of a run waits for MLflow
+    system_seconds: float = 10.0  # interval of system metrics (CPU, memory, GPU); 0: none
+    samples: int = 5  # development records for which a text is written after each epoch
+    patience_seconds: float = 60.0  # how long a run waits for MLflow at its end
 
     def __post_init__(self) -> None:
         for name in ("system_seconds", "samples", "patience_seconds"):
@@ -87,7 +87,7 @@ class JobConfig(RunConfig):
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    max_reject_share: float = 0.05  # of a split: records that cannot be read, or texts that are left out
+    max_reject_share: float = 0.05  # largest share of a split's records or texts that may be invalid
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
@@ -95,5 +95,5 @@ class JobConfig(RunConfig):
 
 
 def result_of(config: RunConfig) -> RunConfig:
-    """The part of `config` that decides the result."""
+    """The part of `config` that the result depends on."""
     return RunConfig(**{item.name: getattr(config, item.name) for item in fields(RunConfig)})

@@ -1,4 +1,4 @@
-"""Records by the name of a corpus, or the address of a file or folder, also in a store."""
+"""Reads the records of a corpus by its name or address, which may be in a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def records_of(corpus: str, split: str) -> list[Record]:
 
 
 def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
-    """A folder in a store that `agggen prepare` or `agggen segment` wrote; all its splits by default.
+    """Reads a corpus in a store that `agggen prepare` or `agggen segment` wrote, by default all its splits.
 
     Raises:
         CorpusError: there is no such split, or it is damaged.

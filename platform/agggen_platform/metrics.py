@@ -1,8 +1,8 @@
-"""Metrics that jobs export to Prometheus through `ray.util.metrics`: training, jobs over shards, unsent run logs.
+"""Metrics that jobs export to Prometheus through `ray.util.metrics`: training, sharded jobs, unsent run logs.
 
-Ray's agent on each node exports them: a gauge as ``ray_NAME``, a counter as ``ray_NAME_total``. Ray drops a gauge
-about 20 seconds after it was last set, so those of a dead process disappear; a thread sets those of a running job
-again. A process that is not connected to Ray exports nothing, and an error of Ray never reaches the job.
+Ray's agent on each node exports a gauge as ``ray_NAME`` and a counter as ``ray_NAME_total``. Ray drops a gauge about 20
+seconds after it was last set, so the gauges of a dead process disappear; in a running job, a thread keeps setting them.
+A process that is not connected to Ray exports nothing, and an error of Ray never stops the job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFRESH_SECONDS = 5.0  # Ray's processes export every 10
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and how it is registered with Ray."""
+    """The definition of a metric."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -69,22 +69,22 @@ METRICS = (
     _metric("job_reject_limit_ratio", "gauge", "kind run", "The setting max_reject_share."),
     _metric("tracking_unsent_bytes", "gauge", "run", "Bytes of the run log that are not sent to MLflow."),
 )
-"""All of them. Timestamps begin with the start of the job."""
+"""All metrics. The timestamp gauges are first set to the start of the job."""
 _BY_NAME = {metric.name.removeprefix("agggen_"): metric for metric in METRICS}
 
 
 class JobMetrics:
-    """The metrics of one job. A context manager; after its block the gauges are not updated."""
+    """The metrics of one job. A context manager, at whose end the gauges are no longer refreshed."""
 
     def __init__(self, **labels: str) -> None:
-        """`labels`: of all metrics, such as the run."""
+        """`labels`: labels of all metrics, such as the run."""
         self._labels = labels
         self._gauges: dict[tuple[Metric, tuple[tuple[str, str], ...]], float] = {}
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        """Sets a gauge, unless the value is not finite."""
+        """Sets a gauge; ignores a value that is not finite."""
         if not math.isfinite(value):
             return
         metric = _BY_NAME[name]
@@ -155,16 +155,16 @@ class TrainingMeter(JobMetrics):
         self.set("training_workers", count)
 
     def restarted(self) -> None:
-        """The workers were started again."""
+        """Counts a restart of the workers."""
         self.add("training_restarts", 1)
 
     def checkpoint(self, at: float) -> None:
-        """A checkpoint was verified at this Unix time."""
+        """Sets the Unix time of the last verified checkpoint."""
         self.set("training_checkpoint_timestamp_seconds", at)
 
 
 class ShardsMeter(JobMetrics):
-    """The metrics of a job over shards."""
+    """The metrics of a sharded job."""
 
     def __init__(self, kind: str, run: str, shards: Sequence[Shard], max_reject_share: float) -> None:
         super().__init__(kind=kind, run=run)
@@ -178,7 +178,7 @@ class ShardsMeter(JobMetrics):
         self.set("job_shard_timestamp_seconds", time.time())
 
     def done(self, done: FinishedShard[Any], left: int) -> None:
-        """A shard was done, `left` remain; a shard done by an earlier run does not count."""
+        """Counts a finished shard, unless an earlier run finished it; `left` shards remain."""
         self.set("job_shards_left", left)
         if done.reused:
             return

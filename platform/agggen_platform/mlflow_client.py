@@ -1,6 +1,6 @@
-"""The one way to MLflow for tracking and registry: a client whose calls fail after seconds where MLflow is down.
+"""The MLflow client of tracking and registry: its calls fail within seconds if MLflow does not answer.
 
-Only runs, names, tags, aliases and plain files are used. MLflow's model flavours would unpickle what they load.
+Only runs, names, tags, aliases and plain files are used; loading a model of an MLflow flavour would unpickle it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import posixpath
 import re
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agggen_platform.extras import require
@@ -24,9 +25,9 @@ _ENVIRONMENT = {  # a user's own values win
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
-
 KEY_CHARACTERS = 250  # MLflow's limit
-_REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
+_INVALID_IN_KEY = re.compile(r"[^\w\-. :/]")
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+?)(?:\?.*)?")
 
 
 def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
@@ -46,8 +47,14 @@ def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
     return MlflowClient(uri, registry_uri)
 
 
+def sqlite_file(uri: str) -> Path | None:
+    """The database file of an SQLite address; None for other addresses."""
+    match = _SQLITE.fullmatch(uri)
+    return Path(match[1]) if match else None
+
+
 def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:
-    """The experiment called `name`; if it does not exist it is created, with `options` of MLflow's client."""
+    """The experiment called `name`, created with these `options` of MLflow's client if it does not exist."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)
@@ -62,8 +69,8 @@ def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:
 
 
 def mlflow_key(name: str) -> str:
-    """A name as MLflow accepts it: other characters replaced, and a long one cut and made distinct by a hash."""
-    key = posixpath.normpath("/" + _REFUSED_KEY_CHARACTERS.sub("_", name)).lstrip("/") or "_"  # refused: /a, a//b, ../a
+    """`name` as a key that MLflow accepts: invalid characters are replaced, a long name is cut and gets a hash."""
+    key = posixpath.normpath("/" + _INVALID_IN_KEY.sub("_", name)).lstrip("/") or "_"  # /a, a//b and ../a are refused
     if len(key) <= KEY_CHARACTERS:
         return key
     return f"{key[: KEY_CHARACTERS - 9]}.{sha256(name.encode()).hexdigest()[:8]}"

@@ -1,8 +1,8 @@
 """Connects a job to Ray: to a running cluster, or to a local one that ends with the job.
 
-Which one, in this order: the connection that the process has already; the `address` asked for; ``RAY_ADDRESS`` (which a
-submitted job finds set); else a local cluster. A local cluster is protected by a token that only this user can read,
-has no dashboard unless asked for, and stores little, because the jobs send addresses of data and not data.
+In this order: the connection that the process already has; the requested `address`; ``RAY_ADDRESS``, which is set in a
+submitted job; else a local cluster. A local cluster is protected by a token that only this user can read, by default
+has no dashboard, and has a small object store, because jobs pass addresses of data instead of data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REACH_SECONDS = 5.0
 
 
 class ClusterError(AggGenError):
-    """No Ray cluster answers, or it does not start."""
+    """A Ray cluster cannot be reached or started, or lacks resources."""
 
     exit_code = 6
 
@@ -51,11 +51,10 @@ def connected(
     """Connects to Ray for the block; an existing connection is kept.
 
     Args:
-        address: ``local`` for a cluster of one's own, or where one runs (``auto``, ``host:6379``, ``ray://host:10001``).
-        cpus: how many CPUs a local cluster offers to tasks and actors; all that the machine has by default.
+        address: of a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start one.
+        cpus: CPUs that a local cluster offers to tasks and actors; by default all of the machine.
         gpus: likewise.
-        dashboard: whether a local cluster has one (without one, the workers of a trial that died keep
-            their CPUs).
+        dashboard: whether a local cluster has one. Without it, the workers of a trial that died keep their CPUs.
 
     Raises:
         ConfigError: Ray is not installed.
@@ -85,7 +84,7 @@ def connected(
         else:
             check_reachable(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except Exception as error:  # Ray raises a bare one where its own processes take too long to start
+    except Exception as error:  # if its own processes start too slowly, Ray raises a bare Exception
         where = (
             "a local Ray cluster does not start" if local else f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
         )
@@ -97,14 +96,14 @@ def connected(
 
 
 def check_reachable(address: str) -> None:
-    """Raises OSError where nothing listens at the address: Ray itself would try for minutes.
+    """Raises OSError if nothing listens at the address; Ray itself would try for minutes.
 
-    ``auto`` is the cluster that ``ray start`` started last on this machine: Ray notes its address in a file, which
-    stays when that cluster is killed.
+    ``auto`` is the cluster that was last started on this machine by ``ray start``. Ray writes its address to a file,
+    which remains when that cluster is killed.
     """
     if address == "auto":
-        note = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-        address = os.environ.get("RAY_ADDRESS") or (note.read_text(encoding="utf-8") if note.exists() else "")
+        file = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+        address = os.environ.get("RAY_ADDRESS") or (file.read_text(encoding="utf-8") if file.exists() else "")
     host, _, port = address.strip().rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
@@ -130,17 +129,17 @@ def _describe(local: bool) -> Cluster:
 
 
 def _secure() -> None:
-    """Turns Ray's token on for clusters that this process starts; a user's own settings win."""
+    """Turns on token authentication for clusters that this process starts, unless the user configured it."""
     if "RAY_AUTH_MODE" in os.environ or "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
         return
-    # Ray reads RAY_AUTH_MODE when it is imported; to set it here would be too late for a process that has imported
-    # Ray before. Where only the token is given, ray.init turns the mode on for itself and its cluster.
+    # Not RAY_AUTH_MODE, which Ray reads when it is imported, and that may have happened already. If only the token is
+    # set, ray.init turns on the mode for itself and its cluster.
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file())
 
 
 @cache
 def _token_file() -> Path:
-    """A file with a new token that only this user can read; it goes with the process."""
+    """A file with a new token that only this user can read; deleted when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="agggen-ray-"))  # 0700
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "token"

@@ -1,4 +1,4 @@
-"""The job that writes texts for records by the million: Parquet, JSON lines or CSV in, Parquet or JSON lines out.
+"""The job that writes texts for millions of records: Parquet, JSON lines or CSV in, Parquet or JSON lines out.
 
     from agggen_platform.bulk.job import generate
     from agggen_platform.bulk.model import bulk_config, open_model
@@ -9,10 +9,10 @@
 ``OUT/manifest.json``, written last, marks the output complete: it lists every part with its rows, bytes and SHA-256.
 The other files of OUT:
 
-    texts/000000-JOB.parquet, ...   one row a text, in the order of the input (``rows.text_schema``); or .jsonl
+    texts/000000-JOB.parquet, ...   one row per text, in the order of the input (``rows.text_schema``); or .jsonl
     rejects/000000-JOB.jsonl, ...   file, line, id and reason of each record without a text
     report.json                     totals and settings, as in the run log
-    .work/                          notes on shards; during the job, copies of input
+    .work/                          notes on attempts and finished shards; during the job, copies of input
 
 The parts are the result: workers write each once, under its final name, and the driver reads none of them. A job is
 identified by its fingerprint JOB (input, bundle, inference, n_best, complete, unique, format). The same job resumes

@@ -1,4 +1,4 @@
-"""The configuration of a bulk generation job, and the fingerprint of everything that decides its texts."""
+"""The configuration of a bulk generation job, and its fingerprint: a hash of all that its texts depend on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen_platform.sharded.config import ShardedConfig
 
-FORMAT = 6  # of the output and its rules
+FORMAT = 6  # version of the output format; raised when the same job would write other texts
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class BulkConfig(ShardedConfig):
     inference: InferenceConfig = field(kw_only=True)
     """The search; defaults are the bundle's own settings (`model.bulk_config`)."""
     n_best: int = 1
-    """The largest number of texts a record, best first."""
+    """The largest number of texts per record, best first."""
     complete: bool = False
-    """Let the model add the predicates that a record's own plan omits; otherwise that is a reject."""
+    """Let the model add the predicates that a record's own plan omits; otherwise such a record is rejected."""
     unique: bool = True
     """Reject records with the id of an earlier record. False: ids are not compared; `row` identifies a record."""
     format: Literal["parquet", "jsonl"] = "parquet"
@@ -33,7 +33,7 @@ class BulkConfig(ShardedConfig):
     critic: str | None = None
     """The critic that gives each text a ``risk`` and scores: ``included``, a folder, s3://... or models:/NAME@ALIAS."""
     gpus_per_actor: float = 0.0
-    """GPUs of each actor; 0: a CPU, with one thread."""
+    """GPUs per actor; 0: one CPU and one thread."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,15 +43,15 @@ class BulkConfig(ShardedConfig):
             raise ConfigError(f"gpus_per_actor must be at least 0, not {self.gpus_per_actor}")
 
 
-def described(
+def job_identity(
     config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
 ) -> dict[str, Any]:
-    """What decides the output: fingerprints of bundle, critic and each input with its name, and the settings."""
+    """All that the output depends on: fingerprints of bundle, critic and inputs, and settings other than of speed."""
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,
         "input": [digest for _, digest in inputs],
-        # With several files, ids of records without one begin with the file's name.
+        # With several files, a record without an id gets one that begins with the file's name.
         "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
         "n_best": config.n_best,
         "complete": config.complete,
@@ -62,7 +62,7 @@ def described(
     }
 
 
-def fingerprint(described: dict[str, Any]) -> str:
-    """The fingerprint of a job; settings that only change the speed are not in it."""
-    content = {"format": FORMAT, "job": described}
+def fingerprint(identity: dict[str, Any]) -> str:
+    """The fingerprint of a job from its `job_identity`."""
+    content = {"format": FORMAT, "job": identity}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

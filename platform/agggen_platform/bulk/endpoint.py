@@ -1,4 +1,4 @@
-"""The endpoint as the worker of a bulk job: the same parts, written by requests to its generators."""
+"""A worker of a bulk job that sends its records to an endpoint; it writes the same parts as a local worker."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from agggen.generation.config import InferenceConfig
 from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen_platform.bulk.rows import Counts
-from agggen_platform.bulk.worker import ROWS_AT_ONCE, BulkWorker, WorkerSettings
+from agggen_platform.bulk.worker import BATCH_ROWS, BulkWorker, WorkerSettings
 from agggen_platform.client import Client, EndpointError
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard
 
-_SENT = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
-_TIMEOUT = 540.0  # seconds of a request, which is a batch of its own and may wait for others
-_DEADLINE = 1800.0  # with all retries
+_OPTIONS = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
+_TIMEOUT = 540.0  # seconds of one request, which is a batch and may wait for other batches
+_DEADLINE = 1800.0  # seconds of a request with all its retries
 
 
 class EndpointWorker(BulkWorker):
-    """Processes several shards at once, as many as the endpoint has generators for; checks records here."""
+    """Processes as many shards at once as keep the endpoint's generators busy; checks the records itself."""
 
     def __init__(self, url: str, settings: WorkerSettings) -> None:
         """
@@ -40,7 +40,7 @@ class EndpointWorker(BulkWorker):
         self.generator = cast(Any, _Remote(self.client, self.generator, settings.fingerprint, options))
 
     def runs(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[Counts]]:
-        return in_parallel(iter(shards), self.run, self.client.width(ROWS_AT_ONCE))
+        return in_parallel(iter(shards), self.run, self.client.width(BATCH_ROWS))
 
     def close(self) -> None:
         super().close()
@@ -62,12 +62,12 @@ class _Remote:
             JobError: the endpoint does not answer, or serves another bundle.
             RuntimeError: it rejected a record.
         """
-        asked = [
+        requested = [
             {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
             for record, plan in zip(records, plans, strict=True)
         ]
         try:
-            answers = self.client.generate(asked, **self.options)
+            answers = self.client.generate(requested, **self.options)
         except EndpointError as error:
             if error.problem is not None and error.record is not None and not error.problem["retryable"]:
                 raise RuntimeError(error.problem["detail"]) from error
@@ -76,28 +76,29 @@ class _Remote:
         for record, answer in zip(records, answers, strict=True):
             if answer["status"] == "error":
                 if answer["error"]["retryable"]:
-                    raise JobError(f"{self.client.url}: {answer['error']['detail']}; the same command goes on")
+                    raise JobError(f"{self.client.url}: {answer['error']['detail']}; the same command resumes")
                 raise RuntimeError(answer["error"]["detail"])
             if answer["model"] != self.fingerprint:
                 raise JobError(
-                    f"{self.client.url} serves the bundle {answer['model'][:12]}, and the job's is "
-                    f"{self.fingerprint[:12]}: name the bundle that it serves"
+                    f"{self.client.url} serves the bundle {answer['model'][:12]}, but the job's bundle is "
+                    f"{self.fingerprint[:12]}: give the bundle that it serves"
                 )
             texts.append([_generation(record.id, text) for text in answer["texts"]])
         return texts
 
 
-def options_of(asked: InferenceConfig, own: InferenceConfig) -> dict[str, Any]:
-    """The request's options by which a bundle with the settings `own` searches with the settings `asked`.
+def options_of(requested: InferenceConfig, own: InferenceConfig) -> dict[str, Any]:
+    """The request options that make a bundle with its `own` settings use the `requested` ones.
 
     Raises:
-        ConfigError: a setting has no option.
+        ConfigError: a setting differs for which there is no option.
     """
-    options = {name: getattr(asked, name) for name in _SENT}
-    sent = replace(own, **options, beam=replace(own.beam, beam=asked.beam.beam))
-    if wrong := [field.name for field in fields(asked) if getattr(asked, field.name) != getattr(sent, field.name)]:
-        raise ConfigError(f"inference.{wrong[0]} cannot be sent to an endpoint: leave it as the bundle has it")
-    return options | {"beam": asked.beam.beam}
+    options = {name: getattr(requested, name) for name in _OPTIONS}
+    sent = replace(own, **options, beam=replace(own.beam, beam=requested.beam.beam))
+    names = [field.name for field in fields(requested)]
+    if different := [name for name in names if getattr(requested, name) != getattr(sent, name)]:
+        raise ConfigError(f"inference.{different[0]} cannot be sent to an endpoint: leave it as the bundle has it")
+    return options | {"beam": requested.beam.beam}
 
 
 def _generation(name: str, text: Any) -> Generation:

@@ -1,9 +1,8 @@
 """Input files as shards, which workers read in place.
 
-The driver reads a text file once, for its hash, its ids, and the offsets at which shards may begin, and of a Parquet
-file the ids. Since a row of a CSV may span lines, only this reading knows where rows begin. A CSV with one triple a
-row, in which the rows of a record are not consecutive, is copied by the driver, as Parquet. An invalid line becomes a
-row with an ``error``.
+The driver reads a text file once, for its hash, its ids, and the offsets at which shards may begin (a row of a CSV may
+span lines); of a Parquet file it reads only the ids. If a CSV has one triple per row and the rows of a record are not
+consecutive, the driver copies it to Parquet, grouped by record. An invalid line becomes a row with an ``error``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import id_of_row
 from agggen.errors import CorpusError, RecordError
 from agggen_platform.bulk.records import (
-    USERS,
+    USER_COLUMNS,
     LineReader,
     Stream,
     grouped_by_record,
@@ -51,31 +50,32 @@ from agggen_platform.sharded.shards import (
     file_at,
     find_repeated,
     hash_ids,
-    open_parquet,
+    inspect_parquet,
     read_rows,
     rows_at,
 )
 from agggen_platform.storage.folder import Folder
 
 KINDS = ("parquet", "jsonl", "csv")
-_BUFFER = 1 << 20  # bytes of a text file that are held at once
-_ROWS = 1024  # records that are held at once
+_BUFFER = 1 << 20  # bytes of a text file in memory
+_ROWS = 1024  # records in memory
 
 
 @dataclass(frozen=True)
-class Lines:
-    """The places at which reading of a text file may begin: byte, line, and number of records before it."""
+class LineIndex:
+    """Positions in a text file at which a shard may begin."""
 
-    begins: Sequence[int]
-    """Bytes; the last is the end of the file."""
-    numbers: Sequence[int]
-    firsts: Sequence[int]
-    """The last is the number of all records."""
+    offsets: Sequence[int]
+    """In bytes; the last is the size of the file."""
+    line_numbers: Sequence[int]
+    records_before: Sequence[int]
+    """The number of records before each position; the last is the number of all records."""
     columns: tuple[str, ...]
     """Of a CSV."""
     delimiter: str
+    """Of a CSV; empty for JSON lines."""
     ids: IdHashes | None
-    """Only if ids are compared."""
+    """None if ids are not compared."""
 
 
 @dataclass(frozen=True)
@@ -83,22 +83,22 @@ class InputFile:
     """A file of records."""
 
     address: str
-    """The user's name of it."""
+    """As the user gave it."""
     folder: Folder
+    """The folder from which it or its copy is read, under this `name`."""
     name: str
-    """The name in `folder`, where it or its copy is read."""
     version: str
     """See `Folder.version`."""
     fingerprint: str
     """Of its content."""
     prefix: str
-    """Put before the line or row number in the id of a record without one, if there are several files."""
+    """Begins the generated id of a record without one, before its line or row number; empty for a single file."""
     groups: tuple[int, ...] = ()
     """The rows of each row group of a Parquet file."""
     wide: bool = False
     """Whether a Parquet file has a column for each predicate."""
-    lines: Lines | None = None
-    """None also for a CSV that must be copied."""
+    index: LineIndex | None = None
+    """None for Parquet, and for a CSV that must be copied."""
 
     @property
     def kind(self) -> str:
@@ -106,14 +106,14 @@ class InputFile:
 
     @property
     def rows(self) -> int:
-        return self.lines.firsts[-1] if self.lines else sum(self.groups)
+        return self.index.records_before[-1] if self.index else sum(self.groups)
 
 
 def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[InputFile]:
-    """The files to read: the one at `address`, or all of a folder, in the order of their names.
+    """The input file at `address`, or all input files of a folder, ordered by name.
 
     Args:
-        shard_rows: rows that a shard has at least, 0 for the smallest of `ShardedConfig`.
+        shard_rows: the smallest number of rows of a shard; 0: the smallest that `ShardedConfig` chooses.
         unique: whether ids are compared.
 
     Raises:
@@ -124,7 +124,7 @@ def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[
         return [_input(folder, name, "", shard_rows, unique)]
     folder = Folder(address)
     if folder.local is not None and folder.local.is_file():
-        raise CorpusError(f"{address} is none of the kinds that can be read: {', '.join(KINDS)}")
+        raise CorpusError(f"{address} is not a file of records: its name must end in .{', .'.join(KINDS)}")
     names = [name for name in folder.names() if "/" not in name and _kind(name) in KINDS and name != REJECTS]
     if not names:
         raise CorpusError(f"{address} holds no records: no file in it ends in .{', .'.join(KINDS)}")
@@ -142,39 +142,39 @@ def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool
     except FileNotFoundError as error:
         raise CorpusError(f"{folder.at(name)} does not exist") from error
     if file.kind == "parquet":
-        opened = open_parquet(folder, name, _check_parquet)
+        opened = inspect_parquet(folder, name, _check_parquet)
         wide = "triples" not in opened.columns
         return replace(file, fingerprint=opened.fingerprint, groups=opened.groups, wide=wide)
     hashed = Stream(folder.chunks(name, version=file.version), hashlib.sha256())
     with LineReader(hashed, _BUFFER) as stream:
-        lines = _find_lines(file, stream, shard_rows or SMALLEST_SHARD, unique)
-    return replace(file, fingerprint=hashed.digest.hexdigest(), lines=lines)
+        index = _index_lines(file, stream, shard_rows or SMALLEST_SHARD, unique)
+    return replace(file, fingerprint=hashed.digest.hexdigest(), index=index)
 
 
 def _check_parquet(schema: pa.Schema, where: str) -> None:
-    if "triples" in schema.names or set(schema.names) <= set(USERS):
+    if "triples" in schema.names or set(schema.names) <= set(USER_COLUMNS):
         expected = record_schema()
-        check_columns(schema, pa.schema([expected.field(name) for name in USERS]), ("id", "triples"), where)
+        check_columns(schema, pa.schema([expected.field(name) for name in USER_COLUMNS]), ("id", "triples"), where)
     elif _has_triples(schema.names):
-        raise CorpusError(f"{where} has one triple a row, which a CSV may have; Parquet needs one record a row")
+        raise CorpusError(f"{where} has one triple per row, as only a CSV may have; Parquet needs one record per row")
     else:
         check_plain(schema, where)
 
 
-def _find_lines(file: InputFile, stream: LineReader, every: int, unique: bool) -> Lines | None:
-    """Reads the file; the place of about each `every`-th record, None if rows of a record are not consecutive."""
-    delimiter, triples = _csv_form(stream) if file.kind == "csv" else ("", False)
+def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -> LineIndex | None:
+    """Reads the file and indexes about every `step`-th record; None if the rows of a record are not consecutive."""
+    delimiter, triples = _csv_layout(stream) if file.kind == "csv" else ("", False)
     columns: list[str] = []
     items: Iterator[tuple[int, Any] | Reject] = (
         _values(stream, file.address, delimiter, triples, columns)
         if delimiter or unique
-        else _filled_lines(stream, file.address)
+        else _nonblank_lines(stream, file.address)
     )
     ids = IdHashes() if unique or triples else None
-    begins, numbers, firsts = array("q"), array("q"), array("q")
+    offsets, line_numbers, records_before = array("q"), array("q"), array("q")
     count, record, names = 0, "", list[str]()
     while True:
-        begin, number = stream.place, stream.line
+        offset, line = stream.offset, stream.line
         if (item := next(items, None)) is None:
             break
         rejected = isinstance(item, Reject)
@@ -183,11 +183,12 @@ def _find_lines(file: InputFile, stream: LineReader, every: int, unique: bool) -
             if name and name == record:
                 continue
             record = name
-        # A reject can be a line within a row; both are in the same bytes.
-        if not firsts or (count - firsts[-1] >= every and stream.place > begin and not (triples and rejected)):
-            begins.append(begin)
-            numbers.append(number)
-            firsts.append(count)
+        # An item that was read together with the one before (a rejected line within a row) cannot begin a shard.
+        is_boundary = stream.offset > offset and not (triples and rejected)
+        if not offsets or (is_boundary and count - records_before[-1] >= step):
+            offsets.append(offset)
+            line_numbers.append(line)
+            records_before.append(count)
             if ids:
                 ids.add(names)
                 names.clear()
@@ -195,15 +196,15 @@ def _find_lines(file: InputFile, stream: LineReader, every: int, unique: bool) -
         names.append(name)
     if ids:
         ids.add(names)
-    begins.append(stream.place)
-    firsts.append(count)
+    offsets.append(stream.offset)
+    records_before.append(count)
     if triples and ids and len(IdHashes.repeated([ids])):
         return None
-    return Lines(begins, numbers, firsts, tuple(columns), delimiter, ids)
+    return LineIndex(offsets, line_numbers, records_before, tuple(columns), delimiter, ids)
 
 
-def _csv_form(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
-    """The delimiter of a CSV, and whether it has one triple a row."""
+def _csv_layout(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
+    """The delimiter of a CSV, and whether it has one triple per row."""
     header = stream.peek().partition(b"\n")[0]
     delimiter = delimiter_in(header)
     return delimiter, _has_triples(
@@ -212,7 +213,7 @@ def _csv_form(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
 
 
 def _has_triples(columns: Iterable[str]) -> bool:
-    """Whether the columns are those of one triple a row; one may be missing, which is an error later."""
+    """Whether there is one triple per row, by the columns; if one of them is missing, reading the rows fails."""
     return len({name.lower() for name in columns} & set(NEEDED)) > 1
 
 
@@ -229,7 +230,7 @@ def _id_of(item: tuple[int, Any] | Reject, prefix: str, triples: bool) -> str:
         return ""
 
 
-def _filled_lines(stream: BinaryIO, address: str) -> Iterator[tuple[int, str] | Reject]:
+def _nonblank_lines(stream: BinaryIO, address: str) -> Iterator[tuple[int, str] | Reject]:
     for item in read_lines(stream, address, undecodable="reject"):
         if isinstance(item, Reject) or item[1].strip():
             yield item
@@ -241,8 +242,8 @@ def _values(
     """The rows of a CSV, or the values of JSON lines, which have no `delimiter`.
 
     Args:
-        columns: of a CSV whose header is not in the stream; empty, it receives those of the header.
-        line: the number of the first.
+        columns: the columns of a CSV whose header is not in the stream. If empty, the header's are added to it.
+        line: the number of the stream's first line.
     """
     if not delimiter:
         return read_values(stream, address, "reject", line)
@@ -250,8 +251,8 @@ def _values(
     return read_csv_rows(stream, address, needed, delimiter, not triples, "keep", columns, line)
 
 
-def ready(inputs: list[InputFile], work: Folder) -> list[InputFile]:
-    """The files that workers read; copies those that need it, unless they were copied before.
+def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
+    """The files as workers read them: copies those that workers cannot read in place, unless copies exist.
 
     Args:
         work: the job's folder for copies.
@@ -261,26 +262,22 @@ def ready(inputs: list[InputFile], work: Folder) -> list[InputFile]:
     """
     files: list[InputFile] = []
     for number, file in enumerate(inputs):
-        if file.lines and file.folder.local is not None and work.local is None:  # other machines see `work` alone
+        if file.index and file.folder.local is not None and work.local is None:  # other machines only see `work`
             name = f"{number:05d}.{file.kind}"
-            if work.size(name) != file.lines.begins[-1]:
+            if work.size(name) != file.index.offsets[-1]:
                 work.upload(name, file.folder.local / file.name)
             file = replace(file, folder=work, name=name, version=work.version(name))
-        elif file.kind == "csv" and not file.lines:
+        elif file.kind == "csv" and not file.index:
             name = f"{number:05d}.parquet"
             if work.size(name) is None:
                 _copy(file, work, name)
-            file = replace(file, folder=work, name=name, groups=open_parquet(work, name).groups)
+            file = replace(file, folder=work, name=name, groups=inspect_parquet(work, name).groups)
         files.append(file)
     return files
 
 
-def check_in_place(inputs: list[InputFile]) -> None:
-    """Checks that no file was written since `find_inputs`.
-
-    Raises:
-        JobError: one was.
-    """
+def check_inputs_unchanged(inputs: list[InputFile]) -> None:
+    """Raises JobError if a file was written since `find_inputs`."""
     for file in inputs:
         try:
             now = file.folder.version(file.name)
@@ -290,10 +287,10 @@ def check_in_place(inputs: list[InputFile]) -> None:
 
 
 def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:
-    """The shards of all files in order, numbered through; the same files and number always give the same shards.
+    """The shards of all files in order, numbered consecutively; deterministic.
 
     Args:
-        part: the name of a shard's part, with its number in place of ``{}``.
+        part: the name of a shard's part, with ``{}`` in place of the shard's number.
         unique: whether a record with the id of an earlier one is a duplicate.
     """
     duplicates = _find_duplicates(files) if unique else [{} for _ in files]
@@ -301,9 +298,9 @@ def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool
     rows_before = 0
     for file, own in zip(files, duplicates, strict=True):
         number = len(shards)
-        if file.lines:
+        if file.index:
             pairs = sorted(own.items())
-            for shard in _cut_lines(file, file.lines, shard_rows, part, number, rows_before):
+            for shard in _cut_lines(file, file.index, shard_rows, part, number, rows_before):
                 shards.append(replace(shard, duplicates=tuple(duplicates_in(pairs, shard.first, shard.rows))))
         else:
             parts = cut(file.folder, file.name, file.groups, shard_rows, part, own, file.address, number, rows_before)
@@ -313,28 +310,28 @@ def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool
 
 
 def _cut_lines(
-    file: InputFile, lines: Lines, shard_rows: int, part: str, first_index: int, rows_before: int
+    file: InputFile, lines: LineIndex, shard_rows: int, part: str, first_number: int, rows_before: int
 ) -> Iterator[Shard]:
-    block, index = 0, first_index
-    while block < len(lines.numbers):
-        first = lines.firsts[block]
-        after = max(block + 1, bisect_right(lines.firsts, first + shard_rows) - 1)
-        begin, end, rows = lines.begins[block], lines.begins[after], lines.firsts[after] - first
-        text = TextRange(begin, end, lines.numbers[block], file.version, lines.delimiter, lines.columns)
-        where, name = (file.folder.address, file.name), part.format(f"{index:06d}")
-        yield Shard(index, *where, name, (), 0, first, rows, file.address, (), rows_before, text, file.prefix)
-        block, index = after, index + 1
+    block, number = 0, first_number
+    while block < len(lines.line_numbers):
+        first = lines.records_before[block]
+        after = max(block + 1, bisect_right(lines.records_before, first + shard_rows) - 1)
+        begin, end, rows = lines.offsets[block], lines.offsets[after], lines.records_before[after] - first
+        text = TextRange(begin, end, lines.line_numbers[block], file.version, lines.delimiter, lines.columns)
+        where, name = (file.folder.address, file.name), part.format(f"{number:06d}")
+        yield Shard(number, *where, name, (), 0, first, rows, file.address, (), rows_before, text, file.prefix)
+        block, number = after, number + 1
 
 
 def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
     def rows(number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
-        file, lines = files[number], files[number].lines
+        file, lines = files[number], files[number].index
         if not lines:
             for row, data in rows_at(file.folder, file.name, _columns(file.address, file.wide), repeated):
                 yield row, next(object_rows(iter([(row, data)]), file.prefix)) if file.wide else data
             return
         blocks, numbers = list(_cut_lines(file, lines, 1, "", 0, 0)), set(repeated.tolist())
-        for block in np.unique(np.searchsorted(lines.firsts, repeated, "right") - 1).tolist():
+        for block in np.unique(np.searchsorted(lines.records_before, repeated, "right") - 1).tolist():
             for first, batch in read_records(blocks[block], _ROWS):
                 yield from ((row, data) for row, data in enumerate(batch, start=first) if row in numbers)
 
@@ -343,19 +340,19 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
         place = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
         return f"{file.address}, {place}"
 
-    ids = [(file.lines and file.lines.ids) or hash_ids(file.folder, file.name) for file in files]
+    ids = [(file.index and file.index.ids) or hash_ids(file.folder, file.name) for file in files]
     return find_repeated(ids, rows, is_record, where)
 
 
-def read_records(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard for `read_record`, in batches, each with the number of its first row.
+def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The rows of a shard for `read_record` in batches, each batch with the number of its first row.
 
     Raises:
         CorpusError: a Parquet file has values that could run code.
         DamagedError: a text file was replaced since the shard was cut.
     """
     if (text := shard.text) is None:
-        for first, batch in read_rows(shard, rows_at_once, _columns(shard.address, shard.prefix is not None)):
+        for first, batch in read_rows(shard, batch_rows, _columns(shard.address, shard.prefix is not None)):
             yield first, batch if shard.prefix is None else list(object_rows(enumerate(batch, first), shard.prefix))
         return
     number, triples = shard.first, _has_triples(text.columns)
@@ -364,28 +361,28 @@ def read_records(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[di
         columns = list(text.columns) if text.begin else []
         values = _values(stream, shard.address, text.delimiter, triples, columns, text.line)
         rows = triple_rows(values) if triples else object_rows(values, shard.prefix or "")
-        while batch := list(islice(rows, rows_at_once)):
+        while batch := list(islice(rows, batch_rows)):
             yield number, batch
             number += len(batch)
 
 
 def _columns(address: str, wide: bool) -> Sequence[str] | None:
-    """The columns to read of a Parquet file at `address`, or of its copy; None: all.
+    """The columns to read from a Parquet input, or from the copy of a CSV at `address`; None: all columns.
 
-    A user's Parquet file may have its own column ``error``.
+    The column ``error`` is read only from copies: in a user's Parquet file it can mean anything.
     """
-    return None if wide else USERS if _kind(address) == "parquet" else record_schema().names
+    return None if wide else USER_COLUMNS if _kind(address) == "parquet" else record_schema().names
 
 
 def _copy(file: InputFile, work: Folder, name: str) -> None:
-    """Writes the records of a CSV in which rows of a record are not consecutive."""
+    """Copies a CSV in which the rows of a record are not consecutive to Parquet, one record per row."""
     chunks = file.folder.chunks(file.name, version=file.version)
     with (
         work.new(name) as path,
         io.BufferedReader(Stream(chunks), _BUFFER) as stream,
         pq.ParquetWriter(path, record_schema(), compression="zstd") as writer,
     ):
-        values = _values(stream, file.address, *_csv_form(stream), [])
+        values = _values(stream, file.address, *_csv_layout(stream), [])
         rows = triple_rows(grouped_by_record(values))
         while batch := list(islice(rows, _ROWS)):
             writer.write_table(pa.Table.from_pylist(batch, record_schema()))

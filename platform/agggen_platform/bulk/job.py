@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from agggen.checks import CheckedText
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import ConfigError, CorpusError
-from agggen_platform.bulk.config import BulkConfig, described, fingerprint
-from agggen_platform.bulk.inputs import InputFile, check_in_place, find_inputs, plan_shards, ready
+from agggen_platform.bulk.config import BulkConfig, fingerprint, job_identity
+from agggen_platform.bulk.inputs import InputFile, check_inputs_unchanged, find_inputs, plan_shards, prepare_inputs
 from agggen_platform.bulk.model import Model
 from agggen_platform.bulk.output import INPUT, TEXTS, Output
 from agggen_platform.bulk.review import riskiest
@@ -39,17 +39,17 @@ class BulkReport:
     job: str
     """Its fingerprint."""
     summary: Counts
-    """Of all records, over all runs."""
+    """Of the whole job, earlier runs included."""
     finished_before: bool
     """Whether an earlier run had finished the job."""
     progress: Progress | None = None
     """Of this run; None if `finished_before`."""
     redone: int = 0
-    """The number of retries of shards, over all runs."""
+    """Retries of shards, in all runs."""
     seconds: float = 0.0
-    """The time of this run."""
+    """Duration of this run."""
     review: Sequence[CheckedText] = ()
-    """The riskiest texts, if a review was asked for."""
+    """The riskiest texts, if a review was requested."""
 
     def as_dict(self) -> dict[str, Any]:
         """``report.json``."""
@@ -82,26 +82,26 @@ def generate(
 
     Args:
         model: see `open_model`.
-        source: a file of records (.parquet, .jsonl, .csv) or a folder of such, here or on S3.
-        out: a folder, here or on S3.
+        source: a file of records (.parquet, .jsonl, .csv) or a folder of such files, local or on S3.
+        out: a folder, local or on S3.
         config: see `bulk_config`.
         fresh: delete the output of this or another bulk generation in `out`.
-        tracker: creates the run log from the run's name, if there is work to do.
-        progress: is called after every shard.
+        tracker: creates the run log from the run's name; called only if there is work to do.
+        progress: called after every shard.
         single_file: also join the parts into ``out/texts.parquet`` (or .jsonl), for small jobs.
-        endpoint: the URL of an endpoint that serves the bundle and does the work; the result is the same.
-        review: the number of the riskiest texts in the report; needs `config.critic`.
+        endpoint: the URL of an endpoint that serves the bundle and writes the texts; the result is the same.
+        review: how many of the riskiest texts the report contains; needs `config.critic`.
 
     Raises:
         ConfigError: a review without a critic.
         CorpusError: the input is missing or cannot be read, or `out` holds something else.
         JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
-        JobError: too many rejects, a generator that always fails, or workers that die repeatedly. Finished shards are
-            kept for the next run.
+        JobError: too many records were rejected, the generator failed on every record, or workers died repeatedly.
+            Finished shards are kept for the next run.
     """
     if review and config.critic is None:
-        raise ConfigError("a review needs the risks of a critic: set critic=included")
+        raise ConfigError("a review needs the scores of a critic: set critic=included")
     critic = None
     if config.critic is not None:
         place = place_of_critic(config.critic)
@@ -111,7 +111,7 @@ def generate(
     if target.address in {file.folder.address for file in inputs}:
         raise CorpusError(f"{out} is the folder of the input; give another --out")
     files_read = [(file.name, file.fingerprint) for file in inputs]
-    about = described(config, model.fingerprint, files_read, critic and critic[1])
+    about = job_identity(config, model.fingerprint, files_read, critic and critic[1])
     output = Output(target, fingerprint(about))
     begin = time.monotonic()
 
@@ -129,29 +129,29 @@ def generate(
         output.begin(about, {})
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
-            log.log_params(flatten(config) | _named(model, inputs))
+            log.log_params(flatten(config) | _provenance(model, inputs))
             log.set_tags({"config_hash": config_hash(config)})
         try:
-            files = ready(inputs, Folder(target.at(INPUT)))
+            files = prepare_inputs(inputs, Folder(target.at(INPUT)))
             rows = sum(file.rows for file in files)
             if not rows:
                 raise CorpusError(f"{source} holds no record")
         except CorpusError:
-            output.clear()  # or the folder would refuse the input once it is mended
+            output.clear()  # else the folder would refuse the corrected input
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
-        shards = plan_shards(files, config.rows_a_shard(rows), part, config.unique)
+        shards = plan_shards(files, config.rows_per_shard(rows), part, config.unique)
         settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config, critic)
-        here: Callable[[], BulkWorker] = partial(BulkWorker, settings)
+        local_worker: Callable[[], BulkWorker] = partial(BulkWorker, settings)
         if endpoint:
             from agggen_platform.bulk.endpoint import EndpointWorker  # needs httpx
 
-            here = partial(EndpointWorker, endpoint, settings)
+            local_worker = partial(EndpointWorker, endpoint, settings)
         work = driver.process(
             shards,
             BulkWorker,
             settings,
-            here,
+            local_worker,
             config,
             "generate",
             actors=0 if endpoint else config.actors,
@@ -160,14 +160,14 @@ def generate(
             log=log,
             speed=_speed,
         )
-        check_in_place(inputs)
+        check_inputs_unchanged(inputs)
         counts = work.counts
-        total, why = counts.records + counts.rejects, target.at("rejects")
-        check_rejects(counts.rejects, total, config.max_reject_share, "records", why)
+        total = counts.records + counts.rejects
+        check_rejects(counts.rejects, total, config.max_reject_share, "records", target.at("rejects"))
         now, seconds = work.progress(), time.monotonic() - begin
         report = BulkReport(output.job, counts, False, now, work.retries, seconds)
-        decisive = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
-        about = {"summary": counts.as_dict(), "config": decisive, **_named(model, inputs)}
+        used = {name: value for name, value in resolved(config).items() if name in _IDENTITY_SETTINGS}
+        about = {"summary": counts.as_dict(), "config": used, **_provenance(model, inputs)}
         if critic:
             about["critic"] = critic[1]
         check_claim()
@@ -179,10 +179,10 @@ def generate(
         return replace(report, review=reviewed())
 
 
-_DECISIVE = ("inference", "n_best", "complete", "unique", "format")
+_IDENTITY_SETTINGS = ("inference", "n_best", "complete", "unique", "format")
 
 
-def _named(model: Model, inputs: list[InputFile]) -> dict[str, str]:
+def _provenance(model: Model, inputs: list[InputFile]) -> dict[str, str]:
     return {"bundle": model.fingerprint, "bundle_address": model.address} | {
         f"input/{file.name}": file.fingerprint for file in inputs
     }

@@ -1,4 +1,4 @@
-"""The bundle and the critic of a job, the same in every worker."""
+"""The bundle and the critic of a job; workers check by fingerprint that they load the driver's."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from agggen_platform.storage.folder import Folder
 
 @dataclass(frozen=True)
 class Model:
-    """A bundle at a fixed address, not an alias."""
+    """A bundle at an address that is not an alias."""
 
     address: str
     """A folder or ``s3://`` address that every worker can read."""
     fingerprint: str
     inference: InferenceConfig
-    """The bundle's own."""
+    """The bundle's own settings."""
     largest_group: int
-    """L."""
+    """L: the most predicates of a fact."""
 
 
 def open_model(address: str) -> Model:
@@ -53,8 +53,8 @@ def load_generator(address: str, expected: str, device: str) -> Generator:
     """The generator of the bundle at `address`, whose fingerprint must be `expected`.
 
     Raises:
-        JobError: there is another bundle now.
-        BundleError: there is none.
+        JobError: the address holds another bundle.
+        BundleError: there is no bundle at the address.
     """
     path = get_bundle(address)
     _check_same("bundle", address, fingerprint(path), expected)
@@ -72,7 +72,7 @@ def _check_same(kind: str, address: str, actual: str, expected: str) -> None:
     if actual != expected:
         raise JobError(
             f"the {kind} at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
-            "see different folders; give an address that is the same everywhere and never changes"
+            "see different folders; give an address with the same, unchanging content on every node"
         )
 
 

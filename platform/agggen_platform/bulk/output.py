@@ -32,7 +32,7 @@ class Output(JobFolder):
         return [*manifest["texts"], *manifest["rejects"]]
 
     def tidy(self) -> None:
-        """Removes the copies of input; only for a complete output."""
+        """Removes the copies of input; called when the output is complete."""
         for name in self.folder.names(INPUT):
             self.folder.delete(name)
 
@@ -54,7 +54,7 @@ class Output(JobFolder):
     def join(self) -> None:
         """Writes all texts into one file beside the parts, and all rejects into another, in input order."""
         manifest = self.manifest()
-        assert manifest is not None, "only a complete output is joined"
+        assert manifest is not None, "only a complete output can be joined"
         names = [file["name"] for file in manifest["texts"]]
         if manifest["config"]["format"] == "jsonl":
             self._join_lines("texts.jsonl", names)

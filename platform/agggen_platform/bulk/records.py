@@ -1,4 +1,4 @@
-"""Input rows with the columns of `record_schema`, from JSON objects and tables; invalid ones have an ``error``."""
+"""Converts JSON objects and table rows to rows of `record_schema`; an invalid one becomes a row with an ``error``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from agggen_platform.sharded.shards import bare_record
 
 
 def record_schema() -> pa.Schema:
-    """The columns of records to write about, and of the copies of text files.
+    """The columns of input records, and of the copies of text files.
 
-    plan     the record's own plan; null: the model plans
+    plan     the record's own plan; null: the model chooses one
     line     the first line of the record in a text file, from 1
     error    why the row is invalid
     """
@@ -41,7 +41,7 @@ def record_schema() -> pa.Schema:
     return pa.schema(columns)
 
 
-USERS = ("id", "category", "triples", "plan")  # columns that a user's Parquet file may have
+USER_COLUMNS = ("id", "category", "triples", "plan")  # columns that a user's Parquet file may have
 
 
 def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
@@ -68,7 +68,7 @@ class Stream(io.RawIOBase):
     """A stream over chunks of bytes."""
 
     def __init__(self, chunks: Iterator[bytes], digest: Any = None) -> None:
-        """`digest`: is updated with all bytes that are read."""
+        """`digest`: a hash that is updated with all bytes that are read."""
         self._chunks, self._left, self.digest = chunks, memoryview(b""), digest
 
     def readable(self) -> bool:
@@ -87,12 +87,12 @@ class Stream(io.RawIOBase):
 class LineReader(io.BufferedReader):
     """A stream that counts the bytes and lines that were read."""
 
-    place, line = 0, 1
-    """The next byte and the next line."""
+    offset, line = 0, 1
+    """Of the next byte, and the number of the next line."""
 
     def readline(self, size: int | None = -1) -> bytes:
         content = super().readline(size)
-        self.place += len(content)
+        self.offset += len(content)
         self.line += content.endswith(b"\n")
         return content
 
@@ -108,8 +108,9 @@ def _invalid_row(line: int | None, identifier: str | None, reason: str) -> dict[
 
 
 def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Iterator[dict[str, Any]]:
-    """One record per object: of JSON lines, or of a table with a column for each predicate. The id of a record without
-    one is `prefix` and its line.
+    """One record per object of JSON lines, or per row of a table with a column for each predicate.
+
+    A record without an id gets `prefix` and its line number as id.
     """
     for item in items:
         if isinstance(item, Reject):
@@ -129,9 +130,9 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
 
 
 def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str, Any]]:
-    """One record for consecutive rows with the same id, each row a triple; then the rejects among these rows.
+    """One record for consecutive rows with the same id, of which each is a triple, then the rejects among these rows.
 
-    Each row without an id is a reject.
+    A row without an id is rejected.
     """
     rows: list[Row] = []
     rejects: list[Reject] = []
@@ -150,7 +151,7 @@ def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str,
 def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
     table = read_table(((line, row | {"split": ""}) for line, row in rows), "")
     if table.rejects:
-        # A rejected row rejects its whole record, whose own reject says no more.
+        # A rejected row rejects its whole record; the reject of the record itself has no further information.
         first, *others = [reject for reject in table.rejects if reject.reason != REJECTED_ROW] or table.rejects
         reason = "; ".join([first.reason, *(f"line {reject.line}: {reject.reason}" for reject in others)])
         return _invalid_row(first.line, identifier_of(rows[0][1]) or None, reason)
@@ -160,7 +161,7 @@ def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def grouped_by_record(items: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
-    """The rejects, then the rows grouped by record, in the order of the records' first rows; sorted on disk."""
+    """The rejects, then all rows grouped by record, in the order of the records' first rows. Sorts on disk."""
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as rows:
         rows.execute("PRAGMA journal_mode=OFF")  # the file is temporary
         rows.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")

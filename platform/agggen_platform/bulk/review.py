@@ -1,4 +1,4 @@
-"""The riskiest texts of a complete output, with their records, for a person to correct."""
+"""Finds the riskiest texts of a complete output, with their records, for manual correction."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import pyarrow as pa
 
 from agggen.checks import CheckedText, check_all
 from agggen.records import Record
-from agggen_platform.bulk.inputs import InputFile, plan_shards, read_records, ready
+from agggen_platform.bulk.inputs import InputFile, plan_shards, prepare_inputs, read_records
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.output import INPUT, Output
 from agggen_platform.bulk.records import read_record
-from agggen_platform.bulk.worker import ROWS_AT_ONCE
+from agggen_platform.bulk.worker import BATCH_ROWS
 from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage.critics import open_critic
 from agggen_platform.storage.folder import Folder
 
-_SHARD_ROWS = 1024  # of the input that are read for one record at most
+_SHARD_ROWS = 1024  # the most input rows that are read to find one record
 _Place = tuple[int, int]  # the row of the record and the rank of the text
 
 
 def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str, count: int) -> list[CheckedText]:
-    """The `count` texts of the highest ``risk``, the riskiest first; equal ones in the order of the output.
+    """The `count` texts with the highest ``risk``, the riskiest first; ties are in the order of the output.
 
-    The risks of all parts are read, and the parts and records of the chosen texts.
+    Reads the risks of all parts, but texts and records only where they are needed.
     """
     manifest = output.manifest()
-    assert manifest is not None, "only a complete output is reviewed"
+    assert manifest is not None, "only a complete output can be reviewed"
     chosen: list[tuple[float, _Place, str]] = []
     for name in (file["name"] for file in manifest["texts"]):
         part = _read(output, name, ["row", "rank", "risk"])
@@ -59,8 +59,8 @@ def _read(output: Output, name: str, columns: Sequence[str]) -> pa.Table:
 
 
 def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping[int, Record]:
-    """The records by their `rows`, which are counted over all files of the input."""
-    files = ready(inputs, Folder(output.folder.at(INPUT)))
+    """The records at these `rows`, by row; rows are numbered over all input files."""
+    files = prepare_inputs(inputs, Folder(output.folder.at(INPUT)))
     shards = plan_shards(files, _SHARD_ROWS, "{}", unique=False)
     begins = np.array([shard.rows_before + shard.first for shard in shards])
     by_shard = defaultdict[int, set[int]](set)
@@ -69,7 +69,7 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
 
     def read() -> Iterator[tuple[int, Record]]:
         for index, own in by_shard.items():
-            for first, batch in read_records(shards[index], ROWS_AT_ONCE):
+            for first, batch in read_records(shards[index], BATCH_ROWS):
                 places = range(shards[index].rows_before + first, shards[index].rows_before + first + len(batch))
                 yield from ((row, read_record(data)[0]) for row, data in zip(places, batch, strict=True) if row in own)
 

@@ -22,13 +22,13 @@ from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
-ROWS_AT_ONCE = 64  # records of a batch
-_GROUP = 4096  # texts of a row group
+BATCH_ROWS = 64  # records per batch of the generator
+_GROUP = 4096  # texts per row group of Parquet
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The job, as its workers need it."""
+    """What a worker needs to know of the job."""
 
     out: str
     job: str  # the fingerprint
@@ -39,7 +39,7 @@ class WorkerSettings:
 
 
 class BulkWorker(Worker[Counts]):
-    """Loads the bundle once and writes a shard per call, with one thread, so that its texts are reproducible."""
+    """Loads the bundle once and writes one shard per call, with one thread, so that its texts are reproducible."""
 
     counts = Counts
 
@@ -47,7 +47,7 @@ class BulkWorker(Worker[Counts]):
         """
         Raises:
             JobError: the bundle or critic differs from the driver's, or there is no GPU.
-            BundleError: there is none here.
+            BundleError: the bundle does not exist on this node.
         """
         super().__init__(settings.out, settings.job)
         self.settings = settings
@@ -63,10 +63,10 @@ class BulkWorker(Worker[Counts]):
         return self._write(shard, path, RowWriter.texts)
 
     def give_up(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
-        why = str(self.broken(shard))
+        reason = str(self.broken(shard))
 
         def reject(writer: RowWriter, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
-            writer.reject(rows, first, why)
+            writer.reject(rows, first, reason)
             return iter(())
 
         return self._write(shard, path, reject)
@@ -76,7 +76,7 @@ class BulkWorker(Worker[Counts]):
     ) -> tuple[Counts, int, Sequence[Reject]]:
         config = self.settings.config
         writer = RowWriter(self.generator, self.settings.fingerprint, config, shard, self.critic)
-        texts = (text for first, rows in read_records(shard, ROWS_AT_ONCE) for text in texts_of(writer, rows, first))
+        texts = (text for first, rows in read_records(shard, BATCH_ROWS) for text in texts_of(writer, rows, first))
         if config.format == "jsonl":
             _write_json_lines(path, texts)
         else:
@@ -86,7 +86,7 @@ class BulkWorker(Worker[Counts]):
     def broken(self, shard: Shard) -> JobError:
         return JobError(
             f"{ATTEMPTS} workers died over {shard}: out of memory (try a smaller inference.rows), or a "
-            "record that breaks the generator; finished shards are kept"
+            "record that crashes the generator; finished shards are kept"
         )
 
     def close(self) -> None:

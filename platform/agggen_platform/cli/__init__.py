@@ -1,1 +1,1 @@
-"""The `agggen` command: one module a command, which parses, calls and prints. Heavy imports stay inside functions."""
+"""The `agggen` command: a module per subcommand, which parses, calls and prints. Heavy imports are in functions."""

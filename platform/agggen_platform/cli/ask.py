@@ -19,17 +19,18 @@ def ask(
     plan: Annotated[str | None, typer.Option(help="A plan for every record, followed exactly.")] = None,
     complete: Annotated[bool, typer.Option(help="Let the model add the predicates that --plan omits.")] = False,
     level: Annotated[int | None, typer.Option(min=1, help="The largest number of triples in one fact.")] = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Texts a record at most, best first; each has its rank.")] = 1,
+    n_best: Annotated[int, typer.Option(min=1, help="The most texts per record, ranked, best first.")] = 1,
     verify: Annotated[
-        Literal["strict", "off"] | None, typer.Option(help="strict: values whole, no fault found; off: free.")
+        Literal["strict", "off"] | None,
+        typer.Option(help="strict: all values in full, no faults; off: no constraints."),
     ] = None,
     deadline: Annotated[float, typer.Option(min=0.001, help="Seconds without a new text, retries included.")] = 300.0,
     columns: own_data.Chosen = own_data.NONE,
 ) -> None:
     """Have an endpoint (`agggen serve`) write texts for records.
 
-    Output and rejects are those of `agggen generate`. Failed requests are retried. AGGGEN_API_KEY holds the API key, if
-    the endpoint requires one.
+    Output and rejects are as for `agggen generate`. Failed requests are retried. If the endpoint requires an API key,
+    set AGGGEN_API_KEY.
 
     \b
         agggen ask http://127.0.0.1:8000 -i records.jsonl -o texts.jsonl

@@ -1,4 +1,4 @@
-"""`agggen check` and `agggen train-critic`: texts of any system against their records, and the model that judges."""
+"""`agggen check` and `agggen train-critic`: checks any system's texts against their records; trains the critic."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check(
         typer.Argument(metavar="[TEXTS]", help="One text a line in the records' order, or .jsonl with id and text."),
     ] = None,
     json: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="A line a text, all verdicts; or -.")
+        str | None, typer.Option("--json", metavar="FILE", help="JSON lines, one per text, with all verdicts; or -.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
     review: Annotated[
@@ -93,10 +93,10 @@ def check(
 
 
 def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], list[str]]:
-    """The records of a file, each once per text of its own if these are to be checked.
+    """The records of a file; if `own` texts are checked, one record per text, and the texts.
 
     Raises:
-        CorpusError: an invalid record (a check of a part would mislead), no record, or one without a text.
+        CorpusError: a record is invalid or has no text, or there is no record. Checking only the others would mislead.
     """
     from agggen.errors import CorpusError, RecordError
     from agggen.evaluation.files import json_objects
@@ -156,7 +156,7 @@ def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> N
 
 
 def _meta_evaluate(path: Path, critic: Critic) -> None:
-    """A table of how scores agree with people's ratings, and what passes although people call it incorrect."""
+    """Prints how scores correlate with ratings by people, and how many texts pass that people call incorrect."""
     from agggen.checks import RISKY, check_all
     from agggen.evaluation.ratings import (
         DIMENSIONS,
@@ -212,7 +212,7 @@ def train_critic(
     ] = 6000,
     seed: Annotated[int, typer.Option(min=0, help="Of the weights and the errors.")] = 1,
 ) -> None:
-    """Train the critic of `agggen check` on texts with errors that it makes itself. Takes one core, and no GPU.
+    """Train the critic of `agggen check` on texts with synthetic errors. Takes one core, and no GPU.
 
     With rel2text it also learns from the texts that Rel2Text's annotators called corrupted. The included critic has
     seen the texts of the default options.

@@ -1,7 +1,7 @@
 """Output of commands: results on stdout, messages on stderr.
 
-Progress is a line every few seconds. On a terminal tables have frames, elsewhere they are tab-separated. Markup is off,
-because square brackets are plans.
+Progress is a line every few seconds. Tables have frames on a terminal, and are tab-separated elsewhere. rich's markup
+is off, because it would interpret the square brackets of plans.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
 
 
 Advance = Callable[[str, int, int | None], None]
-"""Is called with (file, bytes done, total bytes or None)."""
+"""Arguments: file, bytes done, total bytes or None."""
 
 
 def byte_progress() -> Advance:
-    """Shows downloads: a line every ten seconds and at the end of each."""
+    """Shows the progress of downloads: a line every ten seconds and at the end of each file."""
     last: dict[str, float] = {}
     finished: set[str] = set()
 

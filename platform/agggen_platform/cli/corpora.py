@@ -31,7 +31,7 @@ def fetch(
 ) -> None:
     """Download a corpus into the data home (AGGGEN_DATA_HOME), checking each file's SHA-256.
 
-    Files that are there already are kept, so the same command continues an interrupted download.
+    Existing files are kept, so the same command continues an interrupted download.
 
     \b
         agggen corpora fetch webnlg

@@ -1,4 +1,4 @@
-"""`agggen doctor`: what would stop a job on this machine, and how to fix it."""
+"""`agggen doctor`: finds what would stop a job on this machine, and how to fix it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, Runs
 from agggen_platform.doctor.areas import Area
 
-EXIT_CODE = 11
-"""If a finding is an error."""
+EXIT_CODE = 11  # if a finding is an error
 
 
 def doctor(

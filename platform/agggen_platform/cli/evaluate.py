@@ -29,7 +29,7 @@ def evaluate(
             help="The folder of the report; or s3://. [default: in evaluation/ beside the folder BUNDLE, or here]",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only the first records, this many; 0: all.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="Only this many records, from the first on; 0: all.")] = 0,
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +72,7 @@ def evaluate(
     from agggen_platform import evaluation
 
     if out == "-":
-        raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
+        raise ConfigError("the scores go to standard output; --out must name a folder for the report")
     path = bundle_folder(bundle)
     task = evaluation.task_of(
         bundle,

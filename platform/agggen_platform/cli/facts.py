@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Show the facts of texts.", rich_markup_mode=None)
 
 AlignedFact = tuple[str, tuple[str, ...] | None]
-"""A fact and the predicates that it states; None without a record."""
+"""A fact and the predicates that it states; None if there is no record."""
 
 _SETTING = re.compile(r"facts\.[\w.]+=")
 
@@ -65,12 +66,12 @@ def inspect(
         raise ConfigError("give either texts in quotes, or --corpus")
     if record and not corpus:
         raise ConfigError("--record needs a --corpus to find it in")
-    chosen = list(_of_corpus(corpus, split, record, limit)) if corpus else [(text, None) for text in texts][:limit]
-    cut = segmenter(config)
+    chosen = _of_corpus(corpus, split, record, limit) if corpus else [(text, None) for text in texts][:limit]
+    fact_segmenter = segmenter(config)
     sources = [text for text, _ in chosen]
-    frames = cut if isinstance(cut, FrameSegmenter) else None
+    frames = fact_segmenter if isinstance(fact_segmenter, FrameSegmenter) else None
     trees = frames.sentences(sources) if frames else [()] * len(chosen)
-    for (text, source), facts_of_text, sentences in zip(chosen, cut.segment(sources), trees, strict=True):
+    for (text, source), facts_of_text, sentences in zip(chosen, fact_segmenter.segment(sources), trees, strict=True):
         console.say(f"{source.id}: {text}" if source else text)
         for sentence in sentences:
             console.say(f"    {bracketed(sentence, frames.level if frames else 'full')}")
@@ -78,11 +79,11 @@ def inspect(
             stated = "" if predicates is None else f"   [{' '.join(predicates)}]"
             console.say(f"  {number}. {fact.strip()}{stated}")
     if not frames:
-        console.note(f"The segmenter {cut.name!r} uses no semantic roles, so there are no trees")
+        console.note(f"The segmenter {fact_segmenter.name!r} uses no semantic roles, so there are no trees")
 
 
-def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> Iterator[tuple[str, Record]]:
-    """The first texts of a corpus, or of the records with these ids."""
+def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
+    """The first texts of a corpus, or of the records with these ids, with their records."""
     from agggen.errors import CorpusError
     from agggen_platform.local import records_of
 
@@ -93,7 +94,7 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
             raise CorpusError(f"{corpus} {split} has no record {unknown[0]!r}; one that it has is {records[0].id!r}")
         records = [by_id[identifier] for identifier in ids]
     pairs = ((reference.text, record) for record in records for reference in record.references)
-    yield from (pair for _, pair in zip(range(limit), pairs, strict=False))
+    return list(islice(pairs, limit))
 
 
 def _aligned(record: Record | None, facts: Sequence[str]) -> list[AlignedFact]:
@@ -110,7 +111,7 @@ def _aligned(record: Record | None, facts: Sequence[str]) -> list[AlignedFact]:
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
     """The tree of a sentence on one line: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
 
-    A frame is named by its predicate and stands at its place in the text. Brackets of the text become ``-LRB-`` and
+    A frame has the name of its predicate and its position in the text. Brackets in the text become ``-LRB-`` and
     ``-RRB-``.
     """
     from agggen.facts.tree import build_tree

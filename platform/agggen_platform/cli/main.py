@@ -2,9 +2,9 @@
 
 Exit codes: 0 success; 1 an internal error (with a traceback), or a closed output pipe; 2 invalid input, option or
 configuration, or an extra that is not installed; 3 an unusable bundle; 4 training or a job failed; 5 the operating
-system or the store refused (disk full, permission); 6 no cluster, another job is running, or entries that MLflow lacks;
-7 no Python for AllenNLP; 8 no such version, alias or registry; 9 a promotion was refused; 10 an endpoint that does not
-answer, or not correctly; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM.
+system or the store refused (disk full, permission); 6 no cluster, another job is running, or entries were not sent to
+MLflow; 8 no such version, alias or registry; 9 a promotion was refused; 10 an endpoint does not answer, or not
+correctly; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM.
 ``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
@@ -49,7 +49,7 @@ from agggen_platform.cli import (
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
 FIRST = ("demo", "studio", "prepare", "train", "generate", "evaluate")
-"""The commands that a newcomer needs; the help lists them before the others."""
+"""The commands that the help lists first, for beginners."""
 
 
 class _Commands(TyperGroup):
@@ -93,10 +93,10 @@ app.command("align", short_help="Find which triples each fact of a text states."
 app.command("inspect")(write.inspect)
 app.command("adjust", short_help="Write a bundle with other inference settings.")(write.adjust)
 app.add_typer(models.app, name="models")
-app.command("serve", short_help="Answer over HTTP.")(serve.serve)
+app.command("serve", short_help="Serve a model over HTTP.")(serve.serve)
 app.command("studio", short_help="Move facts of a plan and watch the text change, in a browser.")(serve.studio)
-app.command("ask", short_help="Write texts for records by an endpoint.")(ask.ask)
-app.command("serve-key", short_help="Make an API key of the endpoint.")(serve.serve_key)
+app.command("ask", short_help="Have an endpoint write texts for records.")(ask.ask)
+app.command("serve-key", short_help="Create an API key for the endpoint.")(serve.serve_key)
 app.command("check", short_help="Check any system's texts against their records.")(check.check)
 app.command("train-critic", short_help="Train the critic of `agggen check`.")(check.train_critic)
 app.command("score", short_help="Score any system's texts against references.")(score.score)
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         try:
             app(args=arguments, prog_name="agggen")
         finally:
-            sys.excepthook = _show_fault  # after Typer has set its own
+            sys.excepthook = _print_traceback  # Typer has set its own
             sys.stdout.flush()  # raises BrokenPipeError here
     except AggGenError as error:
         _fail(str(error), error.exit_code)
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # Discards buffered output, for which the interpreter would print an error at its end.
+        # Discards buffered output: when the interpreter flushes it at its end, it would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -158,9 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _object_of(error: OSError, folder: str) -> str:
-    """The file that the operating system refused, or the place in the code.
+    """The file that caused the error, or the line of code.
 
-    An error at a write to an open file names none: then it is the path whose method failed, or the command's output.
+    An error on an open file does not name it: then it is the path whose method failed, or standard output.
     """
     if error.filename:
         return str(error.filename)
@@ -177,13 +177,13 @@ def _object_of(error: OSError, folder: str) -> str:
 
 def _fail(message: str, code: int) -> NoReturn:
     if os.environ.get("AGGGEN_DEBUG") == "1" and (error := sys.exception()) is not None:
-        _show_fault(type(error), error, error.__traceback__)
+        _print_traceback(type(error), error, error.__traceback__)
     console.fail(message)
     sys.exit(code)
 
 
-def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints a traceback without passwords, which messages of libraries may quote."""
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Prints a traceback, masking secrets, which messages of libraries may contain."""
     from agggen_platform.tracking.origin import masked
 
     sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))

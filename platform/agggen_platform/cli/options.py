@@ -1,4 +1,4 @@
-"""Options that several commands share, and checks of folders that they name."""
+"""Options that several commands share, and checks of folders given as options."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Folders = TypeVar("Folders", Path, "list[Path] | None")
 
 
 def on_this_machine(value: Folders) -> Folders:
-    """The callback of an option that takes a folder or several: returns `value`.
+    """Callback of an option for one or several folders; returns `value`.
 
     Raises:
-        ConfigError: it is the address of a store, for which `Path` would create a folder called ``s3:``.
+        ConfigError: it is the address of a store, which `Path` would take for a folder called ``s3:``.
     """
     folders: Sequence[Path] = [value] if isinstance(value, Path) else value or ()
     for folder in folders:
@@ -42,10 +42,10 @@ PrintConfig = Annotated[bool, typer.Option(help="Print the resolved configuratio
 
 
 def warn_if_temporary(folder: Path | str, instead: str) -> None:
-    """Warns if `folder` lies in the copy of the working directory that Ray deletes after a job.
+    """Warns if `folder` is in the copy of the working directory that Ray deletes after a job.
 
     Args:
-        instead: the option or setting that names another folder.
+        instead: the option or setting by which the user can choose another folder.
     """
     if not (_SCHEME.match(str(folder)) or Path(folder).is_absolute()) and "working_dir_files" in Path.cwd().parts:
         console.note(

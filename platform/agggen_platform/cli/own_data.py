@@ -1,4 +1,4 @@
-"""Data of users: the options that name columns, and `agggen prepare`."""
+"""Users' own data: the options that name columns, and `agggen prepare`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COLUMNS: dict[str, Any] = {
     ],
 }
 TABLE = ("id", "subject", "text", "ignore", "rename")
-"""The column options of a command that reads records; one that reads a corpus has all."""
+"""The column options of commands that read records; commands that read a corpus have all column options."""
 DivisionSeed = Annotated[
     int, typer.Option("--division-seed", help="Seed of the 80/10/10 division of data without splits.")
 ]
@@ -52,10 +52,10 @@ NONE: Chosen = MappingProxyType({})
 
 
 def with_columns(*names: str) -> Callable[[Command], Command]:
-    """Replaces the parameter `columns` of a command by an option for each column in `names`, by default for all.
+    """Replaces the parameter `columns` of a command by the options called `names`, by default by all of `_COLUMNS`.
 
-    The command gets the chosen columns as a mapping: arguments of `Columns` and of `load_dataset`. It raises
-    ConfigError if --rename is not COLUMN=PREDICATE.
+    The command gets their values as a mapping of arguments for `Columns` or `load_dataset`. ConfigError is raised if
+    --rename is not COLUMN=PREDICATE.
     """
     options = {name: _COLUMNS[name] for name in names or _COLUMNS}
 

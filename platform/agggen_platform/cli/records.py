@@ -45,9 +45,9 @@ Input = Annotated[
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
 
-_USUAL = Columns()
-_BLOCK = 256  # records per batch
-_NAMED = 20  # unknown predicates that one message names
+_DEFAULT_COLUMNS = Columns()
+_BATCH_RECORDS = 256  # records per batch
+_MAX_NAMED = 20  # unknown predicates that one message names
 
 
 def is_elsewhere(address: str) -> bool:
@@ -55,7 +55,7 @@ def is_elsewhere(address: str) -> bool:
     return "://" in address or address.startswith("models:")
 
 
-def read_records(source: str, columns: Columns = _USUAL) -> Iterator[Record | Reject]:
+def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record | Reject]:
     """The records of a file, whose suffix gives the format, or of standard input.
 
     Raises:
@@ -81,8 +81,8 @@ def read_records(source: str, columns: Columns = _USUAL) -> Iterator[Record | Re
     return read_jsonl(path)
 
 
-def valid_records(path: Path, columns: Columns = _USUAL) -> Iterator[Record]:
-    """The records of a file of which each must be valid, because a score over the others would be misleading.
+def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record]:
+    """The records of a file, all of which must be valid: scores of the valid ones alone would be misleading.
 
     Raises:
         CorpusError: a record is invalid, or there is none; see `read_records`.
@@ -97,7 +97,7 @@ def valid_records(path: Path, columns: Columns = _USUAL) -> Iterator[Record]:
 
 
 def _holds_objects(path: Path) -> bool:
-    """Whether a file of JSON lines holds table rows instead of records, by its first line."""
+    """Whether a file of JSON lines has table rows instead of records, judging by its first line."""
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline(1 << 20))
@@ -110,7 +110,7 @@ class Rejected:
     """Collects rejected records and predicates that are not in the training data."""
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        """`columns`: arguments of `Columns`."""
+        """`columns`: arguments for `Columns`."""
         self._columns = Columns(**columns)
         self.rejects: list[Reject] = []
         self.used = 0
@@ -131,14 +131,14 @@ class Rejected:
                 continue
             self.used += 1
             block.append(item)
-            if len(block) == _BLOCK:
+            if len(block) == _BATCH_RECORDS:
                 yield block
                 block = []
         if block:
             yield block
 
     def refuse(self, source: str, record: str, reason: str) -> None:
-        """Rejects a record that was already in a batch: the endpoint refused it."""
+        """Rejects a record of an earlier batch, because the endpoint refused it."""
         self.used -= 1
         self.rejects.append(Reject(source, None, record, reason))
 
@@ -175,28 +175,28 @@ class Rejected:
 
 
 def name_unknown(predicates: Mapping[str, int]) -> None:
-    """Prints the most frequent unknown predicates, each with its number of records."""
+    """Prints the most frequent unknown predicates with their numbers of records."""
     if not predicates:
         return
     by_count = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))
-    named = ", ".join(f"{name} ({count:,})" for name, count in by_count[:_NAMED])
-    more = f" and {len(by_count) - _NAMED:,} more" if len(by_count) > _NAMED else ""
+    named = ", ".join(f"{name} ({count:,})" for name, count in by_count[:_MAX_NAMED])
+    more = f" and {len(by_count) - _MAX_NAMED:,} more" if len(by_count) > _MAX_NAMED else ""
     console.note(f"Predicates that are not in the training data, with their number of records: {named}{more}")
 
 
 def _rejects_file(output: str) -> Path | None:
-    """The file of rejects for an output; None for a stream."""
+    """The file for the rejects of an output; None if the output is a stream."""
     return None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
 
 
 def _is_stream(target: Path) -> bool:
-    """Whether `target` is a device or pipe, which must not be replaced."""
+    """Whether `target` is a device or pipe, which must not be replaced by a file."""
     return target.exists() and not target.is_file() and not target.is_dir()
 
 
 @contextmanager
 def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
-    """Standard output, a device or pipe, or a file that gets its name only when it is complete.
+    """Standard output, a device or pipe, or a file that is written atomically.
 
     Raises:
         ConfigError: `path` is a folder, or is the input `source`.
@@ -226,10 +226,10 @@ def write_line(file: TextIO, value: Any) -> None:
     file.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
-def texts_with_facts(records: Sequence[Record], cut: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """(record, number, facts) of every reference; `cut` segments references without facts."""
+def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
+    """(record, number, facts) of every reference; `segmenter` segments references without facts."""
     texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
-    new = iter(cut.segment([reference.text for _, _, reference in texts if reference.facts is None]))
+    new = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [
         (record, number, next(new) if text.facts is None else tuple(fact.text for fact in text.facts))
         for record, number, text in texts

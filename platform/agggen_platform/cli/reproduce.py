@@ -48,12 +48,12 @@ def reproduce(
     from agggen.errors import ConfigError
     from agggen_platform.reproduction import comparison, work
     from agggen_platform.reproduction.records import records_of
-    from agggen_platform.reproduction.tables import table_called
+    from agggen_platform.reproduction.tables import find_table
 
     if table is None:
         _list_tables(runs)
         return
-    chosen = table_called(table)
+    chosen = find_table(table)
     if seeds is not None and runs is not None:
         work.reproduce(chosen, runs, _seeds(seeds), overrides or (), fresh, console.note)
     elif seeds is not None:
@@ -68,7 +68,7 @@ def reproduce(
 
 
 def _list_tables(runs: Path | None) -> None:
-    """Prints the tables, what each needs, and which runs of each have records."""
+    """Prints the tables, their requirements, and the systems and seeds that have records."""
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import TABLES
 

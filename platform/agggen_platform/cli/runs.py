@@ -26,7 +26,7 @@ _SHOWN = 3  # metrics in the list
 def list_runs(runs: Runs = Path("runs")) -> None:
     """List the runs of a folder from their logs: state, last metrics, and entries that MLflow has and lacks.
 
-    CUT OFF is a run that was killed or whose machine went down. The command that started it resumes it.
+    A run is CUT OFF if it was killed or its machine went down. The command that started it resumes it.
     """
     import time
 
@@ -56,7 +56,7 @@ def sync(
     uri: Uri = None,
     patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for an answer of MLflow.")] = 60.0,
 ) -> None:
-    """Send unsent entries of runs to MLflow, each once. Exit code 6 if entries remain unsent.
+    """Send unsent entries of runs to MLflow, each exactly once. Exit code 6 if entries remain unsent.
 
     With --uri whole runs go to another MLflow. Credentials come from --uri, from MLFLOW_TRACKING_URI if it is the
     run's address, or from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; run logs contain none.
@@ -120,7 +120,7 @@ def compare(
 
 
 def _shown(run: Run) -> str:
-    """The last values of a few metrics: test metrics first, then development metrics."""
+    """The last values of a few metrics: those on test data first, then those on development data."""
     kinds = ("test", "dev", "")
 
     def rank(name: str) -> int:

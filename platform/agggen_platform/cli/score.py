@@ -13,11 +13,10 @@ from agggen_platform.cli import console
 from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
-    from agggen.evaluation import Score
     from agggen.evaluation.systems import Measured
 
 Entry = dict[str, Any]
-"""A score in JSON: "score" (None if undefined), "signature", and its interval or comparison."""
+"""A score in JSON: "score" (None if undefined), "signature", and, if computed, its interval and comparison."""
 
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
@@ -81,11 +80,11 @@ def score(
     texts = _texts(hypotheses, read_texts(hypotheses, ids, records))
     other_texts = _texts(against, read_texts(against, ids, records)) if against else None
     measured = measure_system(protocol, chosen, read, texts, other_texts, tokenised, confidence)
-    report(_measured_entries(measured), json)
+    report({name: _entry(score) for name, score in measured.items()}, json)
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:
-    """Checks the file for the scores before anything is scored.
+    """Checks the output file before anything is scored.
 
     Raises:
         ConfigError: its folder does not exist, or it is one of the inputs.
@@ -124,29 +123,22 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
     console.print_table(columns, rows)
 
 
-def _entries(scores: Mapping[str, Score]) -> dict[str, Entry]:
-    """The scores for JSON, which has no NaN: undefined scores are null."""
-    return {
-        name: {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
-        for name, score in scores.items()
-    }
-
-
-def _measured_entries(scores: Mapping[str, Measured]) -> dict[str, Entry]:
-    entries = _entries({name: measured.statistics.corpus() for name, measured in scores.items()})
-    for name, measured in scores.items():
-        if interval := measured.interval:
-            entries[name] |= {"low": interval.low, "high": interval.high, "signature": interval.signature}
-        if pair := measured.comparison:
-            entries[name]["against"] = {
-                "score": pair.second,
-                "difference": pair.difference,
-                "low": pair.low,
-                "high": pair.high,
-                "p_value": pair.p_value,
-                "signature": pair.signature,
-            }
-    return entries
+def _entry(measured: Measured) -> Entry:
+    """A score as JSON, which has no NaN: an undefined score is null."""
+    score = measured.statistics.corpus()
+    entry: Entry = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
+    if interval := measured.interval:
+        entry |= {"low": interval.low, "high": interval.high, "signature": interval.signature}
+    if pair := measured.comparison:
+        entry["against"] = {
+            "score": pair.second,
+            "difference": pair.difference,
+            "low": pair.low,
+            "high": pair.high,
+            "p_value": pair.p_value,
+            "signature": pair.signature,
+        }
+    return entry
 
 
 def _texts(path: Path, texts: list[str]) -> list[str]:

@@ -33,11 +33,11 @@ def serve(
     preset: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings from a YAML file.")] = None,
     print_config: Annotated[bool, typer.Option(help="Print a file for `serve deploy` instead.")] = False,
 ) -> None:
-    """Serve a model over HTTP until Ctrl-C or SIGTERM, after which running requests are finished.
+    """Serve a model over HTTP until Ctrl-C or SIGTERM; then finish running requests and end.
 
-    It listens on 127.0.0.1:8000, where a browser shows the plan studio. Beyond this machine it wants keys
-    (http.host=0.0.0.0 security.keys_file=FILE; agggen serve-key makes them). With --follow, a bundle that an alias is
-    moved to replaces the one before without a failed request, if it passes its self-test.
+    It listens on 127.0.0.1:8000, where a browser shows the plan studio. To be reachable from other machines, it needs
+    keys (http.host=0.0.0.0 security.keys_file=FILE; agggen serve-key creates them). With --follow, the endpoint is
+    updated without failed requests when the alias is moved to a bundle that passes its self-test.
 
     \b
         agggen serve                                    # the shipped model of the chemical elements
@@ -98,15 +98,15 @@ def studio(
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings as of agggen serve, say http.port=8080")
     ] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="A second bundle, whose texts stand beside.")
+        str | None, typer.Option(metavar="BUNDLE", help="A second bundle, whose texts are shown beside.")
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
-    """Open the plan studio: facts as chips that one moves, and the text that follows.
+    """Open the plan studio, a page on which you move the facts of a plan and see the text change.
 
     Serves the model in this process, without a cluster, until Ctrl-C, and opens the page. Without BUNDLE it is the
     small model of the chemical elements that agggen ships. With --compare, the page shows the texts of two bundles by
-    the same plan, differences marked.
+    the same plan and marks the differences.
 
     \b
         agggen studio

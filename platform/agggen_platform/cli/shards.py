@@ -1,4 +1,4 @@
-"""Options, progress and last messages of `agggen bulk` and `agggen segment`."""
+"""Options, progress and final messages of `agggen bulk` and `agggen segment`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Actors = Annotated[
 
 
 class RunLog:
-    """Creates the run log of a job in the folder `runs`, once the job has work to do."""
+    """Creates the run log of a job in the folder `runs` when the job calls it, because it has work to do."""
 
     def __init__(self, runs: Path) -> None:
         warn_if_temporary(runs, "--runs")
@@ -41,7 +41,7 @@ class RunLog:
         return self._tracker
 
     def finish(self, out: str, rejects: int) -> None:
-        """Prints the last messages of a job."""
+        """Prints the final messages of a job."""
         if rejects:
             console.note(f"Rejected: {rejects:,}, see {out}/rejects")
         if self._tracker is not None and (command := self._tracker.ui_command()):
@@ -50,17 +50,17 @@ class RunLog:
 
 
 def reused(progress: Progress[Any]) -> str:
-    """How many shards an earlier run had finished; empty for none."""
+    """A message about the shards that an earlier run finished; empty if there are none."""
     return f"; {progress.reused:,} of {progress.total:,} shards were done before" if progress.reused else ""
 
 
 @contextmanager
 def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]], None]]:
-    """Yields a callback that shows the progress of the job in lines. Ray's output is redirected to stderr.
+    """Yields a callback that prints the progress of the job every few seconds. Redirects Ray's output to stderr.
 
     Args:
-        speed: the speed of this run, as text.
-        counts: the results so far, as text.
+        speed: formats the speed of this run.
+        counts: formats the results so far.
     """
     last = time.monotonic()
 
@@ -76,9 +76,9 @@ def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]]
 
 
 def _time_left(now: Progress[Any]) -> list[str]:
-    """By the speed of this run, without the shards of earlier runs."""
-    fresh = now.shards - now.reused
-    if not fresh:
+    """The estimated remaining time, from the shards that this run has finished; empty if it has finished none."""
+    finished = now.shards - now.reused
+    if not finished:
         return []
-    seconds = round((now.total - now.shards) * now.seconds / fresh)
+    seconds = round((now.total - now.shards) * now.seconds / finished)
     return [f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"]

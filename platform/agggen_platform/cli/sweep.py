@@ -1,4 +1,4 @@
-"""`agggen sweep`: many trainings, one study, the best bundle."""
+"""`agggen sweep`: searches a space of settings by many trainings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def sweep(
     ] = "predicate-sizes",
     runs: Runs = Path("runs"),
     name: Annotated[str | None, typer.Option(help="The sweep's name. [default: sweep-HASH]")] = None,
-    trials: Annotated[int | None, typer.Option(help="How many trials in all. [default: the space's]")] = None,
+    trials: Annotated[int | None, typer.Option(help="The number of all trials. [default: the space's]")] = None,
     concurrent: Annotated[
-        int | None, typer.Option(help="Trials at once; 0: as many as there is room for. [default: the space's]")
+        int | None, typer.Option(help="Concurrent trials; 0: as many as have room. [default: the space's]")
     ] = None,
     model: Annotated[str, typer.Option(help="Register the best bundle as a version of this model.")] = "agggen",
     no_register: Annotated[bool, typer.Option("--no-register", help="Do not register the best bundle.")] = False,
@@ -82,7 +82,7 @@ def sweep(
 
 
 def _say_registered(report: SweepReport, model: str) -> None:
-    """Prints the version of the best bundle; raises the registry's error if there is none."""
+    """Prints the version of the best bundle; raises the registry's error if it was not registered."""
     from agggen_platform.registry.address import CANDIDATE
     from agggen_platform.registry.client import registry_uri
     from agggen_platform.tracking.origin import masked

@@ -1,4 +1,4 @@
-"""`agggen train` and `adapt`: train a model by a preset or on data, or continue the training of a bundle."""
+"""`agggen train` and `adapt`: train a model by a preset or on own data, or continue the training of a bundle."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def adapt(
 
 
 def _carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:
-    """Trains with progress and prints the bundle's address. The default `name` of the run is ``LABEL-HASH``."""
+    """Trains, shows progress, and prints the bundle's address. The default `name` of the run is ``LABEL-HASH``."""
     from agggen.training.progress import ProgressLines
     from agggen_platform.training.job import default_name, train_job
 
@@ -131,7 +131,7 @@ def _carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs
 
 
 def _is_data(source: str) -> bool:
-    """Whether `source` is a file, folder or pattern of data, and not a preset."""
+    """Whether `source` is data (a file, folder or pattern) and not a preset."""
     from agggen.config import preset_names
     from agggen.datasets import SUFFIXES
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Settings = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say level=1; see agggen inspect.")
 ]
-_OF_PLANNING = ("plans", "planner", "ablation", "level", "top_p", "seed")
+_PLANNING_SETTINGS = ("plans", "planner", "ablation", "level", "top_p", "seed")
 
 
 @own_data.with_columns(*own_data.TABLE)
@@ -47,10 +47,10 @@ def generate(
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
-    """Write texts for records, by the bundle's inference settings or others.
+    """Write texts for records, with the bundle's inference settings or others.
 
-    Each output line has text, plan, log-probabilities, the span and predicates of each fact, whether exactly the
-    record's values are stated (fulfilled), its faults, and predicates that are not in the training data
+    Each output line has the text, its plan, log-probabilities, the span and predicates of each fact, whether the text
+    states exactly the record's values (fulfilled), its faults, and predicates that are not in the training data
     (unknown_predicates). Invalid records go to OUTPUT.rejects.jsonl.
 
     \b
@@ -66,7 +66,8 @@ def generate(
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
         raise ConfigError("--complete goes with --plan")
-    if human is not None and (unused := [text for text in settings or () if text.partition("=")[0] in _OF_PLANNING]):
+    unused = [setting for setting in settings or () if setting.partition("=")[0] in _PLANNING_SETTINGS]
+    if human is not None and unused:
         raise ConfigError(f"{unused[0]} does not go with --plan, which leaves nothing to choose")
     model = load_model(bundle, device)
     config = model.settings(settings or ())
@@ -137,7 +138,7 @@ def align(
     from agggen.errors import RecordError
 
     model = load_model(bundle, device)
-    generator, cut = model.generator, model.bundle.fact_segmenter(run_archives)
+    generator, segmenter = model.generator, model.bundle.fact_segmenter(run_archives)
 
     def check(record: Record) -> None:
         generator.planner.check(record)
@@ -147,7 +148,7 @@ def align(
     rejected = Rejected(columns)
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, check):
-            texts = texts_with_facts(block, cut)
+            texts = texts_with_facts(block, segmenter)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
             for (_, number, _), alignment in zip(texts, aligned, strict=True):
                 fields = alignment.as_dict()
@@ -156,7 +157,7 @@ def align(
 
 
 def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
-    """Check a bundle's hashes and say what is in it."""
+    """Check a bundle's hashes and describe its content."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
     from agggen.config import flatten
     from agggen.training.data import bundle_folder
@@ -204,8 +205,8 @@ def adjust(
     """Write a bundle with the same weights and other inference settings.
 
     With --wordings the strict check also accepts these wordings of values, and the model may write them. With --phrases
-    a triple that the model cannot say, say with a predicate that training never saw, becomes such a sentence and not a
-    plain clause. The new bundle has its own fingerprint, and that of BUNDLE among its sources.
+    a triple that the model cannot express, such as one with an unknown predicate, is stated by such a sentence instead
+    of a plain clause. The new bundle has its own fingerprint, and that of BUNDLE among its sources.
 
     \b
         agggen adjust BUNDLE --wordings wordings.json -o reworded

@@ -1,6 +1,6 @@
-"""What the endpoint answers, as plain dictionaries. Its OpenAPI document is made of the same types.
+"""The endpoint's answers, as plain dictionaries. Its OpenAPI document is generated from the same types.
 
-An answer to a record has ``status`` "ok" or "error"; asking for it narrows the type:
+The ``status`` of an answer is "ok" or "error"; checking it narrows the type:
 
     for answer in client.generate(records):
         if answer["status"] == "ok":
@@ -17,15 +17,15 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
 RecordLike = Mapping[str, Any]
-"""``{"id": "1", "triples": [["Aromi", "food", "English"]]}``; with ``plan`` where one is to be followed, and ``text``
-(and ``facts``) where one is to be aligned. `Record.as_dict()` makes one."""
+"""``{"id": "1", "triples": [["Aromi", "food", "English"]]}``, as of `Record.as_dict()`; with ``plan`` for a plan to
+follow, and with ``text`` (and optionally ``facts``) for a text to align or check."""
 
 
 class ProblemDict(TypedDict):
     """Why there is no answer: problem+json (RFC 9457).
 
     `type` is urn:agggen:problem:CODE. `retryable`: the same request may succeed later. `record`, `index` (from 0) and
-    `field` (triples.2.object) say where it went wrong. `errors` has one for each record, where all failed.
+    `field` (such as triples.2.object) locate the problem. If all records failed, `errors` has a problem for each.
     """
 
     type: str
@@ -41,10 +41,10 @@ class ProblemDict(TypedDict):
 
 
 class FactDict(TypedDict):
-    """A piece text[start:end] and the predicates that the plan put there.
+    """A span text[start:end] and the predicates that the plan assigns to it.
 
-    `missing`: predicates whose values the piece does not say whole. `fallback`: true for a wording of the training
-    texts or a plain clause, not the model's words.
+    `missing`: predicates whose values the span does not state in full. `fallback`: true for a wording of the training
+    texts or a plain clause, which the model did not generate.
     """
 
     start: int
@@ -58,10 +58,10 @@ class FactDict(TypedDict):
 class TextDict(TypedDict):
     """A text and the plan it follows; log-probabilities are natural.
 
-    `plan_log_probability` is over the plans of the settings, null where it is not known; `plan_search` is how the plan
-    was found (exact, beam, given, ...). `fulfilled`: each fact says the values of its triples whole, and the strict
-    check finds no fault; `faults` are what it finds. `unknown_predicates`: training never saw them; sentences of
-    their own say them. `copied`: the spans of words copied from the record because the vocabulary lacks them.
+    `plan_log_probability` is over all plans that the settings allow, null if unknown; `plan_search` is how the plan was
+    found (exact, beam, given, ...). `fulfilled`: each fact states the values of its triples in full, and the strict
+    check finds no fault; `faults` lists what it finds. `unknown_predicates` are not in the training data; each is
+    stated by a sentence of its own. `copied`: spans of words copied from the record because the vocabulary lacks them.
     """
 
     text: str
@@ -78,7 +78,7 @@ class TextDict(TypedDict):
 
 
 class PlanDict(TypedDict):
-    """A plan and its probability among the plans of the settings, null where it is not known."""
+    """A plan and its probability among all plans that the settings allow, null if unknown."""
 
     plan: str
     log_probability: float | None
@@ -87,7 +87,7 @@ class PlanDict(TypedDict):
 
 
 class AlignedFactDict(TypedDict):
-    """A piece of a text, the predicates it most likely says, their triples, and the posterior of that group."""
+    """A piece of a text, the predicates that it most likely states, their triples, and the posterior of that group."""
 
     text: str
     predicates: list[str]
@@ -96,10 +96,10 @@ class AlignedFactDict(TypedDict):
 
 
 class ValueDict(TypedDict):
-    """How a text says the object of a triple, and its first mention text[start:end], in Unicode code points.
+    """How a text states the object of a triple, and its first mention text[start:end], in Unicode code points.
 
-    `how`: `literal`, `rule` (a spelling derived by rule), `lexicon` or `phrase` (a wording of the training texts) say
-    it whole; `part`: only words of it occur; `missing`: none.
+    `how`: in full as `literal`, `rule` (a spelling derived by rule), `lexicon` or `phrase` (a wording of the training
+    texts); `part`: only some of its words occur; `missing`: none of them.
     """
 
     predicate: str
@@ -110,9 +110,9 @@ class ValueDict(TypedDict):
 
 
 class VerdictDict(TypedDict):
-    """The critic's verdict on a triple, and the probability that the text says it whole and right.
+    """The critic's verdict on a triple, and the probability that the text states it fully and correctly (`said`).
 
-    `words`: how the check by words finds its value; see `ValueDict`.
+    `words`: how the strict check finds its value; see `ValueDict`.
     """
 
     subject: str
@@ -132,7 +132,7 @@ class ScoresDict(TypedDict):
 
 
 class ErrorAnswer(TypedDict):
-    """The record has no answer, and why."""
+    """Why the record has no answer."""
 
     index: int
     id: str
@@ -160,21 +160,21 @@ class PlansAnswer(_Answer):
 
 
 class AlignedAnswer(_Answer):
-    """The facts of a text, in its order; the log-likelihood is log p(text | record), over all plans."""
+    """The facts of a text, in order; the log-likelihood is log p(text | record), summed over all plans."""
 
     facts: list[AlignedFactDict]
     log_likelihood: float
 
 
 class CheckedAnswer(_Answer):
-    """What the strict check finds in a text; `faults` has a sentence for each fault, and is empty without one.
+    """The faults that the strict check finds in a text, one sentence each in `faults`, and their details.
 
-    Where the endpoint has a critic, the same as in ``agggen check --json``: `scores`, `risk` (1: certainly at fault),
-    `triples` with a verdict each, and `invented_spans`, the pieces text[start:end] that no triple supports.
+    `unnamed`: subjects that are never named in full. `invented`: numbers, names and value words that no triple has.
+    `repeated`: words that occur twice in a row. `swapped`: pairs of predicates whose values are exchanged. `misplaced`:
+    triples whose values are only in wordings of other predicates.
 
-    `unnamed`: subjects that are never named whole. `invented`: numbers, names and value words that no triple has.
-    `repeated`: words that occur twice in a row. `swapped`: pairs of predicates whose values are in each other's place.
-    `misplaced`: triples whose values are only in wordings of other predicates.
+    If the endpoint has a critic, there are also the fields of ``agggen check --json``: `scores`, `risk` (1: certainly
+    faulty), a verdict for each of the `triples`, and `invented_spans` text[start:end] that no triple supports.
     """
 
     values: list[ValueDict]
@@ -223,7 +223,7 @@ class ExampleDict(TypedDict):
 
 
 class ExamplesDict(TypedDict):
-    """Records of the corpus of the served bundle; none, and empty names, if it is not where the endpoint runs."""
+    """Records of the served bundle's corpus; empty if the endpoint's machine does not have the corpus."""
 
     corpus: str
     split: str
@@ -231,17 +231,17 @@ class ExamplesDict(TypedDict):
 
 
 class ComparedDict(TypedDict):
-    """A second model, which answers requests whose ``X-Model`` is its fingerprint."""
+    """A second model, which answers requests with its fingerprint as header ``X-Model``."""
 
     address: str
     fingerprint: str
 
 
 class ModelDict(TypedDict):
-    """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts.
+    """The served model, its settings, and the limits of requests. `facts`: the segmenter of the training texts.
 
-    `records_at_once`: records that a client should keep in flight to use the generators that run now and to have more
-    of them started; the number grows with them.
+    `records_at_once`: how many records a client should have in flight to keep the running generators busy, and to make
+    the autoscaler start further ones; it grows with their number.
     """
 
     fingerprint: str
@@ -249,7 +249,7 @@ class ModelDict(TypedDict):
     facts: str
     largest_group: int
     predicates: int
-    predicate_names: list[str]  # that training saw
+    predicate_names: list[str]  # those in the training data
     metrics: dict[str, float | None]
     model: dict[str, Any]
     inference: dict[str, Any]

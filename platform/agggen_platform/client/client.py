@@ -23,30 +23,30 @@ from agggen_platform.client.answers import (
     RecordLike,
     TextsAnswer,
 )
-from agggen_platform.client.errors import AnswerError, EndpointError, RefusedError, UnavailableError, described
+from agggen_platform.client.errors import AnswerError, EndpointError, RefusedError, UnavailableError, describe_problem
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.client.retry import Attempts, Retry
 from agggen_platform.client.transport import Transport
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
-_MOST_REQUESTS = 64  # concurrent ones of a stream
+_MAX_REQUESTS = 64  # concurrent ones of a stream
 _SECONDS_BETWEEN_CHECKS = 5.0  # of the endpoint's `records_at_once`
 
 
 class Client:
-    """Calls the endpoint and waits for the answer. Safe to share between threads; a context manager.
+    """Calls the endpoint and waits for the answer. Thread-safe; a context manager.
 
-    Calls are retried (`Retry`) when the endpoint cannot be reached, is busy, or lost the work; generation is
-    deterministic, so a retried call has the same texts. Every call raises:
+    Calls are retried (`Retry`) if the endpoint cannot be reached, is busy, or lost the request; generation is
+    deterministic, so a retried call returns the same texts. Every call raises:
 
     - RefusedError: the request is invalid; `error.problem` names the record and field.
-    - UnavailableError: no attempt had an answer; the same call may succeed later.
+    - UnavailableError: no attempt got an answer; the same call may succeed later.
     - DeadlineError: the deadline passed.
-    - FailedError: an error inside the endpoint.
-    - AnswerError: the server is not this endpoint.
+    - FailedError: an internal error of the endpoint.
+    - AnswerError: the server is not an endpoint.
 
-    A record that fails while others succeed is an answer with ``status`` "error", not an exception. Options are those
-    of the endpoint's HTTP interface (serve/README.md), which names an unknown one.
+    If some records fail and others succeed, the answers of those that failed have ``status`` "error". Options are those
+    of the endpoint's HTTP interface (serve/README.md), which refuses unknown ones.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Client:
         """
         Args:
             url: of the endpoint, like http://127.0.0.1:8000.
-            api_key: sent with every request; None: the environment's AGGGEN_API_KEY, if there is one.
-            timeout: seconds to connect, and without a byte of an answer; the endpoint's own deadline is nine tenths of
-                it.
-            deadline: seconds without a new answer, over all attempts and waits of a call.
-            retry: number and pace of attempts.
-            concurrency: concurrent requests of `stream`; None: as many as the endpoint says keep all generators busy.
-            piece_records: records in one request of `stream`.
-            transport: httpx transport for certificates, proxies or sockets.
+            api_key: sent with every request; None: AGGGEN_API_KEY of the environment, if it is set.
+            timeout: seconds to connect, and to wait for the next byte of an answer; 90 % of it is the deadline sent to
+                the endpoint.
+            deadline: seconds without a new answer, over all attempts of a call and the waits between them.
+            retry: number of attempts, and waits between them.
+            concurrency: concurrent requests of `stream`; None: as many as keep all of the endpoint's generators busy.
+            piece_records: records per request of `stream`.
+            transport: an httpx transport, for certificates, proxies or sockets.
 
         Raises:
             RefusedError: the address is invalid, or the key cannot be sent.
@@ -80,7 +80,7 @@ class Client:
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
         if timeout <= 0 or min(piece_records, 1 if concurrency is None else concurrency) < 1:
             raise ValueError("timeout, concurrency and piece_records must be above 0")
-        self.url = _checked(url)
+        self.url = _checked_url(url)
         self._timeout, self._deadline, self._retry = timeout, deadline, retry or Retry()
         self._concurrency, self._piece_records = concurrency, piece_records
         self._http = httpx.Client(transport=transport)
@@ -92,7 +92,7 @@ class Client:
     def generate(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> list[TextsAnswer | ErrorAnswer]:
-        """Texts for records by one request; `stream` takes any number. A record may carry a ``plan`` to follow."""
+        """Texts for records, in one request (`stream` is not limited). A record may have a ``plan`` to follow."""
         return self._request("/v1/generate", records, options, deadline)
 
     def plan(
@@ -104,22 +104,22 @@ class Client:
     def align(
         self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[AlignedAnswer | ErrorAnswer]:
-        """The triples behind each fact of the ``text`` that each record carries."""
+        """The triples that each fact of a record's ``text`` states."""
         return self._request("/v1/align", records, {}, deadline)
 
     def check(
         self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[CheckedAnswer | ErrorAnswer]:
-        """What the checks find in the ``text`` that each record carries."""
+        """The faults that the checks find in each record's ``text``."""
         return self._request("/v1/check", records, {}, deadline)
 
     def stream(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
-        """Texts for any number of records, in their order, each answered exactly once; `index` counts the whole stream.
+        """Texts for any number of records: one answer per record, in order. `index` counts over the whole stream.
 
-        Records are read as needed, `piece_records` at a time, and fewer where the endpoint finds that too large;
-        several requests are concurrent, so that one client uses all generators.
+        Records are read lazily, `piece_records` at a time; a request that the endpoint finds too large is halved.
+        Requests are concurrent, so that one client can use all generators.
         """
 
         def texts(piece: tuple[int, list[RecordLike]]) -> list[Any]:
@@ -131,7 +131,7 @@ class Client:
                     middle = len(batch) // 2
                     return texts((start, batch[:middle])) + texts((start + middle, batch[middle:]))
                 answers = _failed(error, len(batch))
-            return [_placed(answer, start + i, batch[i].get("id") is None) for i, answer in enumerate(answers)]
+            return [_reindexed(answer, start + i, batch[i].get("id") is None) for i, answer in enumerate(answers)]
 
         pieces = _pieces(records, self._piece_records)
         first = list(islice(pieces, 2))
@@ -140,15 +140,15 @@ class Client:
             yield from answers
 
     def model(self, *, deadline: float | None = None) -> ModelDict:
-        """What is served, its settings, and what a request may ask for."""
+        """The served model, its settings, and the limits of requests."""
         model: Any = self._transport.call("GET", "/v1/model", self._attempts(deadline))
         return model
 
     def width(self, records: int) -> Callable[[], int]:
-        """A function that returns how many concurrent requests of `records` records keep all generators busy: as many
-        as hold the endpoint's `records_at_once`, and one more for the time in which a request ends and the next begins.
+        """Returns a function for the number of concurrent requests, of `records` each, that keep all generators busy.
 
-        It asks the endpoint again every few seconds.
+        They have the endpoint's `records_at_once` together, plus one request for the time between two requests. The
+        function asks the endpoint again every few seconds.
         """
         due, width = 0.0, self._concurrency or 1
 
@@ -157,8 +157,8 @@ class Client:
             if self._concurrency is None and time.monotonic() >= due:
                 try:
                     model = self._transport.call("GET", "/v1/model", Attempts(Retry(attempts=1), self._timeout))
-                    width = min(_MOST_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
-                except UnavailableError:  # the requests will say so, if it lasts
+                    width = min(_MAX_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
+                except UnavailableError:  # if it stays so, the requests fail
                     pass
                 due = time.monotonic() + _SECONDS_BETWEEN_CHECKS
             return width
@@ -188,9 +188,9 @@ class Client:
         deadline: float | None,
         start: int = 0,
     ) -> list[Any]:
-        """An answer for each record, in their order; records with a retryable error are retried.
+        """An answer for each record, in order; records with a retryable error are retried.
 
-        `start`: the index of the first record in the whole input, for messages.
+        `start`: the index of the first record in the stream, for messages.
 
         Raises:
             EndpointError: no record has an answer.
@@ -199,18 +199,18 @@ class Client:
         attempts = self._attempts(deadline)
         answers = self._once(path, objects, options, attempts)
         while failed := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
-            if options.get("alone"):  # all together again: numbers depend on the batch
+            if options.get("alone"):  # the same batch again: its numbers depend on all of its records
                 failed = list(range(len(answers)))
             try:
                 problem = next(answer["error"] for answer in answers if _is_retryable(answer))
-                attempts.pause(UnavailableError(described(problem), problem))
+                attempts.pause(UnavailableError(describe_problem(problem), problem))
                 retried = self._once(path, [objects[index] for index in failed], options, attempts)
             except EndpointError:
-                break  # these records keep their errors
+                break  # the answers of these records remain errors
             if not all(map(_is_retryable, retried)):
                 attempts.restart()
             for index, answer in zip(failed, retried, strict=True):
-                answers[index] = _placed(answer, index, objects[index].get("id") is None)
+                answers[index] = _reindexed(answer, index, objects[index].get("id") is None)
         return answers
 
     def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
@@ -228,7 +228,7 @@ class Client:
 
 
 def _pieces(records: Iterable[RecordLike], size: int) -> Iterator[tuple[int, list[RecordLike]]]:
-    """Successive records, at most `size` together, and the index of the first of them."""
+    """Batches of at most `size` records, each with the index of its first record."""
     start, iterator = 0, iter(records)
     while piece := list(islice(iterator, size)):
         yield start, piece
@@ -244,7 +244,7 @@ def _object(record: object, index: int) -> dict[str, Any]:
 def _json(request: object) -> bytes:
     try:
         return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError) as error:  # UnicodeEncodeError is one: half of a surrogate pair
+    except (TypeError, ValueError) as error:  # among them UnicodeEncodeError, for a lone surrogate
         raise RefusedError(f"the request cannot be written as JSON: {error}") from error
 
 
@@ -259,7 +259,7 @@ def _is_retryable(answer: Any) -> bool:
 
 
 def _failed(error: EndpointError, count: int) -> list[Any]:
-    """The answers to `count` records, none of which could be answered; raises `error` if it is not about records."""
+    """Error answers for `count` records, if `error` has a problem for each of them; else raises `error`."""
     problems = [] if error.problem is None else error.problem.get("errors") or [error.problem]
     if len(problems) != count or any(problem.get("record") is None for problem in problems):
         raise error
@@ -269,8 +269,8 @@ def _failed(error: EndpointError, count: int) -> list[Any]:
     ]
 
 
-def _placed(answer: Any, index: int, nameless: bool) -> Any:
-    """The answer with `index`, of the record in the whole input, as its index, and as its id if it has none."""
+def _reindexed(answer: Any, index: int, nameless: bool) -> Any:
+    """The answer with `index`, that of its record in the stream; it is also the id of a record without one."""
     if answer["index"] == index:
         return answer
     name = {"id": str(index)} if nameless else {}
@@ -281,8 +281,8 @@ def _placed(answer: Any, index: int, nameless: bool) -> Any:
     return placed
 
 
-def _checked(url: str) -> str:
-    """The address without a slash at its end; one with a password in it is refused."""
+def _checked_url(url: str) -> str:
+    """The address without a slash at its end; an address with a password is refused."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:

@@ -1,4 +1,4 @@
-"""Errors of calls, with the endpoint's problem document if there is one."""
+"""Errors of calls, with the endpoint's problem document if it sent one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class EndpointError(AggGenError):
     ) -> None:
         super().__init__(message)
         self.problem = problem
-        """The endpoint's problem document (`ProblemDict`); None without one."""
+        """The endpoint's problem document (`ProblemDict`), if it sent one."""
         self.request_id = request_id or self._member("request_id")
-        """Names the request in the endpoint's logs."""
+        """Identifies the request in the endpoint's logs."""
         self.retry_after = retry_after
-        """Seconds that the endpoint asked to wait."""
+        """Seconds to wait before a retry, from Retry-After."""
 
     @property
     def status(self) -> int | None:
@@ -34,12 +34,12 @@ class EndpointError(AggGenError):
 
     @property
     def record(self) -> str | None:
-        """The id of the record that it is about."""
+        """The id of the record that caused the error."""
         return self._member("record")
 
     @property
     def field(self) -> str | None:
-        """The field of the request that it is about."""
+        """The field of the request that caused the error."""
         return self._member("field")
 
     def _member(self, name: str) -> Any:
@@ -47,17 +47,17 @@ class EndpointError(AggGenError):
 
 
 class RefusedError(EndpointError):
-    """The endpoint refuses the request as it is: sent again, it would be refused again."""
+    """The request is invalid; a retry would be refused again."""
 
     exit_code = 2
 
 
 class UnavailableError(EndpointError):
-    """The endpoint was unreachable, busy or lost the work at every attempt; a later call may succeed."""
+    """At every attempt the endpoint was unreachable or busy, or lost the request; a later call may succeed."""
 
 
 class FailedError(EndpointError):
-    """Something failed inside the endpoint; its log has the reason under the request id."""
+    """An internal error of the endpoint; its log has the reason under the request id."""
 
 
 class DeadlineError(EndpointError):
@@ -65,11 +65,11 @@ class DeadlineError(EndpointError):
 
 
 class AnswerError(EndpointError):
-    """What answered is not this endpoint, or a version of it that this client does not know."""
+    """The answer is not that of an endpoint, or of a version that this client does not know."""
 
 
-def described(problem: Mapping[str, Any]) -> str:
-    """A problem document in a line."""
+def describe_problem(problem: Mapping[str, Any]) -> str:
+    """A problem document as a one-line message."""
     detail = str(problem.get("detail") or problem.get("title") or "no reason given")
     record, field, request = problem.get("record"), problem.get("field"), problem.get("request_id")
     place = [f"record {record!r}"] if record is not None and repr(record) not in detail else []

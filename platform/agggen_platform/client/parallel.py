@@ -1,4 +1,4 @@
-"""Concurrent work on the pieces of an input, with the results in order."""
+"""Processes the pieces of an input concurrently and returns the results in order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ R = TypeVar("R")
 
 
 def in_parallel(pieces: Iterator[P], work: Callable[[P], R], width: Callable[[], int]) -> Generator[R, None, None]:
-    """The results of `work` on all pieces in their order; at most `width()` pieces are worked on at once.
+    """Applies `work` to all pieces, at most `width()` of them concurrently; yields the results in order.
 
-    Results of later pieces are buffered, of at most twice as many pieces. An exception is raised in its piece's place.
+    At most twice as many pieces are running or have buffered results. An exception of `work` is raised in place of the
+    result.
     """
     pending: deque[Future[R]] = deque()
     while True:
-        most = width()
-        while len(pending) < 2 * most and sum(not future.done() for future in pending) < most:
+        limit = width()
+        while len(pending) < 2 * limit and sum(not future.done() for future in pending) < limit:
             if (piece := next(pieces, None)) is None:
                 break
             pending.append(_started(work, piece))
@@ -30,13 +31,13 @@ def in_parallel(pieces: Iterator[P], work: Callable[[P], R], width: Callable[[],
 
 
 def _started(work: Callable[[P], R], piece: P) -> Future[R]:
-    """The result of `work`, by a daemon thread: an executor's threads would delay the end of the process."""
+    """Runs `work` in a daemon thread; the threads of an executor would delay the end of the process."""
     future: Future[R] = Future()
 
     def run() -> None:
         try:
             future.set_result(work(piece))
-        except BaseException as error:  # raised to the reader
+        except BaseException as error:  # raised where the result is read
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()

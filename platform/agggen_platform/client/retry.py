@@ -1,4 +1,4 @@
-"""When a call is retried, and after how long."""
+"""Retries with exponential backoff, and deadlines of calls."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from agggen_platform.client.errors import DeadlineError, EndpointError
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Number of attempts and the waits between them.
+    """Number of attempts, and exponential backoff between them.
 
-    Waits double from `first_wait`, are drawn from the upper half (jitter), and are never shorter than Retry-After.
+    Waits double from `first_wait` up to `longest_wait`, with jitter: each is between half and all of that. They are
+    never shorter than Retry-After.
     """
 
-    attempts: int = 10  # in a row without an answer; 1: no retries
+    attempts: int = 10  # consecutive ones without an answer; 1: no retries
     first_wait: float = 0.25  # seconds
-    longest_wait: float = 10.0  # seconds; an endpoint may ask for longer
+    longest_wait: float = 10.0  # seconds; Retry-After may be longer
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -27,14 +28,14 @@ class Retry:
         if self.first_wait < 0 or self.longest_wait < self.first_wait:
             raise ValueError(f"waits must rise from 0 or more, not {self.first_wait} to {self.longest_wait}")
 
-    def wait(self, attempt: int, asked: float | None, draw: float) -> float:
-        """Seconds before the attempt after the `attempt`-th; `draw` is from 0 to 1, `asked` what Retry-After says."""
+    def wait(self, attempt: int, retry_after: float | None, draw: float) -> float:
+        """Seconds between attempt number `attempt` and the next; `draw` is a random number from 0 to 1."""
         full = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 64))
-        return max(full * (0.5 + draw / 2), 0.0 if asked is None else asked + self.first_wait * draw)
+        return max(full * (0.5 + draw / 2), 0.0 if retry_after is None else retry_after + self.first_wait * draw)
 
 
 class Attempts:
-    """The attempts of a call until an answer, and the time that they may take together."""
+    """Counts the attempts of a call, and the time until its deadline."""
 
     def __init__(self, retry: Retry, deadline: float) -> None:
         """`deadline`: seconds from now; raises ValueError if it is not a number above 0."""
@@ -44,7 +45,7 @@ class Attempts:
         self.restart()
 
     def restart(self) -> None:
-        """Counts attempts and time anew, after an answer."""
+        """Restarts both counts, after an answer."""
         self._made, self._end = 0, time.monotonic() + self._seconds
 
     @property
@@ -79,6 +80,6 @@ class Attempts:
 
 
 def retry_after(header: str | None) -> float | None:
-    """The seconds of a Retry-After header (RFC 9110, section 10.2.3); None where it is a date, or missing."""
+    """The seconds of a Retry-After header (RFC 9110, section 10.2.3); None if it is missing or a date."""
     text = (header or "").strip()
     return float(text[:9]) if text.isascii() and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""Sends one request at a time, and decides which failures are transient."""
+"""Sends a request and retries it after transient failures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agggen_platform.client.errors import (
     FailedError,
     RefusedError,
     UnavailableError,
-    described,
+    describe_problem,
 )
 from agggen_platform.client.retry import Attempts, retry_after
 
 _TRANSIENT = (408, 429, 502, 503, 504)
-_SHARE = 0.9  # of the timeout is the deadline sent to the endpoint, so that it reports lateness before the client does
+_DEADLINE_SHARE = 0.9  # of the timeout; sent as the endpoint's deadline, so that it ends before the client gives up
 
 
 class Transport:
@@ -28,10 +28,10 @@ class Transport:
     def __init__(self, http: httpx.Client, url: str, headers: Mapping[str, str], timeout: float) -> None:
         """
         Args:
-            http: sends them.
+            http: the connections.
             url: of the endpoint, without credentials or a slash at its end.
             headers: of each request, including the key.
-            timeout: seconds to connect, and without a byte of an answer.
+            timeout: seconds to connect, and to wait for the next byte of an answer.
         """
         self.url, self._http, self._headers, self._timeout = url, http, headers, timeout
 
@@ -49,14 +49,14 @@ class Transport:
 
     def _attempt(self, method: str, path: str, attempts: Attempts, body: bytes | None) -> dict[str, Any]:
         attempts.check()
-        patience = min(self._timeout, attempts.left)
-        headers = {**self._headers, "x-deadline-seconds": f"{_SHARE * patience:.3f}"}
+        timeout = min(self._timeout, attempts.left)
+        headers = {**self._headers, "x-deadline-seconds": f"{_DEADLINE_SHARE * timeout:.3f}"}
         headers |= {} if body is None else {"content-type": "application/json"}
         request = f"{method} {self.url}{path}"
         try:
-            response = self._http.request(method, self.url + path, content=body, headers=headers, timeout=patience)
+            response = self._http.request(method, self.url + path, content=body, headers=headers, timeout=timeout)
         except httpx.TimeoutException as error:
-            late = UnavailableError(f"{request}: no data for {patience:.3g} s")
+            late = UnavailableError(f"{request}: no data for {timeout:.3g} s")
             attempts.check(late)
             raise late from error
         except httpx.TransportError as error:
@@ -81,9 +81,11 @@ def _failure(request: str, response: httpx.Response) -> EndpointError:
     document = _object(response) if kind == "application/problem+json" else None
     problem = None if document is None else {"status": status, **document}
     message = (
-        f"{request}: {described(problem)}" if problem else f"{request}: status {status} without a problem document"
+        f"{request}: {describe_problem(problem)}"
+        if problem
+        else f"{request}: status {status} without a problem document"
     )
-    # A 5xx without a problem document comes from a proxy, whose application died.
+    # A 5xx without a problem document is from a proxy whose application has died.
     if status in _TRANSIENT or (problem.get("retryable") is True if problem else status >= 500):
         return UnavailableError(message, problem, request_id, retry_after(response.headers.get("retry-after")))
     if problem is None and not 400 <= status < 500:
@@ -92,7 +94,7 @@ def _failure(request: str, response: httpx.Response) -> EndpointError:
 
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:
-    """The JSON object of a response's body; None if it is something else."""
+    """The JSON object in the body of a response; None if it is not one."""
     try:
         value = json.loads(response.content)
     except ValueError:

@@ -1,5 +1,5 @@
-"""Checks that a job can run on this machine, and says how to fix what would prevent it.
+"""The checks of `agggen doctor`: whether a job can run on this machine, and how to fix what would prevent it.
 
-Each area has a function that yields findings, in `machine`, `cluster`, `tracking`
-or `store`; `areas` runs each in a child process with a time limit. The command is `agggen doctor`.
+Each area has a function that yields findings, in `machine`, `cluster`, `tracking` or `store`; `areas` runs each in a
+child process with a time limit.
 """

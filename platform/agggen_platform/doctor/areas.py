@@ -1,6 +1,6 @@
 """Runs the checks of each area in a child process with a time limit.
 
-A library that crashes, hangs or prints costs only the findings of its own area. The child is
+So a library that crashes, hangs or prints does not affect other areas. The child process is
 ``python -m agggen_platform.doctor.areas AREA``: it reads the settings as JSON from its standard input, and the last
 line of its standard output is a JSON list of findings.
 """

@@ -1,4 +1,4 @@
-"""Ray: the token, whether the job's cluster answers and has room for its workers, and whether it asks for a token."""
+"""Ray: the token, whether the job's cluster answers and has room for its workers, and whether it requires a token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check(settings: Settings) -> Iterator[Finding]:
 
 
 def token(settings: Settings) -> Iterator[Finding]:
-    """Whether Ray asks for a token, and whether other users can read it."""
+    """Whether Ray requires a token, and whether other users can read it."""
     mode = os.environ.get("RAY_AUTH_MODE", "").lower()
     source = _token_source()
     if mode == "disabled":
@@ -101,13 +101,13 @@ def cluster(address: str, settings: Settings) -> Iterator[Finding]:
 
 
 def _reason(failure: Exception) -> str:
-    """Ray's message in one line; its last line where Ray quotes a traceback."""
+    """Ray's message on one line; if it quotes a traceback, only the last line."""
     text = str(failure.__cause__ or failure).strip()
     return (text.splitlines()[-1] if "Traceback" in text else " ".join(text.split()))[:500]
 
 
 def remedy(message: str, address: str) -> str:
-    """What to do about a connection that failed with `message`."""
+    """How to fix a connection that failed with `message`."""
     message = message.lower()
     if "authenti" in message or "token" in message:
         return f"{_USE_TOKEN}  # the token of the cluster's nodes"
@@ -120,7 +120,7 @@ def remedy(message: str, address: str) -> str:
 
 
 def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
-    """Whether the workers of a training job fit into the whole cluster."""
+    """Whether the cluster has enough CPUs and GPUs for the workers of a training job."""
     for unit, by_worker, available in (
         ("CPU", settings.cpus_per_worker, cpus),
         ("GPU", settings.gpus_per_worker, gpus),

@@ -1,4 +1,4 @@
-"""Findings of checks: what was checked, how bad it is, how to fix it."""
+"""Findings of checks: what was checked, the severity, and the remedy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import os
 import re
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 Level = Literal["ok", "note", "warning", "error"]
-"""note: something optional; warning: a job runs, but slower or less protected than it should be; error: a job fails, or
-others can run code on the cluster."""
+"""note: optional; warning: a job runs, but slower or less securely than it should; error: a job fails, or others can
+run code on the cluster."""
 _SHORTEST_SECRET = 6  # a shorter value would mask ordinary words
 
 
@@ -21,7 +20,7 @@ class Finding:
 
     level: Level
     subject: str
-    """What was checked, in a word or two."""
+    """What was checked."""
     message: str
     remedy: str | None = None
     """A command, or the setting to change. Every warning and error has one."""
@@ -32,20 +31,14 @@ warning, error = partial(Finding, "warning"), partial(Finding, "error")
 
 
 def without_secrets(text: str) -> str:
-    """`text` without credentials in addresses and without the values of variables whose names are those of secrets.
+    """Masks credentials in addresses and the values of environment variables that hold secrets.
 
-    Findings quote messages of servers and libraries, which may quote anything.
+    Findings quote messages of servers and libraries, which may contain either.
     """
     from agggen_platform.tracking.origin import is_secret, masked
 
-    named = {value for name, value in os.environ.items() if is_secret(name) and name != "PWD"}  # the working folder
-    secrets = sorted((value for value in named if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+    variables = os.environ.keys() - {"PWD"}  # the working directory, not a password
+    values = {os.environ[name] for name in variables if is_secret(name)}
+    secrets = sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
     text = masked(text)
     return re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
-
-
-def installed_version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

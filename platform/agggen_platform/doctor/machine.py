@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from agggen.errors import CorpusError
-from agggen_platform.doctor.findings import Finding, error, installed_version, note, ok, warning
+from agggen_platform.doctor.findings import Finding, error, note, ok, warning
 from agggen_platform.doctor.settings import Settings
 
 if TYPE_CHECKING:
     from agggen.corpora.catalogue import Corpus
 
 _REINSTALL = "pip install --force-reinstall torch  # the build for this machine's CUDA: compare with nvidia-smi"
-_NEEDED = 1 << 30  # bytes of a run: its bundle, three checkpoints and its log
-_COMFORTABLE = 5 << 30
-_RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold: above it no objects are created
+_NEEDED = 1 << 30  # free bytes that a run needs: its bundle, three checkpoints and its log
+_COMFORTABLE = 5 << 30  # with fewer free bytes there is a warning
+_RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold; on a fuller disk, it creates no objects
 
 
 def packages(_: Settings) -> Iterator[Finding]:
@@ -37,7 +37,7 @@ def packages(_: Settings) -> Iterator[Finding]:
         return
     unmet = [requirement for requirement in requirements if not _is_met(requirement)]
     for requirement in unmet:
-        needed, installed = f"{requirement.name}{requirement.specifier}", installed_version(requirement.name)
+        needed, installed = f"{requirement.name}{requirement.specifier}", _installed_version(requirement.name)
         state = "it is not installed" if installed is None else f"{installed} is installed"
         yield error("packages", f"agggen needs {needed}, but {state}", f"pip install '{needed}'")
     if not unmet:
@@ -45,11 +45,18 @@ def packages(_: Settings) -> Iterator[Finding]:
 
 
 def _is_met(requirement: Requirement) -> bool:
-    """Whether a package is installed in the range; one of an extra, or for another platform, need not be installed."""
-    installed = installed_version(requirement.name)
+    """Whether a package is installed in a version in range; packages of extras or for other platforms may be absent."""
+    installed = _installed_version(requirement.name)
     if installed is None:
         return requirement.marker is not None
     return requirement.specifier.contains(installed, prereleases=True)
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def accelerator(settings: Settings) -> Iterator[Finding]:
@@ -93,7 +100,7 @@ def data(settings: Settings) -> Iterator[Finding]:
 
 
 def _corpus(corpus: Corpus, needed: bool) -> Finding:
-    """Whether all files of a corpus are there with their sizes; `agggen corpora fetch` compares their SHA-256."""
+    """Whether all files of a corpus exist and have the right size; `agggen corpora fetch` compares their SHA-256."""
     from agggen.corpora.catalogue import data_home
     from agggen.corpora.fetch import read_manifest
 
@@ -125,7 +132,7 @@ def disk(settings: Settings) -> Iterator[Finding]:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why no file can be created in `folder`, or in its nearest existing parent; None where one can."""
+    """Why no file can be created in `folder` or its nearest existing parent; None if one can."""
     try:
         with tempfile.TemporaryFile(dir=_existing(folder)) as file:
             file.write(b"agggen")

@@ -1,4 +1,4 @@
-"""What the checks need to know about the job: its cluster, store, MLflow and corpus, and the resources it requests."""
+"""The settings of the job to check: its cluster, store, MLflow and corpus, and the resources that it requests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_OF_THE_CLUSTER = ("address", "workers", "cpus_per_worker", "gpus_per_worker", "autoscaling")
+_CLUSTER_KEYS = ("address", "workers", "cpus_per_worker", "gpus_per_worker", "autoscaling")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The parts of a `JobConfig` that depend on the machine; all values can be written as JSON."""
+    """The parts of a `JobConfig` to check; serialisable as JSON."""
 
     runs: str = "runs"
     address: str | None = None  # of a Ray cluster; None: RAY_ADDRESS, else jobs start a local cluster
@@ -27,7 +27,7 @@ class Settings:
 
     @property
     def cluster(self) -> str | None:
-        """The Ray cluster that jobs connect to; None where they start a local one."""
+        """The Ray cluster that jobs connect to; None if they start a local one."""
         address = self.address or os.environ.get("RAY_ADDRESS")
         return None if address in (None, "", "local") else address
 
@@ -38,9 +38,9 @@ class Settings:
 
 
 def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Settings:
-    """What ``agggen train PRESET OVERRIDES`` would use.
+    """The settings that ``agggen train PRESET OVERRIDES`` would use.
 
-    Without a preset or overrides no configuration is read: that imports torch, which may be what is broken.
+    Without a preset or overrides no configuration is read, because that imports torch, which may be broken.
 
     Raises:
         ConfigError: the preset, a key or a value does not exist.
@@ -51,7 +51,7 @@ def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Sett
     from agggen_platform.job_config import JobConfig
 
     config = load_config(JobConfig, preset, overrides)
-    cluster = {name: getattr(config.cluster, name) for name in _OF_THE_CLUSTER}
+    cluster = {name: getattr(config.cluster, name) for name in _CLUSTER_KEYS}
     return Settings(
         runs,
         storage=config.storage.url,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +11,12 @@ from agggen_platform.doctor.findings import Finding, error, note, ok
 from agggen_platform.doctor.machine import unwritable
 from agggen_platform.doctor.settings import Settings
 from agggen_platform.extras import installed
+from agggen_platform.mlflow_client import sqlite_file
 from agggen_platform.registry.address import RegistryError
 from agggen_platform.registry.client import connect, registry_uri
 from agggen_platform.tracking.origin import masked, without_credentials
 from agggen_platform.tracking.tracker import default_uri, sqlite_uri
 
-_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+?)(?:\?.*)?")
 _TAG = "agggen.doctor"
 
 
@@ -33,15 +32,14 @@ def check(settings: Settings) -> Iterator[Finding]:
 
 
 def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
-    """Connects to the MLflow at `uri` and calls `use` with the client; `use` returns what to say of it."""
+    """Connects to the MLflow at `uri` and calls `use` with the client; `use` returns the end of the message."""
     shown = without_credentials(uri)
-    file = _SQLITE.fullmatch(uri)
-    if file and not Path(file[1]).exists():
-        problem = unwritable(Path(file[1]).parent)
-        if problem:
-            yield error(subject, f"{file[1]} cannot be created: {problem}", "agggen train PRESET --runs FOLDER")
+    file = sqlite_file(uri)
+    if file and not file.exists():
+        if problem := unwritable(file.parent):
+            yield error(subject, f"{file} cannot be created: {problem}", "agggen train PRESET --runs FOLDER")
         else:
-            yield ok(subject, f"{file[1]} will be created by the first run")
+            yield ok(subject, f"{file} will be created by the first run")
         return
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -55,7 +53,7 @@ def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
 
 
 def _write(client: Any, name: str) -> str:
-    """Sets a tag of the experiment, which needs the same permission as logging a run.
+    """Sets a tag of the experiment: this needs the same permission as logging a run.
 
     Raises:
         MlflowException: the server refuses it, or the experiment was deleted.
@@ -77,7 +75,7 @@ def _read_registry(client: Any) -> str:
 
 
 def remedy(message: str, uri: str) -> str:
-    """What to do about a request that failed with `message`."""
+    """How to fix a request that failed with `message`."""
     text, shown = message.lower(), without_credentials(uri)
     if "401" in text or "not authenticated" in text:
         return "export MLFLOW_TRACKING_USERNAME=NAME MLFLOW_TRACKING_PASSWORD=..."

@@ -1,10 +1,10 @@
-"""The model registry: bundles as versions of a model in MLflow, and aliases that only move to what passes its checks.
+"""The model registry: bundles as versions of a model in MLflow, and aliases for versions that pass checks.
 
-register("runs/elements-1/bundle")        a version of the model `agggen`, its candidate
-record("models:/agggen@candidate", DIR)   the scores that `agggen evaluate -o DIR` found
-promote("agggen", "3")                    checks the version, then makes it champion
-rollback("agggen")                        the champion before
-resolve("models:/agggen@champion")        the address of its bundle
+register("runs/elements-1/bundle")        makes the bundle a version of the model `agggen`, and its candidate
+record("models:/agggen@candidate", DIR)   adds the scores of the report that `agggen evaluate -o DIR` wrote
+promote("agggen", "3")                    checks version 3, then makes it the champion
+rollback("agggen")                        makes the previous champion the champion again
+resolve("models:/agggen@champion")        returns the address of the champion's bundle
 """
 
 from agggen_platform.registry.address import CANDIDATE, CHAMPION, RegistryError, is_model_address, parse_address

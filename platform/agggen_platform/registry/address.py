@@ -11,7 +11,7 @@ SCHEME = "models:/"
 CHAMPION = "champion"
 """The alias of the version in use."""
 CANDIDATE = "candidate"
-"""The alias of the version registered last."""
+"""The alias of the version that was registered last."""
 
 _NAME = re.compile(r"\w[\w.\-]*")
 _ALIAS = re.compile(r"(?!v\d+$|latest$)[a-z][a-z0-9_\-]{0,62}", re.ASCII)
@@ -25,7 +25,7 @@ class RegistryError(AggGenError):
 
 @dataclass(frozen=True, slots=True)
 class ModelAddress:
-    """A version of a registered model by its number, or by an alias that may move; exactly one of the two is set."""
+    """A version of a registered model, by its number or by an alias; exactly one of the two is set."""
 
     name: str
     version: str = ""
@@ -41,7 +41,7 @@ def is_model_address(address: str) -> bool:
 
 
 def parse_address(address: str) -> ModelAddress:
-    """Reads an address; ``models:/`` may be left out.
+    """Parses an address, whose ``models:/`` is optional.
 
     Raises:
         RegistryError: it is not an address.

@@ -1,4 +1,4 @@
-"""Admission of bundles to the registry: complete, without other files, loadable, and able to generate text."""
+"""Checks bundles before they enter the registry: complete, without foreign files, loadable, able to generate text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Admitted:
-    """An admitted bundle or critic: loaded, with its path on this machine and its fingerprint."""
+    """A checked bundle or critic, with its local path and its fingerprint."""
 
     bundle: Bundle | Critic
     path: Path
@@ -32,23 +32,23 @@ class Admitted:
 
     @property
     def inference(self) -> InferenceConfig:
-        """The bundle's own settings, which a report must have used; raises ConfigError for a critic."""
+        """The bundle's settings, with which a report must have been made; raises ConfigError for a critic."""
         if isinstance(self.bundle, Critic):
             raise ConfigError("a critic writes no texts, so no report of `agggen evaluate` is about it")
         return self.bundle.inference
 
 
 def admit(address: str, expected: str | None = None) -> Admitted:
-    """Loads the bundle at `address`, a folder or ``s3://...``, without trusting it.
+    """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``.
 
-    Files that do not belong to a bundle are refused unread. A pickle under the name of the weights is refused by
-    safetensors' reader: no code of a bundle is ever run.
+    Files that do not belong to a bundle are refused without reading them. safetensors refuses a pickle in place of the
+    weights, so no code of a bundle is ever run.
 
     Args:
         expected: the fingerprint that it must have.
 
     Raises:
-        BundleError: it is missing, incomplete, changed, another one, or has files that do not belong to a bundle.
+        BundleError: it is missing, incomplete or changed, not the expected one, or has foreign files.
         StorageError: the store refused or did not answer.
     """
     folder = Folder(address)
@@ -61,7 +61,7 @@ def admit(address: str, expected: str | None = None) -> Admitted:
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:
-    """The bundle at `address` on this machine, compared with its hashes, and its fingerprint.
+    """The local path of the verified bundle at `address`, and its fingerprint.
 
     Raises:
         BundleError: there is none, it was changed, or it has another fingerprint than `expected`.
@@ -86,7 +86,7 @@ def _check_names(folder: Folder) -> None:
 
 
 def _check_stored(folder: Folder, path: Path) -> None:
-    """Checks the files in the store too: the cached copy at `path` may be older."""
+    """Compares the files in the store with the cached copy at `path`, which may be older."""
     if folder.read(_MANIFEST) != (path / _MANIFEST).read_bytes():
         raise BundleError(f"{folder.at(_MANIFEST)} changed while it was read; try again")
     for name, expected in json.loads((path / _MANIFEST).read_text(encoding="utf-8")).items():
@@ -95,10 +95,10 @@ def _check_stored(folder: Folder, path: Path) -> None:
 
 
 def smoke(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
-    """Generates from two records on `device`; returns what goes wrong. A critic judges a text instead.
+    """Smoke test: generates texts for two records on `device` (or has the critic judge a text); returns the faults.
 
-    The records are a chemical element, and values of the bundle's own predicates. Both are generated with
-    ``verify=off`` too, because ``verify=strict`` would hide a model that generates nothing behind template clauses.
+    The records are a chemical element, and one with the bundle's own predicates. Texts are also generated with
+    ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
     """
     if isinstance(bundle, Critic):
         return _fault_of_critic(bundle)
@@ -113,7 +113,7 @@ def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str
     try:
         (written,) = generator.generate([record], config=config)[0]
         resolve_plan(record, written.plan)
-    except Exception as error:  # any error counts against the model
+    except Exception as error:  # whatever the error, the bundle fails the test
         return f"{where} failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if not written.text.strip():
         return f"{where} gave an empty text"

@@ -1,4 +1,4 @@
-"""The connection to the MLflow model registry: its address, and calls that fail within seconds with a reason."""
+"""The connection to the MLflow model registry: its address, and errors within seconds if it does not answer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agggen_platform.extras import require
-from agggen_platform.mlflow_client import mlflow_client
+from agggen_platform.locks import locked
+from agggen_platform.mlflow_client import mlflow_client, sqlite_file
 from agggen_platform.registry.address import RegistryError
-from agggen_platform.tracking.cursor import locked
 from agggen_platform.tracking.origin import masked
 from agggen_platform.tracking.tracker import default_uri
 
@@ -31,7 +31,7 @@ def connect(uri: str, create: bool = False) -> Any:
     """An ``MlflowClient`` of the registry at `uri`.
 
     Args:
-        create: create a missing SQLite file, which takes seconds; else that is an error.
+        create: whether to create a missing SQLite file, which takes seconds; else that is an error.
 
     Raises:
         RegistryError: there is no registry, or it does not answer.
@@ -44,8 +44,8 @@ def connect(uri: str, create: bool = False) -> Any:
         _check_server(uri)
     with registry_errors(uri):
         client = mlflow_client(uri, uri)
-        if create and (path := _file_of(uri)):
-            # Two processes that create the schema of one file at once break each other's.
+        if create and (path := sqlite_file(uri)):
+            # Two processes that create the schema of the same file at once would both fail.
             with locked(Path(f"{path}.lock")):
                 client.search_registered_models(max_results=1)
         return client
@@ -53,7 +53,7 @@ def connect(uri: str, create: bool = False) -> Any:
 
 @contextmanager
 def registry_errors(uri: str) -> Iterator[None]:
-    """Turns errors of MLflow into a `RegistryError` of one line."""
+    """Turns errors of MLflow into a `RegistryError` with a one-line message."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -70,23 +70,17 @@ def is_missing(error: Exception) -> bool:
     return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
 
 
-def _file_of(uri: str) -> Path | None:
-    """The file of an SQLite registry."""
-    path = uri.removeprefix(_SQLITE).partition("?")[0]
-    return Path(path) if uri.startswith(_SQLITE) and path else None
-
-
 def _check_file(uri: str, create: bool) -> None:
-    """MLflow would retry for an hour on a file that is not a database."""
-    path = _file_of(uri)
+    """Checks the file of an SQLite registry: MLflow would retry for an hour on a file that is not a database."""
+    path = sqlite_file(uri)
     if path is None:
         raise RegistryError(f"{uri!r} is not a registry: write {_SQLITE}FILE")
     if not path.exists():
         if create:
             return
         raise RegistryError(
-            f"there is no registry at {path}; `agggen models register BUNDLE` makes one, MLFLOW_TRACKING_URI names "
-            "another"
+            f"there is no registry at {path}; `agggen models register BUNDLE` creates one, and MLFLOW_TRACKING_URI "
+            "selects another"
         )
     try:
         with path.open("rb") as file:
@@ -98,7 +92,7 @@ def _check_file(uri: str, create: bool) -> None:
 
 
 def _check_server(uri: str) -> None:
-    """MLflow would retry for an hour where a database server is down."""
+    """Checks that a database server accepts connections: MLflow would retry for an hour on one that is down."""
     parts = urlsplit(uri)
     kind = parts.scheme.partition("+")[0]
     if kind not in _PORTS or not parts.hostname:

@@ -1,7 +1,7 @@
-"""Evaluations of versions, and the metric gate: a candidate is compared with the champion on the same evaluation only.
+"""Evaluations of versions, and the metric gate, which compares candidate and champion on the same evaluations.
 
-`read_evaluation` reads the numbers of a report of `agggen evaluate`, with what must be equal for a comparison: corpus,
-split, the records' fingerprint, protocol, and each metric's signature.
+An evaluation has the scores of a report of `agggen evaluate`. Two are the same if corpus, split, the records'
+fingerprint, protocol, and the metric's signature are equal.
 """
 
 from __future__ import annotations
@@ -42,33 +42,34 @@ class Evaluation:
     records: str
     """The fingerprint of the records."""
     count: int
-    """How many records."""
+    """The number of records."""
     partial: bool
-    """Whether they are only the first of the split."""
+    """Whether these are only the first records of the split."""
     protocol: str
     at: str
+    """When it was recorded, in UTC."""
     scores: Mapping[str, tuple[float, str]]
     """Value and signature by ``section/name``."""
 
     @property
     def key(self) -> str:
-        """The tag's name; a newer evaluation of the same records by the same protocol replaces it."""
+        """The name of the tag that stores it; a newer evaluation of the same records and protocol replaces it."""
         digest = hashlib.sha256(f"{self.corpus}\0{self.split}\0{self.records}\0{self.protocol}".encode()).hexdigest()
         return f"{EVALUATION}{digest[:12]}"
 
     @property
     def options(self) -> str:
-        """The options of `agggen evaluate` for the same evaluation."""
+        """The options of `agggen evaluate` that repeat this evaluation."""
         limit = f" --limit {self.count}" if self.partial else ""
         return f"--corpus {self.corpus} --split {self.split} --protocol {self.protocol}{limit}"
 
     def to_json(self) -> str:
-        """The tag's value."""
+        """The value of the tag."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Evaluation:
-        """Reads a tag's value."""
+        """Parses the value of a tag."""
         values = json.loads(text)
         values["scores"] = {name: (value, signature) for name, (value, signature) in values["scores"].items()}
         return cls(**values)
@@ -83,16 +84,16 @@ def evaluations_of(version: Version) -> list[Evaluation]:
 
 
 def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceConfig, uri: str) -> Evaluation:
-    """The numbers of a report that `agggen evaluate` wrote.
+    """Reads a report that `agggen evaluate` wrote.
 
     Args:
-        report: a folder, here or in a store, or ``runs:/RUN_ID`` of MLflow.
-        fingerprint: of the bundle that the report must be about.
-        inference: the bundle's own settings, which the report must have used.
+        report: a folder, local or in a store, or ``runs:/RUN_ID`` of MLflow.
+        fingerprint: of the bundle that must have been evaluated.
+        inference: the bundle's settings, which must have been used.
         uri: of MLflow.
 
     Raises:
-        ConfigError: there is no report, or it is about another bundle or about other settings.
+        ConfigError: there is no report, or another bundle or other settings were evaluated.
         RegistryError, StorageError: MLflow or the store refused or did not answer.
     """
     address = str(report)
@@ -129,7 +130,7 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
 
 
 def _artifact(run_id: str, uri: str) -> bytes | None:
-    """The report among the files of a run of MLflow; None if it has none."""
+    """The report of an MLflow run; None if the run has none."""
     with tempfile.TemporaryDirectory(prefix="agggen-report-") as scratch, registry_errors(uri):
         client = mlflow_client(uri)
         if not any(file.path == "report.json" for file in client.list_artifacts(run_id)):
@@ -138,7 +139,7 @@ def _artifact(run_id: str, uri: str) -> bytes | None:
 
 
 def _other_settings(run: Mapping[str, Any], inference: InferenceConfig) -> str:
-    """The first setting that differs; the seed matters only for random orders."""
+    """The first setting that differs, in words; the seed only counts for random orders."""
     for name, own in flatten(inference).items():
         used = run.get(f"inference {name}")
         if used != own and (name != "seed" or inference.ablation == "random-order"):
@@ -152,11 +153,11 @@ def _leaf(metric: str) -> str:
 
 @dataclass(frozen=True)
 class Gate:
-    """The metric in which a candidate must not be worse than the champion, on every evaluation that both have."""
+    """The metric gate: a candidate must not be worse than the champion on any evaluation that both have."""
 
     metric: str = "plain/bleu"
     tolerance: float = 0.0
-    """By how much, in the metric's own points, the candidate may be worse."""
+    """By how much the candidate may be worse, in points of the metric."""
 
     def __post_init__(self) -> None:
         if _leaf(self.metric) not in _HIGHER | _LOWER or "/" not in self.metric:
@@ -189,12 +190,12 @@ class Gate:
         return Verdict(passed, "; ".join(notes))
 
     def _evaluations(self, version: Version) -> dict[tuple[str, str], Evaluation]:
-        """The version's evaluations with the metric, by what must be equal in a comparison."""
+        """The version's evaluations that have the metric, by the values that must be equal for a comparison."""
         evaluations = [evaluation for evaluation in evaluations_of(version) if self.metric in evaluation.scores]
         return {(item.key, method(item.scores[self.metric][1])): item for item in evaluations}
 
     def _missing(self, candidate: Version, champion: Version) -> str:
-        """Names the missing evaluations, with the commands that make them."""
+        """A message that names the missing evaluations and the commands that create them."""
         versions = (candidate, champion)
         known = [list(self._evaluations(version).values()) for version in versions]
         lacking = [version for version, evaluations in zip(versions, known, strict=True) if not evaluations]

@@ -1,10 +1,10 @@
-"""Moving an alias to a version that passes its checks, and back.
+"""Moves an alias to a version that passes three checks, and back.
 
-    (a) the bundle is where it was registered and its hashes are right
-    (b) it scores no worse than the version that has the alias, on the same evaluation
-    (c) it writes: texts that are not empty, by plans that fit their records
+    (a) the bundle exists at its registered address, and its hashes are right
+    (b) metric gate: its scores are not worse than those of the version that has the alias, on the same evaluation
+    (c) smoke test: it generates non-empty texts by plans that fit their records
 
-All three are checked before anything moves, and every failure is named. `rollback` checks (a) again.
+All three are checked before the alias is moved, and every failure is reported. `rollback` only checks (a).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PromotionRefused(AggGenError):
 
 @dataclass(frozen=True)
 class Promotion:
-    """The version that got an alias, the previous one, and the note of the metric gate."""
+    """The version that got an alias, the version that had it before, and the note of the metric gate."""
 
     version: Version
     alias: str
@@ -55,7 +55,7 @@ def promote(
     Args:
         version: its number.
         gate: the metric gate; by default BLEU must not be worse at all.
-        force: ignore the metric gate, which the history records. The other checks stay.
+        force: ignore the metric gate, but not the other checks. The alias's history records it.
         uri: of the registry; see `registry_uri`.
 
     Raises:
@@ -82,10 +82,10 @@ def promote(
 
 
 def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Promotion:
-    """Gives the alias back to the version that had it before; a second call, to the one before that.
+    """Gives the alias back to the version that had it before; a second call goes one version further back.
 
     Raises:
-        PromotionRefused: that version's bundle is gone or was changed.
+        PromotionRefused: that version's bundle is missing or was changed.
         RegistryError: no version had the alias before, or see `promote`.
     """
     registry = Registry(uri)
@@ -108,7 +108,7 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
 
 
 def earlier_versions(moves: Sequence[Move]) -> list[str]:
-    """The versions that had an alias before, the latest last, in the order of rollbacks from the end."""
+    """The versions to which rollbacks would return, the next one last."""
     earlier: list[str] = []
     for move in moves:
         if not move.back:

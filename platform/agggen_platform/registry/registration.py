@@ -1,4 +1,4 @@
-"""Bundles become versions of a model: `register`, `record` an evaluation of one, and `resolve` an address."""
+"""Registers bundles as versions of a model, records their evaluations, and resolves their addresses."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def register(
     evaluations: Sequence[Path | str] = (),
     uri: str | None = None,
 ) -> Version:
-    """Makes the bundle or critic at `bundle_address` a version of the model `name`, and a new version its candidate.
+    """Registers the bundle or critic at `bundle_address` as a version of the model `name`, and makes it the candidate.
 
-    A bundle that is registered already keeps its version, unless that version's bundle was moved or changed, and the
-    candidate stays as it is. `Version.new` tells the two apart.
+    If the bundle is already registered (and still exists, unchanged, where it was), its version is returned, and the
+    candidate does not change. `Version.new` tells whether a version was created.
 
     Args:
-        bundle_address: a folder or ``s3://...``; a server of MLflow takes no folder.
-        metrics: numbers to keep with the version, besides the bundle's own.
+        bundle_address: a folder or ``s3://...``; a server of MLflow accepts no folder.
+        metrics: further metrics to store with the version, besides the bundle's own.
         tags: further tags, say ``{"bundle.run": "webnlg-1"}``.
         evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
         uri: of the registry; see `registry_uri`.
@@ -51,9 +51,9 @@ def register(
     check_name(name)
     address = Folder(bundle_address).address
     uri = registry_uri(uri)
-    if not takes(uri, address):
+    if not accepts(uri, address):
         raise RegistryError(
-            f"the registry {masked(uri)} takes no folder of this machine ({address}): others could not read it; put "
+            f"the registry {masked(uri)} accepts no folder of this machine ({address}): others could not read it; put "
             "the bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
         )
     admitted = admit(address)
@@ -68,13 +68,13 @@ def register(
     return replace(registry.version(parse_address(str(version))), new=known is None)
 
 
-def takes(uri: str, address: str) -> bool:
-    """Whether the registry at `uri` takes a bundle at `address`: a server of MLflow takes no folder of one machine."""
+def accepts(uri: str, address: str) -> bool:
+    """Whether the registry at `uri` accepts a bundle at `address`: an MLflow server accepts no local folder."""
     return not (uri.startswith(("http://", "https://")) and Folder(address).local is not None)
 
 
 def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluation:
-    """Keeps the scores of a report with the version that it is about.
+    """Stores the scores of a report with the version that was evaluated.
 
     Args:
         report: see `read_evaluation`.
@@ -103,7 +103,7 @@ def resolve(address: str, *, uri: str | None = None) -> str:
 
 
 def _known(registry: Registry, name: str, expected: str, address: str) -> Version | None:
-    """The version that holds this very bundle, if its bundle is where it was."""
+    """The existing version with this bundle, if its bundle still exists there unchanged."""
     if name not in registry.names():
         return None
     for version in registry.versions(name, expected):
@@ -139,6 +139,6 @@ def _add(
 
 
 def _run_of(address: str) -> str:
-    """The name of the run that left its bundle at ``RUNS/NAME/bundle``."""
+    """The name of the run that wrote the bundle, if its address is ``RUNS/NAME/bundle``; else empty."""
     *_, run, last = ("", "", *address.rstrip("/").split("/"))
     return run if last == "bundle" else ""

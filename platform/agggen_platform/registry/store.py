@@ -1,4 +1,4 @@
-"""The registry as plain data: versions of a model with their tags, aliases, and the history of an alias."""
+"""Reads and writes the registry: versions of a model with their tags, aliases, and the history of each alias."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Move:
     gate: str = ""
     """The note of the metric gate."""
     done: bool = False
-    """Whether the alias was moved; a move is recorded before it is made."""
+    """Whether the alias was moved: a move is recorded before and again after it is made."""
 
     def __str__(self) -> str:
         how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
@@ -77,14 +77,14 @@ class Registry:
     """The registered models at one URI. Every call may raise `RegistryError`."""
 
     def __init__(self, uri: str | None = None, create: bool = False) -> None:
-        """`uri` as in `registry_uri`; `create` creates an SQLite file that does not exist."""
+        """`uri`: see `registry_uri`. `create`: create a missing SQLite file."""
         self.uri = registry_uri(uri)
         self._client = connect(self.uri, create)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """All registered models."""
+        """The names of all registered models."""
         with registry_errors(self.uri):
             return sorted(model.name for model in _all(self._client.search_registered_models))
 
@@ -93,7 +93,7 @@ class Registry:
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
 
     def versions(self, name: str, fingerprint: str | None = None) -> list[Version]:
-        """The versions of a model, or those of one bundle, oldest first."""
+        """The versions of a model, or only those with the bundle `fingerprint`, oldest first."""
         aliases = self.aliases(name)
         condition = f"name = '{name}'" + (f" and tags.`{FINGERPRINT}` = '{fingerprint}'" if fingerprint else "")
         with registry_errors(self.uri):
@@ -119,15 +119,15 @@ class Registry:
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {known}")
 
     def holder(self, name: str, alias: str) -> Version | None:
-        """The version that has an alias, None if no version has it."""
+        """The version that has the alias; None if no version has it."""
         number = self.aliases(name).get(check_alias(alias))
         return None if number is None else self.version(ModelAddress(name, version=number))
 
     def moves(self, name: str, alias: str) -> list[Move]:
-        """The newest moves of an alias that fit into a tag, oldest first; the last one ends at the present version.
+        """The recorded moves of an alias, oldest first; the last one ends at the current version.
 
-        A last move that was recorded but not made (its process was killed) is left out; a move made by hand, in
-        MLflow's pages, is added.
+        A last move that was recorded but not made (its process was killed) is left out. If the alias was moved in
+        MLflow's pages, that move is added.
         """
         model = self._model(name)
         moves = [Move(**move) for move in json.loads(model.tags.get(_MOVES + alias, "[]"))]
@@ -169,14 +169,14 @@ class Registry:
             self._client.set_model_version_tag(version.name, version.number, key, value)
 
     def set_alias(self, name: str, alias: str, number: str) -> None:
-        """Sets an alias without a history entry: for aliases without promotion."""
+        """Sets an alias without checks or a history entry."""
         with registry_errors(self.uri):
             self._client.set_registered_model_alias(name, check_alias(alias), number)
 
     def move(self, name: str, alias: str, move: Move) -> None:
-        """Moves an alias if it still is where the move begins; the move is recorded before it is made.
+        """Moves an alias if it still has the move's `from_version`; records the move first.
 
-        MLflow has no compare-and-set: of two concurrent moves the later one wins, and the other raises.
+        MLflow has no compare-and-swap: of two concurrent moves the later one wins, and the other raises an error.
 
         Raises:
             RegistryError: somebody else has moved the alias.
@@ -190,7 +190,7 @@ class Registry:
 
     def _note(self, name: str, alias: str, moves: Sequence[Move]) -> None:
         with registry_errors(self.uri):
-            self._client.set_registered_model_tag(name, _MOVES + alias, _fitting(moves))
+            self._client.set_registered_model_tag(name, _MOVES + alias, _history_json(moves))
 
     def _expect(self, name: str, alias: str, number: str | None) -> None:
         actual = self.aliases(name).get(alias)
@@ -202,8 +202,8 @@ class Registry:
             )
 
 
-def _fitting(moves: Sequence[Move]) -> str:
-    """JSON of the newest moves that fit into a tag, with the gate's notes shortened."""
+def _history_json(moves: Sequence[Move]) -> str:
+    """The history as JSON, with shortened notes and without the oldest moves if it would not fit into a tag."""
     kept = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
     while len(text := json.dumps(kept, separators=(",", ":"))) > _MOVES_LENGTH:
         del kept[0]

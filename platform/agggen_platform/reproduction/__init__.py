@@ -1,1 +1,1 @@
-"""The paper's tables with agggen's numbers beside the published ones, from run records or by training anew."""
+"""The paper's tables with agggen's numbers beside the published ones, from run records or new trainings."""

@@ -1,4 +1,4 @@
-"""Our runs beside published systems: means and spread over seeds, of comparable records only."""
+"""Compares our runs, by mean and spread over seeds, with published systems; refuses records that do not compare."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Row:
 
     system: str
     scores: Mapping[str, tuple[float, ...]]
-    """By column: a number per run, or the published number."""
+    """By column: one number per run, or the published number."""
     source: str = ""
-    """Of published numbers; empty for ours."""
+    """Of published numbers; empty for our systems."""
     runs: tuple[RunRecord, ...] = ()
 
 
@@ -35,11 +35,11 @@ class Comparison:
     records: tuple[RunRecord, ...]
     rows: tuple[Row, ...]
     missing: tuple[str, ...]
-    """The reasons for missing numbers of ours."""
+    """Why numbers of our systems are missing."""
 
     @property
     def signatures(self) -> dict[str, str]:
-        """The signature of each score of ours."""
+        """The signature of each of our scores."""
         shown = ((name, score.signature) for _, name, _, score in _scores(self.table, self.records))
         return {name: method(signature) for name, signature in shown if signature}
 
@@ -48,8 +48,8 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     """Builds the table.
 
     Raises:
-        ConfigError: records that are not comparable: other test records, recipe, inference settings within a row, or
-            signature of a score. Names the records.
+        ConfigError: records differ in test records, recipe, inference settings of a system, or signature of a score;
+            the message names them.
     """
     _check(table, records)
     our_rows = {line.name: row for line in table.lines if (row := _ours(line, records))}
@@ -70,7 +70,7 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
 
 
 def _ours(line: Line, records: Sequence[RunRecord]) -> Row | None:
-    """Our row of a line; a column has numbers only if all runs have one."""
+    """The row of one of our systems; a column has numbers only if all its runs have one."""
     runs = tuple(record for record in records if record.system == line.system)
     scores = {}
     for column, name in line.scores.items():
@@ -142,7 +142,7 @@ def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
     """The notes below the table: sources, how the numbers were computed, missing numbers.
 
     Args:
-        where: the place of our records, in words.
+        where: where our records are, for messages.
     """
     table = comparison.table
     yield from (f"[{number}] {source}." for number, source in enumerate(_sources(comparison), start=1))

@@ -1,7 +1,7 @@
 """Run records: the scores of one system with one seed in a table, and what they depend on.
 
-A record is one line of JSON. Records made here are the files ``RUNS/records/TABLE/SYSTEM-SEED.json``; those that ship
-with agggen are the lines of ``records/TABLE.jsonl`` in this package.
+A record is one line of JSON. New records are written to ``RUNS/records/TABLE/SYSTEM-SEED.json``; those that ship with
+agggen are the lines of ``records/TABLE.jsonl`` in this package.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RunRecord:
     """Its key."""
     seed: int
     recipe: tuple[str, ...]
-    """The preset and overrides of both trainings, without those that only say where training runs."""
+    """The preset and overrides of both trainings, without those that only concern the machine."""
     corpus_fingerprint: str
     """Of the test records."""
     inputs: int
@@ -67,7 +67,7 @@ class RunRecord:
         return f"{self.system}-{self.seed}"
 
     def inference(self, table: Table) -> dict[str, Scalar]:
-        """The inference settings that `table` depends on; settings newer than the record have their defaults."""
+        """The inference settings that `table` depends on; those that the record lacks have their defaults."""
         return table.relevant(flatten(InferenceConfig()) | dict(self.settings))
 
     def to_json(self) -> str:

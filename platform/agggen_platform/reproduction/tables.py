@@ -20,10 +20,10 @@ Model = Literal["transformer", "agggen"]
 MODELS: tuple[Model, ...] = ("transformer", "agggen")
 """In the order in which they are trained."""
 
-_ONLY = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
-_OF_THE_MACHINE = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
-_OF_THE_TABLE = ("corpus", "inference", "training.seed", "training.start")
-_OF_PLANS = ("planner", "top_p", "order_beam", "aggregations", "level", "ablation", "group_reward", "seed")
+_SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
+_MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
+_TABLE_KEYS = ("corpus", "inference", "training.seed", "training.start")
+_PLAN_SETTINGS = ("planner", "top_p", "order_beam", "aggregations", "level", "ablation", "group_reward", "seed")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Recipe:
     """How the models of a corpus are trained: a plain Transformer, and AggGen, which starts from its weights."""
 
     name: str
-    """The first part of the names of runs."""
+    """The first part of the runs' names."""
     corpus: str
     """The corpus of the catalogue that both are trained on."""
     preset: str
@@ -43,25 +43,25 @@ class Recipe:
     def decisive(self, more: Sequence[str] = ()) -> tuple[str, ...]:
         """The preset and the overrides of all trainings, without those that only concern the machine."""
         overrides = (*self.overrides, *more)
-        return (self.preset, *(override for override in overrides if not override.startswith(_OF_THE_MACHINE)))
+        return (self.preset, *(override for override in overrides if not override.startswith(_MACHINE_KEYS)))
 
     def settings(self, model: Model, seed: int, more: Sequence[str] = (), start: str = "") -> list[str]:
         """The overrides of one training.
 
         Args:
-            more: the user's own; see `check_overrides`.
-            start: the bundle of the Transformer, for AggGen.
+            more: further overrides of the user; see `check_overrides`.
+            start: the Transformer's bundle, from which AggGen's training starts.
         """
         start_from = [f"training.start={start}"] if start and model == "agggen" else []
-        return [*self.overrides, *more, _ONLY[model], f"training.seed={seed}", *start_from]
+        return [*self.overrides, *more, _SINGLE_STAGE[model], f"training.seed={seed}", *start_from]
 
 
 @dataclass(frozen=True)
 class System:
-    """A trained model with its inference settings: one evaluation, one record."""
+    """A trained model with inference settings; each system and seed has one evaluation and one record."""
 
     key: str
-    """In the names of records."""
+    """Its name in the names of records."""
     name: str
     model: Model
     inference: tuple[str, ...] = ()
@@ -75,18 +75,19 @@ class Column:
     name: str
     digits: int = 2
     note: str = ""
-    """What it counts, where its name is not enough."""
+    """An explanation, if the name is not enough."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of ours."""
+    """The row of one of our systems."""
 
     name: str
-    """The row follows the published system of the same name."""
+    """If a published system has the same name, the row follows it."""
     system: str
+    """The key of the system."""
     scores: Mapping[str, str]
-    """``section/name`` in the report, by column."""
+    """By column: ``section/name`` of the score in the report."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Table:
     how: str = ""
     """How the published numbers were computed."""
     inputs: int | None = None
-    """Test records of the published numbers; None: not known."""
+    """The number of test records of the published numbers; None: unknown."""
 
     @property
     def texts(self) -> bool:
@@ -116,7 +117,7 @@ class Table:
 
     def relevant(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """The inference settings that the scores depend on."""
-        return {name: value for name, value in settings.items() if self.texts or name in _OF_PLANS}
+        return {name: value for name, value in settings.items() if self.texts or name in _PLAN_SETTINGS}
 
 
 SYSTEMS = (
@@ -134,7 +135,7 @@ def table_of_texts(name: str, title: str, recipe: Recipe, board: Board, extra: I
     """The systems of a board and ours, with the measures of the board.
 
     Args:
-        extra: further measures of ours, from `agggen.evaluation.values`.
+        extra: further measures, from `agggen.evaluation.values`, for our systems only.
     """
     measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra]
     of_protocol = PROTOCOLS[board.protocol]
@@ -217,11 +218,11 @@ def _all() -> Iterable[Table]:
 TABLES: dict[str, Table] = {table.name: table for table in _all()}
 
 
-def table_called(name: str) -> Table:
+def find_table(name: str) -> Table:
     """The table called `name`.
 
     Raises:
-        ConfigError: it does not exist; names the nearest.
+        ConfigError: it does not exist; the message names the nearest.
     """
     if name in TABLES:
         return TABLES[name]
@@ -233,11 +234,11 @@ def table_called(name: str) -> Table:
 def check_overrides(overrides: Sequence[str]) -> None:
     """
     Raises:
-        ConfigError: an override sets what defines the table: corpus, seed, start or inference settings.
+        ConfigError: an override sets what the table fixes: corpus, seed, start or inference settings.
     """
     for override in overrides:
         key = override.partition("=")[0].strip()
-        if key in _OF_THE_TABLE or key.split(".")[0] in _OF_THE_TABLE:
+        if key in _TABLE_KEYS or key.split(".")[0] in _TABLE_KEYS:
             raise ConfigError(
                 f"{override}: the table fixes {key}; settings of the machine, such as training.threads=1, "
                 "can be given, and so can the model's sizes and the stages' schedules"

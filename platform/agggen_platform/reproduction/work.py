@@ -1,11 +1,11 @@
-"""Making the records of a table: two models trained for each seed, each system evaluated once on the test split.
+"""Makes the records of a table: trains two models per seed, and evaluates each system once on the test split.
 
-    RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    trainings, as `agggen train --name` leaves them
-    RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports, as `agggen evaluate` leaves them
-    RUNS/records/TABLE/SYSTEM-SEED.json                        records, one for each report
+    RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    runs as of `agggen train --name`
+    RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports as of `agggen evaluate`
+    RUNS/records/TABLE/SYSTEM-SEED.json                        records, one per report
 
-After a kill the same call resumes: a training at its last checkpoint, and an existing report is not made again. The
-test split is read only after all models of the seed are final.
+After an interruption the same call resumes trainings from their last checkpoints and reuses existing reports. The test
+split is read only after all models of the seed are trained.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def reproduce(
     Args:
         runs: the folder of runs.
         overrides: settings for all trainings, as for `agggen train`.
-        fresh: evaluate again and replace the records of these seeds. Finished trainings stay.
-        say: receives lines about the progress.
+        fresh: evaluate again and replace the records of these seeds; finished trainings are kept.
+        say: called with messages about the progress.
 
     Raises:
         ConfigError: an unknown setting, a setting that the table fixes, or an existing record of another bundle,
@@ -52,7 +52,7 @@ def reproduce(
     for model in MODELS:
         load_config(JobConfig, table.recipe.preset, table.recipe.settings(model, 1, overrides))
     if table.corpus in {corpus.name for corpus in list_corpora()}:
-        load(table.corpus, table.split)  # raises if the corpus is missing; reads nothing
+        load(table.corpus, table.split)  # raises an error if the corpus is missing; reads no records
     for seed in seeds:
         _Seed(table, runs, seed, tuple(overrides), say).complete(fresh)
 
@@ -111,7 +111,7 @@ class _Seed:
                 )
 
     def train(self, model: Model) -> Finished:
-        """The model's run: trained, resumed, or finished already."""
+        """Trains the model, unless its run is finished."""
         if model in self.trained:
             return self.trained[model]
         name = self.recipe.run_name(model, self.seed)
@@ -127,7 +127,7 @@ class _Seed:
         return done
 
     def evaluate(self, system: System, fresh: bool) -> None:
-        """Evaluates on the test split, unless the report exists, and writes the record."""
+        """Evaluates the system on the test split, unless the report exists, and writes the record."""
         model, table = self.trained[system.model], self.table
         folder = self.runs / model.run_name
         task = evaluation.task_of(str(model.path), model.path, table.corpus, table.split, system.inference)

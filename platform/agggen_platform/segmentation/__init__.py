@@ -9,7 +9,7 @@ The other files of OUT:
 
     SPLIT/000000-JOB.parquet, ...   prepared files (``agggen.corpora.prepared``) with facts, in the order of the input
     rejects/000000-JOB.jsonl, ...   file, row (``line``), id and reason of each row or text without facts
-    .work/                          notes on finished shards
+    .work/                          notes on attempts and finished shards
 
 ``agggen.load_dataset`` reads the folder. The parts are the result: workers write each once, under its final name, and
 the driver reads none of them. A job is identified by its fingerprint JOB (inputs, segmenter, alignment). The same job

@@ -1,8 +1,8 @@
-"""A cache of facts by text, shared by jobs: an SQLite file for each fingerprint of a segmenter.
+"""A cache of facts by text, shared by jobs: one SQLite file for each fingerprint of a segmenter.
 
 Several processes may use a file at once. The folder must be on a local disk, so each node of a cluster has its own. If
-the file is damaged, full, or locked for too long, there is a warning, and texts are segmented without the cache. A file
-that reaches its limit is emptied.
+the file is damaged or locked for too long, or the disk is full, the cache is disabled with a warning. A file that
+reaches its size limit is emptied.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _LOOKUP = 500  # keys in one query; SQLite takes at most 999 on old versions
 
 
 class FactCache:
-    """The facts of a segmenter by text. Threads may use it in turn, not concurrently."""
+    """The facts of a segmenter by text. May be used by several threads, but not concurrently."""
 
     def __init__(self, folder: Path, fingerprint: str) -> None:
         self.errors = 0
-        """The number of failed uses."""
+        """How often the cache failed."""
         self._connection: sqlite3.Connection | None = None
         self._path = folder / (re.sub(r"[^\w.\-]", "_", fingerprint) + ".sqlite")
         try:
@@ -37,7 +37,7 @@ class FactCache:
             # Waits 30 s for other processes. Ray Data creates a worker in one thread and calls it in another.
             self._connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
             do = self._connection.execute
-            do("PRAGMA synchronous=OFF")  # a lost entry is computed again
+            do("PRAGMA synchronous=OFF")  # an entry that is lost in a crash is computed again
             page_size = do("PRAGMA page_size").fetchone()[0]
             do(f"PRAGMA max_page_count = {cache_limit() // page_size}")
             do("BEGIN IMMEDIATE")
@@ -47,7 +47,7 @@ class FactCache:
             self._give_up(error)
 
     def get(self, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The facts of those texts that are known."""
+        """The facts of the texts that are in the cache."""
         if self._connection is None:
             return {}
         known: dict[str, tuple[str, ...]] = {}
@@ -79,7 +79,7 @@ class FactCache:
                     raise
                 if self._connection.in_transaction:
                     do("ROLLBACK")
-                do("DELETE FROM facts")  # SQLite uses the pages again
+                do("DELETE FROM facts")  # SQLite reuses the pages
             else:
                 do("COMMIT")
         except sqlite3.DatabaseError as error:
@@ -104,7 +104,7 @@ def _key(text: str) -> bytes:
 
 
 def _pieces(text: str, ends: bytes) -> tuple[str, ...] | None:
-    """The text cut at `ends`; None if they do not fit it (a damaged entry)."""
+    """The text split at the offsets `ends`; None if they do not fit the text, because the entry is damaged."""
     try:
         offsets = array("I", ends)
         return check_facts(text, [text[a:b] for a, b in zip([0, *offsets], offsets, strict=False)])

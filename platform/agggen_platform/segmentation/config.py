@@ -1,4 +1,4 @@
-"""The configuration of a segmentation job, and the fingerprint of everything that decides its result."""
+"""The configuration of a segmentation job, and its fingerprint: a hash of all that its result depends on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agggen_platform.sharded.config import ShardedConfig
 if TYPE_CHECKING:
     from agggen_platform.segmentation.shards import Source
 
-FORMAT = 4  # of the output and its rules
+FORMAT = 4  # version of the output format; raised when the same job would have another result
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class SegmentConfig(ShardedConfig):
     alignment: Literal["normal", "surface", "none"] = "normal"
     """The rule that aligns triples to facts (``agggen.alignment.align``); none: facts are not aligned."""
     batch_size: int = 4096
-    """Texts a call of the segmenter, which batches their different sentences; larger is faster."""
+    """Texts per call of the segmenter, which processes each different sentence once; larger is faster."""
     cache: Literal["auto", "on", "off"] = "auto"
-    """Whether texts are looked up; auto: not for rule-based segmenters, which are as fast as the cache."""
+    """Whether facts are cached; auto: not those of rule-based segmenters, which are as fast as the cache."""
     cache_dir: str | None = None
     """A folder on a local disk. [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]"""
 

@@ -37,7 +37,7 @@ class SplitReport:
     rows: int
     """Of the input."""
     records: int
-    """The valid rows, which are in the parts."""
+    """Valid rows; these are in the parts."""
     references: int
     facts: int
     rejects: int
@@ -74,7 +74,7 @@ class Output(JobFolder):
 
 
 def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
-    """The splits to segment: a Parquet file, or all (or the named) ``SPLIT.parquet`` of a folder.
+    """The splits to segment: the Parquet file at `address`, or ``SPLIT.parquet`` in a folder, by default all of them.
 
     Raises:
         CorpusError: there is no file, a split is missing or occurs twice, or a file is not a corpus.
@@ -94,7 +94,7 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     by_split: dict[str, Source] = {}
     for source in sources:
         if (other := by_split.setdefault(source.split, source)) is not source:
-            raise CorpusError(f"{source.address} and {other.address} both say that they are {source.split!r}")
+            raise CorpusError(f"{source.address} and {other.address} are both the split {source.split!r}")
     return sources
 
 
@@ -108,28 +108,28 @@ def segment(
     tracker: Callable[[str], Tracker] | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> SegmentReport:
-    """Segments `corpus` into the folder `out`; continues what an earlier run of the same job began.
+    """Segments the texts of `corpus` and writes them with facts into the folder `out`; resumes an interrupted job.
 
     Args:
-        corpus: a prepared one: its folder or one of its files, here or on S3.
-        out: a folder, here or on S3.
+        corpus: the folder of a prepared corpus or one of its files, local or on S3.
+        out: a folder, local or on S3.
         fresh: delete the output of this or another segmentation job in `out`.
-        tracker: creates the run log from the run's name, if there is work to do.
-        progress: is called after every shard.
+        tracker: creates the run log from the run's name; called only if there is work to do.
+        progress: called after every shard.
 
     Raises:
         ConfigError: the segmenter does not exist.
         CorpusError: the input is missing or not a corpus, or `out` holds something else.
         ClaimedError: another job works on `out`.
-        JobError: too many rejects, a segmenter that always fails, or workers that die repeatedly. Finished shards are
-            kept for the next run.
+        JobError: too many texts were rejected, the segmenter failed on every text, or workers died repeatedly. Finished
+            shards are kept for the next run.
     """
-    cut = segmenter(config.facts)
+    fact_segmenter = segmenter(config.facts)
     sources = find_sources(corpus, splits)
     target = Folder(out)
     if target.address in {Folder(source.folder).address for source in sources}:
         raise CorpusError(f"{out} is the folder of the input; give another --out")
-    output = Output(target, fingerprint(config, sources, cut.fingerprint))
+    output = Output(target, fingerprint(config, sources, fact_segmenter.fingerprint))
     begin = time.monotonic()
     with claim(target) as check_claim, ExitStack() as stack:
         if fresh:
@@ -141,26 +141,30 @@ def segment(
             }
             return SegmentReport(reports, True)
         inputs = {f"input/{source.split}": source.fingerprint for source in sources}
-        decisive = {"facts": cut.fingerprint, "alignment": config.alignment} | inputs
-        output.begin(decisive, {"splits": [source.split for source in sources]})
+        identity = {"facts": fact_segmenter.fingerprint, "alignment": config.alignment} | inputs
+        output.begin(identity, {"splits": [source.split for source in sources]})
         log = stack.enter_context(tracker(f"segment-{output.job}")) if tracker else None
-        about = inputs | {"config_hash": config_hash(config), "segmenter": cut.fingerprint, "job": output.job}
+        about = inputs | {
+            "config_hash": config_hash(config),
+            "segmenter": fact_segmenter.fingerprint,
+            "job": output.job,
+        }
         if log:
             log.log_params(flatten(config) | about)
         by_split: dict[str, list[Shard]] = {}
         shards: list[Shard] = []
         for source in sources:
-            rows_a_shard = config.rows_a_shard(source.rows)
-            shards += by_split.setdefault(source.split, plan_shards(source, rows_a_shard, output.job, len(shards)))
+            rows_per_shard = config.rows_per_shard(source.rows)
+            shards += by_split.setdefault(source.split, plan_shards(source, rows_per_shard, output.job, len(shards)))
         absolute = replace(config, facts=config.facts.absolute)
         corpora = {source.split: source.corpus for source in sources}
-        settings = WorkerSettings(target.address, output.job, absolute, cut.fingerprint, corpora)
-        here = partial(ShardWorker, settings, cut)
+        settings = WorkerSettings(target.address, output.job, absolute, fact_segmenter.fingerprint, corpora)
+        local_worker = partial(ShardWorker, settings, fact_segmenter)
         work = driver.process(
             shards,
             ShardWorker,
             settings,
-            here,
+            local_worker,
             config,
             "segment",
             actors=config.actors,
@@ -172,8 +176,7 @@ def segment(
             now = open_source(Folder(source.folder), source.name).fingerprint
             check_unchanged(source.address, source.fingerprint, now)
         texts = work.counts.references + work.counts.rejects
-        why = target.at("rejects")
-        check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why)
+        check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", target.at("rejects"))
         reports = {
             source.split: _report(source, [work.done[shard.index] for shard in by_split[source.split]])
             for source in sources
@@ -182,12 +185,12 @@ def segment(
             "job": output.job,
             "splits": {name: asdict(report) for name, report in reports.items()},
             "rejects": [asdict(file) for shard in shards for file in work.done[shard.index].files[1:]],
-            **{"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs},
+            **{"config": resolved(config), "segmenter": fact_segmenter.fingerprint, "inputs": inputs},
         }
         check_claim()
         output.publish(manifest, ("rejects", *reports))
         if log:
-            log.log_metrics(work.metrics() | _shape(reports), step=len(shards))
+            log.log_metrics(work.metrics() | _statistics(reports), step=len(shards))
     return SegmentReport(reports, False, work.progress(), time.monotonic() - begin)
 
 
@@ -206,7 +209,7 @@ def _speed(now: Progress) -> dict[str, float]:
     }
 
 
-def _shape(reports: dict[str, SplitReport]) -> dict[str, float]:
+def _statistics(reports: dict[str, SplitReport]) -> dict[str, float]:
     references = sum(report.references for report in reports.values())
     facts = sum(report.facts for report in reports.values())
     return {"facts_per_text": facts / max(1, references), "texts": references}

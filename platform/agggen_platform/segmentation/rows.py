@@ -1,4 +1,4 @@
-"""Records with facts and alignments, and rejects, of rows of a prepared corpus; without files and without Ray."""
+"""Turns rows of a prepared corpus into records with aligned facts, and rejects, in memory: files are in `worker`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Counts(Tally):
     rejects: int = 0
     """Invalid rows, and references without facts."""
     failed: int = 0
-    """Different texts at which the segmenter failed; a later run tries them again."""
+    """Different texts on which the segmenter failed; a later run tries them again."""
     segmented: int = 0
     """Different texts given to the segmenter."""
     sentences: int = 0
-    """Sentences of these."""
+    """Sentences in these texts."""
     cached: int = 0
     """Different texts found in the cache."""
     cache_errors: int = 0
@@ -53,7 +53,7 @@ class RowSegmenter:
         """Invalid rows, and references without facts; ``line`` is the row."""
 
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
-        """The valid records of rows numbered from `first`, with those of their references that have facts."""
+        """The valid records among the rows, which are numbered from `first`; references without facts are left out."""
         read = [self._record(row, number) for number, row in enumerate(rows, start=first)]
         texts = dict.fromkeys(
             reference.text
@@ -69,17 +69,17 @@ class RowSegmenter:
                 self._reject(number, row["id"], item)
                 continue
             record, references = item
-            good: list[Reference] = []
-            for place, reference in enumerate(references, start=1):
+            segmented: list[Reference] = []
+            for position, reference in enumerate(references, start=1):
                 error = reference if isinstance(reference, str) else errors.get(reference.text)
                 if error is None and isinstance(reference, Reference):
-                    good.append(replace(reference, facts=self._aligned(record, facts[reference.text])))
+                    segmented.append(replace(reference, facts=self._aligned(record, facts[reference.text])))
                 else:
-                    self._reject(number, row["id"], f"reference {place}: {error}")
+                    self._reject(number, row["id"], f"reference {position}: {error}")
             self.counts.records += 1
-            self.counts.references += len(good)
-            self.counts.facts += sum(len(reference.facts or ()) for reference in good)
-            records.append(replace(record, references=tuple(good)))
+            self.counts.references += len(segmented)
+            self.counts.facts += sum(len(reference.facts or ()) for reference in segmented)
+            records.append(replace(record, references=tuple(segmented)))
         return records
 
     def _reject(self, row: int, name: str | None, reason: str) -> None:
@@ -87,7 +87,7 @@ class RowSegmenter:
         self.rejects.append(Reject(self.file, row, name, reason))
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
-        """The record without references, and its references, or the error of either."""
+        """The record without its references, and each reference or its error; or the error of the record."""
         earlier = self.duplicates.get(number)
         if earlier is not None:
             return f"the id {row['id']!r} occurs a second time, first in row {earlier}"
@@ -98,7 +98,7 @@ class RowSegmenter:
         return record, [_reference(record, reference) for reference in row.get("references") or ()]
 
     def _facts(self, texts: list[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-        """The facts of each text, or its error. Texts of similar length are batched."""
+        """The facts of each text, and the errors of others. Texts of similar length are batched."""
         known = self.cache.get(texts) if self.cache else {}
         unknown = sorted((text for text in texts if text not in known), key=len)
         new: dict[str, tuple[str, ...]] = {}

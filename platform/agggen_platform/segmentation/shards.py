@@ -41,7 +41,7 @@ def open_source(folder: Folder, name: str) -> Source:
     Raises:
         CorpusError: it is missing, not Parquet, or lacks columns of a prepared corpus.
     """
-    opened = shards.open_parquet(
+    opened = shards.inspect_parquet(
         folder, name, lambda columns, where: shards.check_columns(columns, _readable(), _NEEDED, where)
     )
     split = opened.metadata.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
@@ -50,16 +50,16 @@ def open_source(folder: Folder, name: str) -> Source:
 
 
 def _readable() -> pa.Schema:
-    """The required columns of a prepared corpus: facts are not read, and plans may be missing."""
+    """The columns that a prepared corpus must have; facts are not read, and plans are optional."""
     text = pa.field("references", pa.list_(pa.struct([pa.field("text", pa.string())])))
     return schema().set(schema().get_field_index("references"), text)
 
 
-def plan_shards(source: Source, rows_a_shard: int, job: str, first_index: int = 0) -> list[Shard]:
-    """Cuts a split into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
+def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int = 0) -> list[Shard]:
+    """Divides a split into shards of about `rows_per_shard` rows, deterministically.
 
     Args:
-        job: the fingerprint, which names of parts end in.
+        job: the fingerprint of the job, the end of each part's name.
         first_index: the number of the first shard.
     """
     folder = Folder(source.folder)
@@ -68,7 +68,7 @@ def plan_shards(source: Source, rows_a_shard: int, job: str, first_index: int = 
         ids, lambda _, rows: shards.rows_at(folder, source.name, columns, rows), _is_record, lambda _, row, __: row
     )
     part = f"{source.split}/{{}}-{job}.parquet"
-    return shards.cut(folder, source.name, source.groups, rows_a_shard, part, duplicates, first_index=first_index)
+    return shards.cut(folder, source.name, source.groups, rows_per_shard, part, duplicates, first_index=first_index)
 
 
 def _is_record(row: dict[str, Any]) -> bool:

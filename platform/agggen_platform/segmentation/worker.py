@@ -18,48 +18,48 @@ from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
-_ROWS_AT_ONCE = 512  # of a batch
+_BATCH_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The job, as its workers need it."""
+    """What a worker needs to know of the job."""
 
     out: str
     job: str  # the fingerprint
     config: SegmentConfig  # with absolute paths
     segmenter: str  # its fingerprint
-    corpora: Mapping[str, str]  # the name of the corpus by split
+    corpora: Mapping[str, str]  # the name of each split's corpus
 
 
 class ShardWorker(Worker[Counts]):
-    """Loads the segmenter once and processes a shard per call."""
+    """Loads the segmenter once and processes one shard per call."""
 
     counts = Counts
 
-    def __init__(self, settings: WorkerSettings, cut: FactSegmenter | None = None) -> None:
-        """`cut`: the segmenter, if the caller has loaded it.
+    def __init__(self, settings: WorkerSettings, loaded: FactSegmenter | None = None) -> None:
+        """`loaded`: the segmenter, if the caller has loaded it.
 
         Raises:
             JobError: the segmenter differs from the driver's.
         """
-        # oneDNN caches kernels for the last 1024 tensor shapes, and texts have many shapes: two
-        # minutes of tagging took 495 MB instead of 335. It reads this before torch's first work.
+        # oneDNN caches kernels for the last 1024 tensor shapes, and texts have many: after two minutes of tagging,
+        # a process has 495 MB instead of 335. The variable is read when torch first computes.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         super().__init__(settings.out, settings.job)
         self.settings = settings
-        self.segmenter = cut or segmenter(settings.config.facts)
+        self.segmenter = loaded or segmenter(settings.config.facts)
         if self.segmenter.fingerprint != settings.segmenter:
             raise JobError(
-                f"the segmenter {self.segmenter.name!r} of this worker is {self.segmenter.fingerprint}, the job's is "
-                f"{settings.segmenter}; run the same version of agggen on every node"
+                f"the segmenter {self.segmenter.name!r} of this worker is {self.segmenter.fingerprint}, but the "
+                f"job's is {settings.segmenter}; run the same version of agggen on every node"
             )
         folder = settings.config.cache_folder
         self.cache = FactCache(Path(folder), settings.segmenter) if folder else None
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         segmenter = RowSegmenter(self.segmenter, self.settings.config, shard, self.cache)
-        read = read_rows(shard, _ROWS_AT_ONCE, schema().names)
+        read = read_rows(shard, _BATCH_ROWS, schema().names)
         records = (record for first, rows in read for record in segmenter.records(rows, first))
         split = shard.part.rpartition("/")[0]
         written = write_records(path, records, self.settings.corpora[split], split)
@@ -67,7 +67,7 @@ class ShardWorker(Worker[Counts]):
 
     def broken(self, shard: Shard) -> JobError:
         return JobError(
-            f"{ATTEMPTS} workers died over {shard}: out of memory, or a text that breaks the segmenter "
+            f"{ATTEMPTS} workers died over {shard}: out of memory, or a text that crashes the segmenter "
             f"{self.segmenter.name!r}; finished shards are kept"
         )
 

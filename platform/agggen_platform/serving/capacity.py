@@ -1,4 +1,4 @@
-"""Whether a cluster has room for an endpoint: without room Serve waits forever, and reports it only in its logs."""
+"""Checks that a cluster has room for an endpoint; without room, Serve waits forever and only logs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen_platform.serving.errors import CapacityError
 
 @dataclass(frozen=True)
 class Room:
-    """CPUs and GPUs, of a node or of all."""
+    """CPUs and GPUs of a node, of a cluster, or required by replicas."""
 
     cpus: float = 0.0
     gpus: float = 0.0
@@ -23,7 +23,7 @@ class Room:
         return Room(self.cpus + other.cpus, self.gpus + other.gpus)
 
     def holds(self, other: Room) -> bool:
-        """Whether `other` fits in; Ray counts in units of 1/10,000."""
+        """Whether `other` fits in, up to rounding; Ray's smallest unit is 1/10,000."""
         return other.cpus <= self.cpus + 1e-6 and other.gpus <= self.gpus + 1e-6
 
     def __str__(self) -> str:
@@ -34,15 +34,10 @@ class Room:
         """The room of Ray's resources."""
         return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
-    @classmethod
-    def of_replica(cls, role: ReplicaConfig) -> Room:
-        """The room of a replica."""
-        return cls(role.cpus, role.gpus)
 
-
-GENERATORS_A_HELPER = 8
-"""Generators for which one ingress replica and one planner suffice: a record costs these a few milliseconds."""
-_MOST = 1000  # generators
+GENERATORS_PER_HELPER = 8
+"""One ingress replica and one planner suffice for so many generators: they need a few milliseconds per record."""
+_MAX_GENERATORS = 1000
 _ROLES = ("ingress", "planner", "generator")
 """The deployments, by the names of their settings."""
 
@@ -56,20 +51,20 @@ def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeCon
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
     cluster = sum(map(Room.from_resources, nodes), Room())
     spare = one_of_each(config) if beside else Room()
-    count = min(_MOST, room_for(replica, nodes) - beside if replica else 1)
+    count = min(_MAX_GENERATORS, room_for(replica, nodes) - beside if replica else 1)
     while count > 1 and not cluster.holds(most(_with_generators(config, count)) + spare):
         count -= 1
     return _with_generators(config, count)
 
 
 def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
-    """`config` with at most `count` generators, and the ingress and planners for them, where these are not set."""
+    """`config` with unset `max_replicas` chosen for at most `count` generators."""
 
     def bounded(role: ReplicaConfig, most: int) -> ReplicaConfig:
         return replace(role, max_replicas=max(1, most, role.min_replicas)) if role.max_replicas is None else role
 
     generator = bounded(config.generator, count)
-    helpers = -(-(generator.max_replicas or 1) // GENERATORS_A_HELPER)
+    helpers = -(-(generator.max_replicas or 1) // GENERATORS_PER_HELPER)
     ingress, planner = bounded(config.ingress, helpers), bounded(config.planner, helpers)
     return replace(config, ingress=ingress, planner=planner, generator=generator)
 
@@ -80,27 +75,27 @@ def _room(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Room
 
 
 def one_of_each(config: ServeConfig) -> Room:
-    """The room of one replica of each deployment."""
+    """The room that one replica of each deployment needs."""
     return _room(config, lambda role: 1)
 
 
 def least(config: ServeConfig) -> Room:
-    """The room of the smallest number of replicas."""
+    """The room that the smallest number of replicas needs."""
     return _room(config, lambda role: max(1, role.min_replicas))
 
 
 def most(config: ServeConfig) -> Room:
-    """The room of the largest number of replicas; of the smallest where the largest is not set."""
+    """The room that the largest number of replicas needs; where that is not set, the smallest number."""
     return _room(config, lambda role: role.max_replicas or max(1, role.min_replicas))
 
 
 def local_cpus(config: ServeConfig) -> int:
-    """The CPUs that a local cluster offers: twice the machine's, or twice those of all replicas if these are more.
+    """The CPUs that a local cluster offers: twice as many as the machine has or all replicas need, for updates.
 
-    During an update the replicas of both bundles run. Ray's count does not limit the use of the machine.
+    During an update the replicas of both bundles run; Ray's CPUs are only a count and limit nothing.
 
     Raises:
-        CapacityError: the fewest replicas ask for more than the machine has.
+        CapacityError: the smallest number of replicas needs more CPUs than the machine has.
     """
     machine = os.cpu_count() or 1
     if least(config).cpus > max(machine, 2):
@@ -109,14 +104,15 @@ def local_cpus(config: ServeConfig) -> int:
 
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
-    """Checks that a cluster of these nodes (the resources of each) has room for the endpoint when nothing else runs.
+    """Checks that an idle cluster of nodes with these resources has room for the endpoint.
 
     Raises:
-        CapacityError: a replica is too large for every node, or the fewest replicas together for all of them.
+        CapacityError: a replica fits on no node, or the smallest number of replicas does not fit on all nodes together.
     """
     rooms = [Room.from_resources(node) for node in nodes]
     for name in _ROLES:
-        replica = Room.of_replica(getattr(config, name))
+        role: ReplicaConfig = getattr(config, name)
+        replica = Room(role.cpus, role.gpus)
         if not any(room.holds(replica) for room in rooms):
             largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if replica.gpus else (room.cpus, room.gpus))
             raise CapacityError(

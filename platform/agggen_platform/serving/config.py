@@ -1,4 +1,4 @@
-"""The endpoint's configuration: which bundle, which replicas, what it accepts, who may ask.
+"""The endpoint's configuration: its bundle, replicas, limits and access.
 
 The same object is read by `agggen serve`, by ``serve run serve.app:app KEY=VALUE`` and from the ``args`` of a
 ``serve deploy`` file, and reaches every replica:
@@ -49,17 +49,17 @@ class HttpConfig:
 
 @dataclass(frozen=True)
 class ReplicaConfig:
-    """The replicas of one deployment, and when there are more of them."""
+    """Replicas and autoscaling of one deployment."""
 
     min_replicas: int = 1
     max_replicas: int | None = None
-    """None: as many generators as the cluster has or gets room for when the endpoint is deployed, and an ingress and a
-    planner for every eight of them."""
+    """None: as many generators as fit on the cluster, autoscaling included, when the endpoint is deployed, and one
+    ingress and one planner for every eight generators."""
     target_records: float = 64.0
-    """Queued and active records a replica (for the ingress: requests). With more for three seconds, replicas are added;
-    with fewer for `downscale_delay_s`, replicas stop."""
+    """Queued and active records per replica (for the ingress: requests). Replicas are added if there are more for three
+    seconds, and removed if there are fewer for `downscale_delay_s`."""
     downscale_delay_s: float = 60.0
-    cpus: float = 1.0  # torch's threads follow it
+    cpus: float = 1.0  # also the number of torch's threads
     gpus: float = 0.0
 
     def __post_init__(self) -> None:
@@ -76,9 +76,9 @@ class ReplicaConfig:
 class BatchConfig:
     """How a replica batches records of different requests."""
 
-    records: int = 64  # of a batch, of similar length
-    wait_ms: float = 5.0  # the longest wait for a fuller batch
-    queue: int = 1024  # records that wait in a replica; more are refused (429)
+    records: int = 64  # per batch; they have similar lengths
+    wait_ms: float = 5.0  # the longest wait for further records
+    queue: int = 1024  # records that may wait in a replica; further ones are refused (429)
 
     def __post_init__(self) -> None:
         _check_least(self, "batch", {"records": 1, "wait_ms": 0, "queue": 1})
@@ -86,11 +86,11 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """Limits of a request; more is refused before any work."""
+    """Limits of a request; a request beyond a limit is refused before any work."""
 
     body_bytes: int = 4 << 20
-    stream_bytes: int = 64 << 20  # body of one :stream
-    stream_buffer_bytes: int = 256 << 20  # of all streams' bodies that wait in an ingress replica; more get 429
+    stream_bytes: int = 64 << 20  # body of one :stream request
+    stream_buffer_bytes: int = 256 << 20  # waiting bodies of all streams in an ingress replica; further ones get 429
     stream_records: int = 100_000
     line_bytes: int = 1 << 20  # of one line of a stream
     records: int = 256  # of one request
@@ -102,10 +102,10 @@ class LimitsConfig:
     n_best: int = 10
     plans: int = 50
     beam: int = 20
-    queue: int = 128  # requests that wait or are worked on in an ingress replica; more get 429
+    queue: int = 128  # waiting and active requests in an ingress replica; further ones get 429
     deadline_s: float = 60.0  # of a request, and of each record of a stream
-    longest_deadline_s: float = 600.0  # that a client may ask for
-    window: int = 128  # records of one stream that are worked on at once
+    longest_deadline_s: float = 600.0  # the longest deadline that a client may set
+    window: int = 128  # active records per stream
 
     def __post_init__(self) -> None:
         _check_least(self, "limits", {item.name: 1 for item in fields(self) if not item.name.endswith("_s")})
@@ -117,16 +117,16 @@ class SecurityConfig:
     """Access to the endpoint."""
 
     keys_file: str | None = None
-    """Names and SHA-256 of keys, one a line (`agggen serve-key NAME` makes one); it is on every node of an ingress.
-    Required as soon as the endpoint can be reached from other machines."""
-    hosts: tuple[str, ...] = ()  # names of this machine besides localhost that Host may have, without keys
+    """A file with name and SHA-256 of one key per line (see `agggen serve-key`), on every node with an ingress replica.
+    Required if the endpoint can be reached from other machines."""
+    hosts: tuple[str, ...] = ()  # accepted values of the Host header besides localhost, if there are no keys
 
 
 @dataclass(frozen=True)
 class LogConfig:
     """Structured logs."""
 
-    texts: bool = False  # messages of exceptions too; they may quote records and texts, which may be confidential
+    texts: bool = False  # log messages of exceptions too, which may quote confidential records and texts
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
@@ -135,9 +135,9 @@ class TracingConfig:
     """Traces of requests in MLflow."""
 
     experiment: str | None = None
-    """Its name. None: no request is traced."""
+    """The MLflow experiment. None: no request is traced."""
     server: str | None = None
-    """Its MLflow server. None: the one that MLFLOW_TRACKING_URI names where the ingress runs."""
+    """The MLflow server. None: the MLFLOW_TRACKING_URI of the ingress's node."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,14 @@ class ServeConfig:
     critic: str | None = "included"
     """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: the check by words alone."""
     fingerprint: str | None = None
-    """The bundle's; another bundle at the address is refused. None: the one that is there at deployment."""
+    """Of the bundle; another bundle at the address is refused. None: that of the bundle at deployment."""
     shown_as: str | None = None
-    """What `GET /v1/model` calls the bundle's address. None: `bundle`, an alias resolved to the version."""
+    """The address that `GET /v1/model` returns. None: `bundle`, with an alias resolved to its version."""
     update: Literal["beside", "replace"] = "beside"
-    """beside: new replicas start first, which needs room for one more of each; replace: old ones stop first, so that
-    with one replica requests fail until the new one is ready."""
+    """How an update is rolled out. beside: new replicas start before old ones stop, which needs room for one more of
+    each; replace: old ones stop first, so with one replica, requests fail until the new one is ready."""
     studio: bool = True
-    """Whether the page that shows plans and texts (the plan studio) is at ``/``."""
+    """Whether the plan studio, a page to edit plans and compare texts, is at ``/``."""
     http: HttpConfig = field(default_factory=HttpConfig)
     ingress: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(cpus=0.5))
     planner: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(target_records=512, cpus=0.5))
@@ -168,17 +168,18 @@ class ServeConfig:
     tracing: TracingConfig = field(default_factory=TracingConfig)
 
     def __post_init__(self) -> None:
-        for name in ("ingress", "planner"):  # `GET /readyz` asks them, so probes would start them again
+        for name in ("ingress", "planner"):  # `GET /readyz` calls both, so probes would keep starting them
             if getattr(self, name).min_replicas < 1:
                 raise ConfigError(f"{name}.min_replicas must be at least 1, not 0; generators alone scale to zero")
 
 
 def serve_settings(bundle: str, overrides: Sequence[str], file: Path | None = None) -> ServeConfig:
-    """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``: where `bundle` is a setting, none was given,
-    and it is the shipped one.
+    """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``.
+
+    If `bundle` is a KEY=VALUE, the user gave no bundle, and the shipped one is served.
 
     Raises:
-        ConfigError: a setting that does not exist, or not of this value.
+        ConfigError: a setting does not exist or has an invalid value.
     """
     if re.match(r"[a-z_.]+=", bundle) and not Path(bundle).exists():
         bundle, overrides = "elements", [bundle, *overrides]

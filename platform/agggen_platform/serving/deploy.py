@@ -1,7 +1,7 @@
 """Runs an endpoint: starts Serve if necessary, and deploys, updates and removes the application.
 
-The application is named by its import path and built by Serve on the cluster, as ``serve deploy`` does it: the same
-arguments again change nothing, others are built (and the bundle tested) before any replica is touched.
+As with ``serve deploy``, Serve imports and builds the application on the cluster. Deploying the same arguments again
+changes nothing; with others, the application is built and its bundle tested before any replica is replaced.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from agggen_platform.serving.keys import check_keys_required
 from agggen_platform.serving.target import Target
 
 IMPORT_PATH = "serve.app:app"
-"""Of the application; this package does not import it."""
+"""Of the application, which this package does not import."""
 APPLICATION = "agggen"
-"""Its name. It answers at ``/``, so a cluster has one."""
+"""The application's name. Its route is ``/``, so a cluster can have only one."""
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
 _SECONDS_BETWEEN_CHECKS = 10.0  # each takes 20 ms of CPU time, here and in the controller
@@ -47,7 +47,7 @@ Stop = Callable[[], bool]
 
 
 class Stopped(Exception):
-    """A stop was requested during a wait."""
+    """A stop was requested while the endpoint was starting."""
 
 
 @dataclass(frozen=True)
@@ -57,32 +57,32 @@ class State:
     status: str
     """NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING."""
     reason: str
-    """The reason of a failure in one line; else empty."""
+    """Why it failed, in one line; else empty."""
 
 
 @contextmanager
 def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) -> Iterator[Endpoint]:
-    """Serve on a cluster of its own, or on the one at `address`, for the block; `Endpoint.deploy` puts a bundle there.
+    """Runs Serve on a local cluster, or on the cluster at `address`, for the block; `Endpoint.deploy` deploys a bundle.
 
-    At the end, new requests are refused, active ones are finished, and a cluster that was started here is stopped.
+    At the end, new requests are refused, active ones are finished, and a local cluster is stopped.
 
     Raises:
-        ConfigError: the endpoint could be reached by others without keys.
+        ConfigError: other machines could use the endpoint without a key.
         PortError: a port is taken.
         CapacityError: the cluster is too small.
-        ClusterError: there is no cluster at the address, or none starts.
+        ClusterError: no cluster answers at the address, or a local one does not start.
     """
     config = _checked(config)
     local = (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
     if local:
         _check_local(config)
-        # A proxy that died is missed at the third look; Serve's own ten seconds between them make half a minute.
+        # A dead proxy is replaced after three failed health checks; by default, that takes half a minute.
         os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
         os.environ.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")  # 0.1 doubles the idle controller's CPU time
-        os.environ.setdefault("RAY_worker_niceness", "0")  # by default all else goes before replicas
+        os.environ.setdefault("RAY_worker_niceness", "0")  # by default, replicas yield to all other processes
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
         check_fits(config, nodes())
-        if cluster.local:  # its CPUs are offered twice, so an update needs none of the machine's
+        if cluster.local:  # it offers twice the machine's CPUs, so that an update has room
             cpus = (os.cpu_count() or 1) + one_of_each(config).cpus
             config = sized(config, [{"CPU": cpus, "GPU": cluster.gpus}])
         else:
@@ -95,7 +95,7 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
 
 
 class Endpoint:
-    """The application on a cluster that this process is connected to; made by `endpoint`."""
+    """The application on the connected cluster; created by `endpoint`."""
 
     def __init__(self, config: ServeConfig, local: bool, say: Say) -> None:
         from ray import serve
@@ -107,7 +107,7 @@ class Endpoint:
         self._last_status, self._next_check = "", 0.0  # for `watch`
         self._started_serve = serve_address() is None
         if self._started_serve:
-            # No request timeout: a stream may take as long as it has records. Each record has its deadline.
+            # Without a request timeout: streams may be long, and each of their records has its own deadline.
             http = {"host": config.http.host, "port": config.http.port}
             serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
         host, port = serve_address() or (config.http.host, config.http.port)
@@ -119,13 +119,13 @@ class Endpoint:
     """The served bundle; None before the first deployment has succeeded."""
 
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
-        """Deploys the bundle, and returns when its replicas run. The previous bundle is served until then.
+        """Deploys the bundle and waits until its replicas run. Until then the previous bundle is served.
 
         If the new replicas do not start, the previous bundle is deployed again.
 
         Raises:
-            DeployError: the bundle does not pass its self-test on the cluster, or its replicas do not start.
-            CapacityError: another application answers at this address.
+            DeployError: the bundle fails its self-test on the cluster, or its replicas do not start.
+            CapacityError: another application has the route ``/``.
             Stopped: `stop` returned True.
         """
         before = self.target
@@ -168,7 +168,7 @@ class Endpoint:
             serve.delete(APPLICATION)
 
     def _drain(self, target: Target) -> None:
-        """Finishes the ingress's requests while planners and generators run; Serve would stop all at once."""
+        """Waits until the ingress has finished its requests; Serve would stop all deployments at once."""
         self._apply(target, {"name": "Ingress", "user_config": {"closed": True}})
         until = time.monotonic() + self.config.limits.longest_deadline_s
         while self.state().status != "RUNNING" and time.monotonic() < until:
@@ -202,7 +202,7 @@ class Endpoint:
         self._deployed = True
 
     def _others(self) -> dict[str, tuple[str | None, dict[str, Any] | None]]:
-        """Other applications: the route of each, and its configuration if it was deployed by one."""
+        """Route and, if it was deployed by a configuration, configuration of each other application."""
         return {
             name: (details["route_prefix"], details.get("deployed_app_config"))
             for name, details in deployed_applications().items()
@@ -235,15 +235,17 @@ class Endpoint:
         return "; ".join(states)
 
     def _check_listening(self, host: str, port: int) -> None:
-        """Checks keys for the address at which a running Serve listens."""
-        asked = self.config.http
-        if (host, port) != (asked.host, asked.port):
-            self._say(f"Serve runs on this cluster already and listens at {self.url}; http.host and http.port stay so")
-        check_keys_required(replace(self.config, http=replace(asked, host=host)))
+        """Checks that keys are set if Serve, which may have been running before, listens beyond this machine."""
+        http = self.config.http
+        if (host, port) != (http.host, http.port):
+            self._say(
+                f"Serve already runs on this cluster and listens at {self.url}; http.host and http.port are ignored"
+            )
+        check_keys_required(replace(self.config, http=replace(http, host=host)))
 
 
 def application_of(config: ServeConfig) -> dict[str, Any]:
-    """The application's part of a ``serve deploy`` file; `config` names the bundle by its place."""
+    """The application's entry in a ``serve deploy`` file; the bundle in `config` must not be an alias."""
     return {"name": APPLICATION, "route_prefix": "/", "import_path": IMPORT_PATH, "args": resolved(config)}
 
 
@@ -289,6 +291,6 @@ def _url(host: str, port: int) -> str:
 
 
 def _reason(message: str) -> str:
-    """The line of one of Serve's messages that says why: the last of a traceback, without the error's class."""
+    """The last line of a message of Serve, which is often a traceback, without the name of the exception."""
     lines = [line.strip() for line in _ANSI.sub("", message).splitlines() if line.strip()]
     return re.sub(r"^(ray\.exceptions\.)?[\w.]*(Error|Exception)(\([^)]*\))?: ", "", lines[-1]) if lines else ""

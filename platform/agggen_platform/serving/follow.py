@@ -1,4 +1,4 @@
-"""Follows an alias: when it moves, the new bundle is deployed if it passes the self-test."""
+"""Follows an alias: when it is moved, deploys the new bundle if it passes its self-test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Follower:
         """
         self._address = check_followed(config)
         self._config, self._endpoint, self._say = config, endpoint, say
-        self._refused: str | None = None  # a version that failed
+        self._refused: str | None = None  # the address of a version that failed its self-test
         self._reported = ""
 
     def check(self, stop: Stop = lambda: False) -> bool:
@@ -53,7 +53,7 @@ class Follower:
 
     def _deploy(self, address: str, stop: Stop) -> bool:
         target = find_target(replace(self._config, bundle=address))
-        check_target(target)  # here first, before anything changes on the cluster
+        check_target(target)  # before anything changes on the cluster
         self._say(f"{self._config.bundle} is {address} now")
         self._endpoint.deploy(target, stop)
         self._refused = None
@@ -62,7 +62,7 @@ class Follower:
 
 
 def check_followed(config: ServeConfig) -> ModelAddress:
-    """The alias that can be followed.
+    """The alias to follow.
 
     Raises:
         ConfigError: the bundle's address is not an alias, or its fingerprint is fixed.

@@ -1,7 +1,7 @@
-"""The file of the endpoint's API keys: a key a line, ``NAME sha256:HEX``.
+"""The file of the endpoint's API keys: one key per line, ``NAME sha256:HEX``.
 
-``#`` starts a comment. A name may have several keys, for rotation. Hashes of random keys reveal nothing, but whoever
-can write the file can add a key: a file that group or others may write to is refused.
+``#`` starts a comment. A name may have several keys, for rotation. The file may be readable, because hashes of random
+keys reveal nothing; but who can write it can add a key, so a file that group or others can write to is refused.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def read_keys(path: Path) -> tuple[Key, ...]:
 
 
 def check_keys_required(config: ServeConfig) -> None:
-    """Raises ConfigError where other machines could ask without a key."""
+    """Raises ConfigError if other machines could use the endpoint without a key."""
     if not config.http.is_loopback and config.security.keys_file is None:
         raise ConfigError(
             f"http.host={config.http.host} can be reached from other machines, so security.keys_file must name a file "
@@ -82,13 +82,13 @@ def check_keys_required(config: ServeConfig) -> None:
 
 
 def add_key(path: Path, key: Key) -> None:
-    """Appends a key; a new file gets mode 0600. Raises ConfigError if the file cannot be used as it is, and OSError."""
+    """Appends a key; a new file gets mode 0600. Raises OSError, and ConfigError if the file is not valid."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _read(descriptor, path)
         size = os.fstat(descriptor).st_size
-        unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, f"{chr(10) if unfinished else ''}{key}\n".encode())  # at once: the endpoint may be reading
+        is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, f"{chr(10) if is_torn else ''}{key}\n".encode())  # one write: the endpoint may be reading
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The bundle of an endpoint: resolved, pinned by fingerprint, and tested before a rollout."""
+"""The bundle of an endpoint: resolves it, pins it by fingerprint, and tests it before a rollout."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class Target:
     """A bundle pinned by address and fingerprint."""
 
     source: str
-    """A folder or ``s3://`` address; replicas load it from here, so that they start without the registry."""
+    """A folder or ``s3://`` address, from which replicas load it; so they do not need the registry."""
     shown: str
-    """The address for users: the version of a registered model, else `source`."""
+    """The address in messages: the version of a registered model, else `source`."""
     fingerprint: str
     critic: str | None = "included"
     """The address of the critic, not an alias."""
 
     def fixed(self, config: ServeConfig) -> ServeConfig:
-        """`config` with this bundle and critic in place of addresses that may change."""
+        """`config` with the pinned bundle and critic."""
         return replace(
             config, bundle=self.source, shown_as=self.shown, fingerprint=self.fingerprint, critic=self.critic
         )
 
 
 def find_target(config: ServeConfig) -> Target:
-    """The bundle that the configuration names now, fetched to this machine and compared with its hashes.
+    """The bundle that the configuration currently names; it is fetched and verified.
 
     Raises:
         BundleError: there is none, it was changed, or it is another one than `config.fingerprint`.

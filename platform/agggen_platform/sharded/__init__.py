@@ -1,8 +1,8 @@
-"""Jobs over the rows of Parquet files: the common part of `segmentation` and `bulk`.
+"""Jobs that process an input in shards: what `segmentation` and `bulk` have in common.
 
 `shards` divides files into shards (consecutive rows), `worker` processes one shard and commits its output, `driver`
 runs all shards in actors of Ray Data or in this process, `output` manages the folder of a job.
 
-A worker writes a shard's output under a temporary name and commits it with a note. A job that was killed anywhere
-therefore resumes without losing or duplicating a row.
+A worker writes a shard's output atomically and then commits it by a note. A killed job therefore resumes without losing
+or duplicating a row.
 """

@@ -25,12 +25,13 @@ class ShardedConfig:
     max_reject_share: float = 0.01
     """The job fails if more than this share of the rows is rejected."""
     actors: int | None = None
-    """The largest number of workers, with a CPU each; default: as many as the cluster has or gets. 0: this process."""
+    """The largest number of workers, with one CPU each. None: as many as the cluster has or may add CPUs for; 0: this
+    process does the work, without Ray."""
     ray_address: str | None = None
     """The Ray cluster (see ``ray_cluster``)."""
     shard_rows: int = 0
-    """Rows of a shard, which is processed, committed and retried as a whole and becomes one part of the output. 0: a
-    sixty-fourth of the input, from 64 to 4,096 rows, for any number of workers."""
+    """Rows of a shard, which is processed, committed and retried as a whole and becomes one part of the output. 0: 1/64
+    of the input, but at least 64 and at most 4,096 rows, whatever the number of workers."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
@@ -40,27 +41,27 @@ class ShardedConfig:
         if self.shard_rows < 0:
             raise ConfigError(f"shard_rows must be at least 1, or 0 to choose it by the input, not {self.shard_rows}")
 
-    def rows_a_shard(self, rows: int) -> int:
-        """``shard_rows``, or for 0 a sixty-fourth of the input's `rows`, from 64 to 4,096."""
+    def rows_per_shard(self, rows: int) -> int:
+        """``shard_rows``, or its default for an input of this many `rows`."""
         return self.shard_rows or min(4096, max(SMALLEST_SHARD, -(-rows // 64)))
 
 
 def check_unchanged(address: str, before: str, now: str) -> None:
-    """Raises JobError if the input at `address` was modified, by its fingerprints."""
+    """Raises JobError if the input at `address` changed its fingerprint or version from `before` to `now`."""
     if now != before:
-        raise JobError(f"{address} changed while it was read; once it no longer changes, read it again with --fresh")
+        raise JobError(f"{address} changed while it was read; run the job again with --fresh when it no longer does")
 
 
 def check_rejects(rejects: int, total: int, limit: float, kind: str, where: str) -> None:
     """Raises JobError if `rejects` are more than the share `limit` of `total`.
 
     Args:
-        kind: the name of the items, such as "records".
-        where: the place of the reasons.
+        kind: of the items, in the plural, such as "records".
+        where: the folder that holds the reasons.
     """
     if rejects > limit * total:
         raise JobError(
             f"{rejects:,} of {total:,} {kind} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
-            f"allowed: max_reject_share); {where} has the reasons. Nothing was published; the same command "
-            "retries failures of workers, and with a larger max_reject_share publishes the result"
+            f"allowed: max_reject_share); {where} has the reasons. Nothing was published. The same command "
+            "retries what failed in workers; with a larger max_reject_share it publishes the result"
         )

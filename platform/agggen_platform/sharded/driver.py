@@ -1,6 +1,6 @@
 """Runs all shards of a job in actors of Ray Data or in this process, and reports progress.
 
-The pipeline of Ray Data gets descriptions of shards; actors read rows from the store and write to the store.
+Only descriptions of shards pass through Ray Data; actors read their rows from the store and write parts to the store.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Progress(Generic[C]):
     shards: int
     total: int
     reused: int
-    """Shards that an earlier run had done."""
+    """Shards that an earlier run finished."""
     counts: C
     """Of this run."""
     seconds: float
@@ -51,7 +51,7 @@ class Work(Generic[C]):
     _fresh: C
     _speed: Callable[[Progress[C]], dict[str, float]]
     done: dict[int, FinishedShard[C]] = field(default_factory=dict)
-    """The results by the index of their shards."""
+    """By the index of the shard."""
     retries: int = 0
     """Retries of shards whose worker died."""
     _reused: int = 0
@@ -96,16 +96,16 @@ def process(
 
     Args:
         worker: the class of the actors, created from `settings`, which have the folder `out` and the fingerprint `job`.
-        make_local_worker: creates the worker of this process.
-        kind: of the job, for Prometheus.
-        actors: the largest number, with a CPU each; None: as many as the cluster has or gets; 0: this process.
-        gpus: the GPUs of each actor.
-        progress: is called after every shard.
-        speed: of this run, for the run log.
+        make_local_worker: creates the worker that runs in this process if `actors` is 0.
+        kind: the kind of job, a label of its metrics.
+        actors: see `ShardedConfig`.
+        gpus: GPUs per actor.
+        progress: called after every shard.
+        speed: computes the speed of this run for the run log.
 
     Raises:
         AggGenError: a shard failed.
-        JobError: the cluster is this machine alone, which has no GPU for an actor.
+        JobError: Ray runs on this machine only, and it has no GPU for an actor.
     """
     work = Work(len(shards), worker.counts(), worker.counts(), speed)
     logged = time.monotonic()
@@ -149,25 +149,25 @@ def _results(
             if cluster.local:
                 raise JobError(f"an actor needs {gpus:g} GPUs (gpus_per_actor), and this machine has {cluster.gpus:g}")
             _log.warning("the cluster has no room for an actor with %g GPUs now; waiting for its autoscaler", gpus)
-        most = min(actors or len(shards), len(shards))
-        with closing(by_actors(shards, worker, settings, most, room, gpus)) as results:
+        max_actors = min(actors or len(shards), len(shards))
+        with closing(run_in_actors(shards, worker, settings, max_actors, room, gpus)) as results:
             yield results
 
 
-def by_actors(
-    shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, most: int, room: int, gpus: float
+def run_in_actors(
+    shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, max_actors: int, room: int, gpus: float
 ) -> Generator[FinishedShard[C]]:
-    """`room`: the number of actors that fit now and are started; more actors make an autoscaler add nodes."""
+    """Starts the actors that have `room` now; Ray Data requests more, up to `max_actors`, from an autoscaler."""
     import ray.data
 
-    _quiet()
+    _silence_ray_data()
     items = ray.data.from_items([{"shard": shard.as_json()} for shard in shards], override_num_blocks=len(shards))
     dataset = items.map_batches(
         worker,
         fn_constructor_args=(settings,),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(
-            min_size=1, max_size=most, initial_size=max(1, min(most, room)), max_tasks_in_flight_per_actor=2
+            min_size=1, max_size=max_actors, initial_size=max(1, min(max_actors, room)), max_tasks_in_flight_per_actor=2
         ),
         num_cpus=1,
         num_gpus=gpus or None,
@@ -177,11 +177,11 @@ def by_actors(
             for done in table["done"].drop_null().to_pylist():
                 yield FinishedShard.from_json(done, worker.counts)
     except ray.exceptions.RayError as error:
-        raise _explained(error) from error
+        raise _root_error(error) from error
 
 
-def _quiet() -> None:
-    """Silences Ray Data in the terminal; its log files have everything."""
+def _silence_ray_data() -> None:
+    """Keeps Ray Data's progress and warnings out of the terminal; they are still in its log files."""
     import ray.data
 
     ray.data.DataContext.get_current().enable_progress_bars = False
@@ -190,14 +190,14 @@ def _quiet() -> None:
             handler.setLevel(logging.ERROR)
 
 
-def _explained(error: BaseException) -> AggGenError:
+def _root_error(error: BaseException) -> AggGenError:
     """The worker's `AggGenError`, else a `JobError` with the last line of the failure."""
     root = error
     while cause := getattr(root, "cause", None) or root.__cause__:
         root = cause
         if isinstance(root, AggGenError):
             return root
-    if not str(root).strip():  # for actors that failed to start only Ray's own error has the reason
+    if not str(root).strip():  # an actor failed to start: only Ray's own error has the reason
         root = error
     lines = [line for line in str(root).splitlines() if line.strip()] or [""]
     reason = f"{type(root).__name__}: {lines[-1].strip()}"

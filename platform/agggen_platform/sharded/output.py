@@ -17,7 +17,7 @@ _JOB = ".job.json"
 
 
 class JobFolder(ABC):
-    """A folder that belongs to one job. Its writer holds its claim."""
+    """The output folder of one job, which holds the claim on it."""
 
     kind: ClassVar[str]
     """The kind of job, such as "segmentation"."""
@@ -37,42 +37,42 @@ class JobFolder(ABC):
         """The files that the manifest lists, each with its name and size in bytes."""
 
     def manifest(self) -> dict[str, Any] | None:
-        """The manifest of a complete output of this job; None without one, or if one of its files is incomplete."""
+        """The manifest of this job; None if there is none, or if a file that it lists is missing or incomplete."""
         try:
             manifest = json.loads(self.folder.read(MANIFEST) or b"null")
-        except ValueError:  # another program's file; `begin` refuses the folder
+        except ValueError:  # a file of another program, for which `begin` refuses the folder
             return None
         is_own = isinstance(manifest, dict) and manifest.get("job") == self.job
-        return manifest if is_own and self._is_whole(manifest) else None
+        return manifest if is_own and self._is_complete(manifest) else None
 
-    def _is_whole(self, manifest: dict[str, Any]) -> bool:
+    def _is_complete(self, manifest: dict[str, Any]) -> bool:
         sizes = self.folder.sizes()
         return all(sizes.get(file["name"]) == file["bytes"] for file in self.files(manifest))
 
     def publish(self, manifest: dict[str, Any], folders: Sequence[str]) -> None:
-        """Writes the manifest: from now on the output is complete. Other files in the `folders` are removed.
+        """Removes files in `folders` that the manifest does not list, then writes it, which completes the output.
 
         Raises:
             DamagedError: a listed file in the store is incomplete.
         """
         listed = {file["name"] for file in self.files(manifest)}
         for name in self.folder.names():
-            if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed:  # of other shards
-                self.folder.delete(name)
-        if not self._is_whole(manifest):
+            if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed:
+                self.folder.delete(name)  # written by a run with another shard size
+        if not self._is_complete(manifest):
             raise DamagedError(
                 f"the store holds other {self.product} in {self.folder} than were sent, so {MANIFEST} was not written; "
                 "the same command writes them again"
             )
-        self.folder.sweep()  # of actors that were killed
+        self.folder.sweep()  # partial files of killed actors
         self.folder.write(MANIFEST, as_json(manifest))
 
     def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
         """Marks the folder as this job's and removes temporary files of a killed run.
 
         Args:
-            config: settings that distinguish the job from others, for messages.
-            about: further members of the job's file.
+            config: settings that distinguish this job from others, for messages.
+            about: further members of the job file.
 
         Raises:
             CorpusError: the folder holds something else.

@@ -24,12 +24,12 @@ from agggen.errors import CorpusError, RecordError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
-_OURS = "agggen."
+_METADATA_PREFIX = "agggen."
 _PARTS_OF_A_GROUP = 256
-"""The maximum: each part of a row group decodes the group up to its own end, at about a microsecond a row."""
-_IDS_AT_ONCE = 1 << 16
-HASHES_AT_ONCE = 1 << 22
-"""Hashes per block; twice as many are compared at once."""
+"""The most shards of one row group: reading each decodes the group up to its end, at about a microsecond per row."""
+_BATCH_ROWS = 1 << 16
+HASHES_PER_BLOCK = 1 << 22
+"""Hashes that are read at once; up to twice as many are sorted at once."""
 Where = TypeVar("Where", int, str)
 
 
@@ -47,12 +47,12 @@ class TextRange:
     delimiter: str = ""
     """Of a CSV."""
     columns: tuple[str, ...] = ()
-    """Of a CSV; the header is before all shards but the first."""
+    """Of a CSV; only the first shard contains the header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows `first` to `first + rows` of a file, which begin `skip` rows into the first of the row groups."""
+    """The rows [first, first + rows) of a file. Of its row `groups`, the first `skip` rows are not in the shard."""
 
     index: int
     folder: str
@@ -70,10 +70,10 @@ class Shard:
     rows_before: int = 0
     """Rows of the files before this one."""
     text: TextRange | None = None
-    """Their lines in a text file, which has no row groups."""
+    """The shard's lines, if the file is a text file, which has no row groups."""
     prefix: str | None = None
-    """The prefix of the id of a record without one, before its line or row number; None for prepared records."""
-    begun: int = 0
+    """Begins the generated id of a record without one, before its line or row number; None for prepared records."""
+    attempts: int = 0
     """The number of earlier attempts."""
 
     def as_json(self) -> str:
@@ -97,7 +97,7 @@ def file_at(address: str) -> tuple[Folder, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ParquetInfo:
     """A Parquet file with records."""
 
     rows: int
@@ -110,14 +110,16 @@ class Opened:
     columns: tuple[str, ...]
 
 
-def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], None] = lambda *_: None) -> Opened:
+def inspect_parquet(
+    folder: Folder, name: str, check: Callable[[pa.Schema, str], None] = lambda *_: None
+) -> ParquetInfo:
     """Reads the schema and metadata of a Parquet file.
 
     Args:
         check: is called with schema and address; raises CorpusError for wrong columns.
 
     Raises:
-        CorpusError: it is missing, or no Parquet.
+        CorpusError: it is missing or not a Parquet file.
     """
     where = folder.at(name)
     try:
@@ -132,15 +134,17 @@ def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], No
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two: types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
-    own = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
-    return Opened(sum(groups), groups, own, own.get("fingerprint") or folder.sha256(name), columns)
+    own = {
+        key[len(_METADATA_PREFIX) :]: value.decode() for key, value in pairs.items() if key.startswith(_METADATA_PREFIX)
+    }
+    return ParquetInfo(sum(groups), groups, own, own.get("fingerprint") or folder.sha256(name), columns)
 
 
 def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
-    """Passes if all `needed` columns exist, and all columns of `expected` have its types.
+    """Checks that all `needed` columns exist, and that columns which are also in `expected` have its types.
 
     Raises:
-        CorpusError: they do not, or have values that could run code.
+        CorpusError: a column is missing, has another type, or has values that could run code.
     """
     for name in needed:
         if name not in schema.names:
@@ -152,7 +156,7 @@ def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str],
 
 
 def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
-    """Whether values of one type can be read as the other; struct fields beyond the expected ones do not matter."""
+    """Whether values of type `actual` can be read as `expected`; additional fields of a struct are allowed."""
     if pa.types.is_struct(expected):
         return pa.types.is_struct(actual) and all(
             (at := actual.get_field_index(field.name)) >= 0 and _fits(actual.field(at).type, field.type)
@@ -168,18 +172,18 @@ def cut(
     folder: Folder,
     name: str,
     sizes: Sequence[int],
-    rows_a_shard: int,
+    rows_per_shard: int,
     part: str,
     duplicates: Mapping[int, int | str],
     address: str | None = None,
     first_index: int = 0,
     rows_before: int = 0,
 ) -> list[Shard]:
-    """Divides a file into shards of about `rows_a_shard` rows, deterministically.
+    """Divides a file into shards of about `rows_per_shard` rows, deterministically.
 
     Args:
         sizes: the rows of each row group of the file.
-        part: the name of a shard's output, with its number in place of ``{}``.
+        part: the name of a shard's output, with ``{}`` in place of the shard's number.
         duplicates: what `find_repeated` found in this file.
         address: the user's name of the file, if this is a copy.
         first_index: the number of the first shard.
@@ -196,30 +200,30 @@ def cut(
             Shard(index, folder.address, name, output, groups, skip, first, rows, original, inside, rows_before)
         )
 
-    first, waiting, waiting_rows = 0, [], 0  # the next row; small groups of the next shard and their rows
+    first, pending, pending_rows = 0, [], 0  # the next row; small row groups that share the next shard, and their rows
     for group, size in enumerate(sizes):
-        if waiting_rows + size <= rows_a_shard:
-            waiting.append(group)
-            waiting_rows += size
+        if pending_rows + size <= rows_per_shard:
+            pending.append(group)
+            pending_rows += size
             continue
-        if waiting_rows:
-            add(tuple(waiting), 0, first, waiting_rows)
-            first, waiting, waiting_rows = first + waiting_rows, [], 0
-        if size <= rows_a_shard:
-            waiting, waiting_rows = [group], size
+        if pending_rows:
+            add(tuple(pending), 0, first, pending_rows)
+            first, pending, pending_rows = first + pending_rows, [], 0
+        if size <= rows_per_shard:
+            pending, pending_rows = [group], size
             continue
-        parts = min(_PARTS_OF_A_GROUP, -(-size // rows_a_shard))
+        parts = min(_PARTS_OF_A_GROUP, -(-size // rows_per_shard))
         bounds = [size * number // parts for number in range(parts + 1)]
         for begin, end in pairwise(bounds):
             add((group,), begin, first + begin, end - begin)
         first += size
-    if waiting_rows:
-        add(tuple(waiting), 0, first, waiting_rows)
+    if pending_rows:
+        add(tuple(pending), 0, first, pending_rows)
     return shards
 
 
 def duplicates_in(pairs: Sequence[tuple[int, Any]], first: int, rows: int) -> Sequence[tuple[int, Any]]:
-    """The part of a file's sorted duplicates that lies in the rows `first` to `first + rows`."""
+    """Of a file's sorted duplicates, those in the rows [first, first + rows)."""
     return pairs[bisect_left(pairs, (first,)) : bisect_left(pairs, (first + rows,))]
 
 
@@ -241,8 +245,8 @@ class IdHashes:
 
     @staticmethod
     def repeated(files: Sequence[IdHashes]) -> np.ndarray:
-        """The hashes that occur more than once; a share of the values at a time, so that memory is bounded."""
-        shares = 1 + sum(file._rows for file in files) // (2 * HASHES_AT_ONCE)
+        """The hashes that occur more than once; they are sorted in shares (by the hash mod shares) to bound memory."""
+        shares = 1 + sum(file._rows for file in files) // (2 * HASHES_PER_BLOCK)
         repeated = [np.empty(0, np.int64)]
         for share in range(shares):
             hashes = [block[block % shares == share] for file in files for _, block in file._blocks()]
@@ -254,7 +258,7 @@ class IdHashes:
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         self._file.seek(0)
         first = 0
-        while content := self._file.read(8 * HASHES_AT_ONCE):
+        while content := self._file.read(8 * HASHES_PER_BLOCK):
             yield first, (block := np.frombuffer(content, np.int64))
             first += len(block)
 
@@ -265,14 +269,14 @@ def find_repeated(
     is_record: Callable[[dict[str, Any]], bool],
     where: Callable[[int, int, dict[str, Any]], Where],
 ) -> list[dict[int, Where]]:
-    """For each file the duplicates by row: the place of the first record with the same id, in any file.
+    """For each file, its duplicate rows, with the location of the first record with the same id (in any file).
 
-    Only rows with a repeated hash are read. An invalid row is not a duplicate.
+    Only rows whose hash is repeated are read. Invalid rows are ignored.
 
     Args:
         ids: of each file.
-        rows: reads (row number, row) of a file, by the number of the file and the row numbers.
-        where: the place of a record, from the number of its file, its row number and the row.
+        rows: (file number, row numbers) -> (row number, row) of these rows.
+        where: (file number, row number, row) -> the location of the record, for messages.
     """
     shared = IdHashes.repeated(ids)
     first: dict[str, tuple[int, int, Where]] = {}
@@ -316,7 +320,7 @@ def _batches(folder: Folder, name: str, columns: Sequence[str] | None) -> Iterat
         first = 0
         existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
         check_plain(columns_of(parquet.schema_arrow, existing), folder.at(name))
-        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=existing):
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=existing):
             yield first, batch
             first += batch.num_rows
 
@@ -327,20 +331,17 @@ def bare_record(row: Mapping[str, Any]) -> Record:
     Raises:
         RecordError: the row is not a record.
     """
-    return Record(row["id"], triples_of(row), (), row.get("category"))
-
-
-def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
-    return tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
+    triples = tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
+    return Record(row["id"], triples, (), row.get("category"))
 
 
 def read_rows(
-    shard: Shard, rows_at_once: int, columns: Sequence[str] | None
+    shard: Shard, batch_rows: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """The rows of a shard in batches, each with the number of its first row.
 
     Args:
-        columns: those that the file has are read; None reads all.
+        columns: the columns to read, if the file has them; None: all.
 
     Raises:
         CorpusError: the columns hold values that could run code.
@@ -349,7 +350,7 @@ def read_rows(
         existing = [name for name in parquet.schema_arrow.names if columns is None or name in columns]
         check_plain(columns_of(parquet.schema_arrow, existing), shard.address)
         skip, left, number = shard.skip, shard.rows, shard.first
-        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=existing):
+        for batch in parquet.iter_batches(batch_rows, row_groups=list(shard.groups), columns=existing):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue

@@ -1,9 +1,9 @@
 """A worker turns a shard of the input into a part of the output, in an actor of Ray Data or in the driver's process.
 
-A shard is committed by two writes: its part under its final name, then a note ``.work/SHARD/done.json`` that says what
-the part holds. Names of parts end in the job's fingerprint, so a worker that outlives its job writes over no part of
-the next one. A note ``.work/SHARD/begun-N`` says that the shard was begun for the N-th time, and on which node. Notes
-are read only where the driver listed them or the actor was started again.
+A shard is committed by two writes: its part under its final name, then a note ``.work/SHARD/done.json`` that describes
+the part. Names of parts end in the job's fingerprint, so a worker that outlives its job never overwrites a part of the
+next job. A note ``.work/SHARD/begun-N`` marks the start of attempt N and names its node. A worker looks for notes only
+if the driver found some or Ray restarted the actor, to save requests.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from agggen_platform.storage.verified import measure
 
 _log = logging.getLogger(__name__)
 ATTEMPTS = 3
-"""How many workers may die while they process one shard."""
+"""After so many workers have died while processing the same shard, it is given up."""
 WORK = ".work"
-"""The folder of notes, which are kept: a part that is damaged later can be written again."""
+"""The folder of notes. It is kept, so that a part that is damaged later can be written again."""
 _BEGUN, _DONE = "begun-", "done.json"
 
 
 class Tally:
-    """Counts of outcomes of rows: base of dataclasses whose fields are numbers, or numbers by name."""
+    """Base of dataclasses that count outcomes of rows; their fields are numbers, or dictionaries of numbers."""
 
     def add(self, other: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -74,11 +74,11 @@ class FinishedShard(Generic[C]):
     """Its index."""
     counts: C
     files: tuple[PartFile, ...]
-    """The part, and its rejects if there are any and the job keeps them in files of their own."""
+    """The part, and the file of its rejects if there are any."""
     reused: bool
-    """Whether an earlier run had done it."""
+    """Whether an earlier run finished it."""
     retries: int
-    """Number of earlier attempts, of any run."""
+    """Earlier attempts, in all runs."""
     seconds: float
 
     def as_json(self) -> str:
@@ -86,10 +86,10 @@ class FinishedShard(Generic[C]):
 
     @classmethod
     def from_json(cls, text: str, counts: type[C]) -> FinishedShard[C]:
-        """The result of an actor.
+        """Reads the result of an actor.
 
         Raises:
-            JobError: the actor failed; with the message and exit code of its error.
+            JobError: the actor failed; has the message and exit code of its error.
         """
         data = json.loads(text)
         if "error" in data:
@@ -104,7 +104,7 @@ class Worker(ABC, Generic[C]):
     """Processes one shard per call; subclasses define `fill`."""
 
     counts: ClassVar[type[Any]]
-    """The kind of `Tally`."""
+    """The subclass of `Tally`."""
 
     def __init__(self, out: str, job: str) -> None:
         self.out, self.job = Folder(out), job
@@ -112,9 +112,9 @@ class Worker(ABC, Generic[C]):
     _node, _restarted = "", False
 
     def __call__(self, batch: dict[str, Any]) -> pa.Table:
-        """Processes a batch of Ray Data: a shard as JSON. The result or error is JSON too: Ray loses error messages.
+        """Processes a batch of Ray Data: one shard as JSON. Returns its result or error as JSON: Ray loses messages.
 
-        The table has as many rows as the shard, all but the first null: so Ray's dashboard counts rows, not shards.
+        The table has as many rows as the shard, all null but the first, so that Ray's dashboard counts rows.
         """
         (content,) = batch["shard"]
         shard = Shard.from_json(content)
@@ -138,12 +138,12 @@ class Worker(ABC, Generic[C]):
         """
         begin = time.monotonic()
         notes = _notes(shard)
-        look = shard.begun or self._restarted
-        names = [name.rpartition("/")[2] for name in self.out.names(notes)] if look else []
+        may_have_notes = shard.attempts or self._restarted
+        names = [name.rpartition("/")[2] for name in self.out.names(notes)] if may_have_notes else []
         if _DONE in names and (done := self._reused(shard)) and self.is_final(done.counts):
             return done
         retries = sum(name.startswith(_BEGUN) for name in names)
-        deaths = self._deaths(notes, range(shard.begun, retries))
+        deaths = self._deaths(notes, range(shard.attempts, retries))
         if deaths > ATTEMPTS:
             raise self.broken(shard)
         self.out.write(f"{notes}/{_BEGUN}{retries}", self._node.encode())
@@ -169,33 +169,33 @@ class Worker(ABC, Generic[C]):
         """
 
     def give_up(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
-        """Replaces `fill` for a shard at which `ATTEMPTS` workers died in this run."""
+        """Called in place of `fill` if `ATTEMPTS` workers died while processing this shard in this run."""
         raise self.broken(shard)
 
     @abstractmethod
     def broken(self, shard: Shard) -> AggGenError:
-        """The error of a shard at which `ATTEMPTS` workers died."""
+        """The error if `ATTEMPTS` workers died while processing this shard."""
 
     def is_final(self, counts: C) -> bool:
-        """Whether processing a finished shard again cannot change its result: nothing failed."""
+        """Whether a finished shard need not be processed again: nothing in it failed."""
         return not counts.numbers().get("failed")
 
     def close(self) -> None:
-        """Releases resources; is not called in an actor."""
+        """Releases resources; not called in actors."""
 
-    def _deaths(self, notes: str, begun: range) -> int:
-        """How many attempts died, without those on lost nodes."""
-        gone = dead_nodes() if begun and self._node else set()
-        return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in gone for number in begun)
+    def _deaths(self, notes: str, attempts: range) -> int:
+        """How many of these attempts died on a node that is still alive."""
+        lost = dead_nodes() if attempts and self._node else set()
+        return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in lost for number in attempts)
 
     def _reused(self, shard: Shard) -> FinishedShard[C] | None:
-        """An earlier run's result; None if it cut other shards, or the part is missing or incomplete."""
+        """The result of an earlier run; None if its shard had other rows, or if the part is missing or incomplete."""
         try:
             note = json.loads(self.out.read(f"{_notes(shard)}/{_DONE}") or b"{}")
             if note.get("shard") != _identity(shard):
                 return None
             done: FinishedShard[C] = FinishedShard.from_json(note["done"], self.counts)
-        except (ValueError, TypeError):  # an incomplete note, or of another version
+        except (ValueError, TypeError):  # a note that is incomplete or of another version
             return None
         if any(self.out.size(file.name) != file.bytes for file in done.files):
             return None
@@ -215,7 +215,7 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
 
     Raises:
         DamagedError: it is incomplete.
-        CorpusError: it holds values that could run code, which no worker writes.
+        CorpusError: it holds values that could run code, so no worker wrote it.
     """
     where = folder.at(part)
     try:
@@ -227,11 +227,11 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
 
 
 def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
-    """The shards with the number of earlier attempts."""
+    """The shards with their numbers of earlier attempts, read from the notes."""
     notes = [name.rpartition("/") for name in out.names(WORK)]
-    begun = Counter(folder for folder, _, name in notes if name.startswith(_BEGUN))
-    begun |= Counter({folder: 1 for folder, _, name in notes if name == _DONE})
-    return [replace(shard, begun=begun[_notes(shard)]) for shard in shards] if begun else list(shards)
+    attempts = Counter(folder for folder, _, name in notes if name.startswith(_BEGUN))
+    attempts |= Counter({folder: 1 for folder, _, name in notes if name == _DONE})
+    return [replace(shard, attempts=attempts[_notes(shard)]) for shard in shards] if attempts else list(shards)
 
 
 def this_actor() -> tuple[str, bool]:
@@ -254,5 +254,5 @@ def _notes(shard: Shard) -> str:
 
 
 def _identity(shard: Shard) -> list[Any]:
-    """Distinguishes a shard from those of another `shard_rows`, which may have the same part."""
+    """Distinguishes a shard from one with the same part but other rows, of a run with another `shard_rows`."""
     return [shard.part, shard.address, list(shard.groups), shard.skip, shard.first, shard.rows]

@@ -1,5 +1,5 @@
-"""Semantic role labelling by AllenNLP archives, which run in an environment of their own.
+"""Semantic role labelling by AllenNLP archives, in a separate Python environment.
 
-`source.AllenNLPFrames` is the frame source of ``facts.source=allennlp``. An archive holds pickles: load only
-those you trust.
+`source.AllenNLPFrames` is the frame source of ``facts.source=allennlp``. Archives contain pickles: load only archives
+that you trust.
 """

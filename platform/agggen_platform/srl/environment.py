@@ -1,8 +1,8 @@
 """The Python environment of AllenNLP.
 
 AllenNLP 2.10.1, the last release, needs torch below 1.13 and Python below 3.11, so it cannot be installed beside
-agggen. A worker process tags in an environment of its own, which users make with venv and ``requirements.txt``. Any
-environment that has allennlp and allennlp-models will do, a conda one too.
+agggen. A worker process runs it in a separate environment, which users create with venv and ``requirements.txt``, or
+otherwise, for example with conda; it must have allennlp and allennlp-models.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 """All packages of the environment, in the versions that were tested with Python 3.10."""
 NEEDED = ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "numpy")
 
-_SECONDS = 600.0  # that imports may take
+_SECONDS = 600.0  # timeout of imports
 
-# An archive's code gets no credentials.
+# Only these variables, because the code of an archive must not see credentials.
 _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _PASSED_ON_PREFIXES = ("LC_", "SSL_", "XDG_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "HF_", "TRANSFORMERS_", "ALLENNLP_")
 

@@ -1,7 +1,7 @@
 """A child process that answers JSON lines, one request at a time, with a timeout.
 
-Each line on its standard input is answered by one line on its standard output. A thread reads its standard error, so
-that no full pipe blocks both sides.
+It answers each line on its standard input by one line on its standard output. A thread reads its standard error, so
+that the child never blocks on a full pipe.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class JsonLinesProcess:
         """
         pipe = subprocess.PIPE
         try:
-            # A session of its own: Ctrl-C in the terminal ends this process, which then ends the child.
+            # In a new session: Ctrl-C in the terminal interrupts only this process, which then ends the child.
             self._child = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True
             )
@@ -95,7 +95,7 @@ class JsonLinesProcess:
         except ValueError:
             answer = None
         except BaseException:
-            self.kill()  # after an interruption the next request would get this answer
+            self.kill()  # else the next request would get the answer to this one
             raise
         finally:
             watch.cancel()
@@ -114,9 +114,9 @@ class JsonLinesProcess:
         raise WorkerDied(f"the worker {reason}; {output}")
 
     def _exchange(self, request: bytes) -> bytes:
-        """The child's line; incomplete if it ended."""
+        """The line that the child answers; incomplete if it ended."""
         assert self._child.stdin and self._child.stdout
-        with contextlib.suppress(BrokenPipeError):  # it has ended; its earlier output may have the reason
+        with contextlib.suppress(BrokenPipeError):  # it has ended; its output may contain the reason
             self._child.stdin.write(request)
             self._child.stdin.flush()
         return self._child.stdout.readline()
@@ -132,11 +132,11 @@ class JsonLinesProcess:
         return f"was killed by {signal.Signals(-code).name}"
 
     def kill(self) -> None:
-        """Ends the child at once."""
+        """Kills the child."""
         self._stop()
 
     def close(self, grace: float = 5.0) -> None:
-        """Asks the child to end, by closing its standard input, and ends it if it does not within `grace` seconds."""
+        """Asks the child to end, by closing its standard input, and kills it after `grace` seconds."""
         if self._stop.detach() is not None:
             _stop(self._child, self._scratch, grace)
 

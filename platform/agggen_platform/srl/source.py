@@ -1,8 +1,8 @@
 """Frames from any AllenNLP archive for semantic role labelling: the BERT model (``srl_bert``) or the BiLSTM (``srl``).
 
-AllenNLP runs in an environment of its own (``environment.py``) as a worker process that this source starts, feeds and
-ends. AllenNLP's predictor lets spaCy's English model find the predicates; here another frame source finds them, the
-shipped tagger by default, or a spaCy model where there is one.
+AllenNLP runs as a worker process in a separate environment (``environment.py``). In AllenNLP's own predictor, spaCy's
+English model finds the predicates; here another frame source does, by default the shipped tagger, or a spaCy model if
+one is configured.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def get_archive(location: str | Path, sha256: str | None = None) -> Archive:
 class AllenNLPFrames:
     """A frame source that runs an AllenNLP archive in a worker, which starts with the first request.
 
-    A worker that dies or hangs is restarted and gets the sentences of its batch one by one, so that only the sentences
-    that break it have no frames; after `restarts` deaths in a row all later requests fail. The source may be used by
-    several threads. A copy in another process starts its own worker.
+    A worker that dies or hangs is restarted and gets the sentences of its batch one by one, so that only sentences that
+    crash it have no frames. After more than `restarts` deaths in a row, all requests fail. Thread-safe; a copy in
+    another process starts its own worker.
     """
 
     name = "allennlp"
@@ -202,7 +202,7 @@ class AllenNLPFrames:
         if self._broken is not None:
             raise AllenNLPError(self._broken)
         self._end()
-        environment = self.environment  # first: it fails without hashing the archive
+        environment = self.environment  # before the archive, whose hash takes longer
         config, archive = self.config.absolute, self.archive
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)

@@ -1,7 +1,7 @@
-"""The worker process: loads an AllenNLP archive and tags sentences. Run by the Python of AllenNLP's environment.
+"""The worker process: loads an AllenNLP archive and tags sentences. It runs in AllenNLP's Python environment.
 
 A single file for Python 3.9 and 3.10 that imports nothing of agggen. It reads JSON lines from standard input and
-answers each by a JSON line on its standard output; the output of libraries goes to standard error. The first request is
+answers each by a JSON line on standard output; the output of libraries goes to standard error. The first request is
 
     {"op": "start", "protocol": 1, "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null,
      "bert": null, "spacy": null}
@@ -9,7 +9,7 @@ answers each by a JSON line on its standard output; the output of libraries goes
 answered by {"ready": {versions, ...}}; then {"op": "tag", "id": 1, "sentences": [{"words": [...], "predicates": [3]}]}
 by {"id": 1, "results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}. If a
 whole request fails, the answer is {"failed": "why"}. With "archive": null the worker only imports the libraries and
-answers their versions. It ends with its input, or when its parent (the argument is the parent's process id) has ended.
+answers with their versions. It ends when its input ends, or when its parent, whose process id is the argument, dies.
 
 An archive contains pickles: loading one runs its author's code.
 """
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process once its parent has ended, even if a fork of the parent keeps our input open."""
+    """Ends this process when its parent has died; a fork of the parent may keep our input open."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
@@ -196,7 +196,7 @@ class Labeller:
         return results
 
     def run(self, tasks: Any, results: Any) -> None:
-        """Tags a batch of tasks; if that fails, one by one, to learn which of them fails."""
+        """Tags a batch of tasks; if that fails, tags them one by one, to isolate the failing ones."""
         try:
             outputs = self.model.forward_on_instances([task[3] for task in tasks])
         except Exception as error:
@@ -221,7 +221,7 @@ class Labeller:
         return instance
 
     def predicates(self, sentence: Any) -> Any:
-        """The positions of the predicates: of the request, or spaCy's verbs and auxiliaries, as in AllenNLP."""
+        """The positions of the predicates: those in the request, or spaCy's verbs and auxiliaries, as in AllenNLP."""
         words = sentence["words"]
         if blank := [word for word in words if not word.strip()]:
             raise Refused(f"the word {blank[0]!r} is blank")

@@ -1,8 +1,8 @@
 """Copies bundles to and from a store.
 
-A bundle is copied file by file, its manifest last: a folder without manifest is not a bundle. Bundles of an object
-store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``). When
-they exceed ``AGGGEN_CACHE_GB``, those least recently used are removed.
+A bundle is copied file by file, its manifest last: a folder without a manifest is not a bundle. Bundles of an object
+store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``); when
+they exceed ``AGGGEN_CACHE_GB``, the least recently used are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 
 from agggen.bundle import check_bundle, files_of, fingerprint, place_of
 from agggen.errors import BundleError
-from agggen_platform.cache import cache_folder, cache_limit, exclusive
+from agggen_platform.cache import cache_folder, cache_limit
+from agggen_platform.locks import locked
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import explained
 from agggen_platform.storage.folder import Folder
@@ -29,9 +30,9 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: None) -> str:
-    """Copies the bundle at `path` to the folder `address`, here or in a store, and returns the folder's full address.
+    """Copies the bundle at `path` to the folder `address`, local or in a store, and returns the folder's full address.
 
-    Every file is read back. A partial copy is completed; an identical bundle is left as it is.
+    Every file is read back. A partial copy is completed; nothing is done if the bundle is there already.
 
     Args:
         claimed: raises if the folder's claim is lost; called before the manifest is written.
@@ -82,7 +83,7 @@ def get_bundle(address: str) -> Path:
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with explained("keep a copy (set its place by AGGGEN_CACHE) at", copy), exclusive(copy):
+    with explained("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_whole(copy):
             _fetch(folder, manifest, copy)
             _evict(copy)
@@ -91,7 +92,7 @@ def get_bundle(address: str) -> Path:
 
 
 def _evict(newest: Path) -> None:
-    """Removes the bundles least recently used until the rest, `newest` always among it, is within the limit."""
+    """Removes the least recently used bundles until the others are within the limit; `newest` is always kept."""
     total = sum(file.stat().st_size for file in newest.iterdir())
     with suppress(FileNotFoundError):  # another process removed it
         others = [path for path in newest.parent.iterdir() if _NAME.fullmatch(path.name) and path != newest]
@@ -112,7 +113,7 @@ def _is_whole(copy: Path) -> bool:
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
     """Replaces `copy`; the caller holds its lock."""
-    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # damaged, or of a process that was killed
+    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy, and those of killed processes
         if stale.is_dir():
             shutil.rmtree(stale)
         else:

@@ -1,10 +1,10 @@
-"""The checkpoints of a run. A restart uses a checkpoint only if it was read back and verified after it was written.
+"""The checkpoints of a run. Only checkpoints that were read back and verified after writing are in the index.
 
     STAGE/step-00001200-5f3a9c01.safetensors    a checkpoint, named by its step and the start of its SHA-256
-    STAGE/latest.json                           the index: the verified checkpoints that are kept, the newest first
+    STAGE/latest.json                           the index of the verified checkpoints, newest first
 
-The index is replaced atomically after the new checkpoint was verified. A process killed at any time therefore leaves an
-index of complete checkpoints, and at most one file that is not in the index; the next save removes it.
+The index is replaced atomically after the new checkpoint was verified. A process that is killed at any time therefore
+leaves an index of complete checkpoints, and at most one other file, which the next save removes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from agggen_platform.storage.errors import DamagedError, StorageError, explained
 from agggen_platform.storage.folder import Folder
 
 _INDEX = "latest.json"
-_OURS = re.compile(r"step-\d{8,}-[0-9a-f]{8}\.safetensors")
+_CHECKPOINT_NAME = re.compile(r"step-\d{8,}-[0-9a-f]{8}\.safetensors")
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint that was read back after it was written."""
+    """A verified checkpoint."""
 
     stage: str
     step: int
@@ -40,7 +40,7 @@ class Saved:
 
 
 class CheckpointStore:
-    """The checkpoints in `folder`. One process at a time may save; `claim` sees to that."""
+    """The checkpoints in `folder`. Only the holder of its claim may save."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class CheckpointStore:
     ) -> None:
         """
         Args:
-            keep: how many verified checkpoints of a stage stay.
-            report: receives a sentence about each problem that the store could work around; by default the log.
+            keep: the number of verified checkpoints to keep of each stage.
+            report: receives a message about each recovered problem; by default it is logged.
             claimed: raises if the folder's claim is lost; called before a save, and again before the index is written.
         """
         self.folder, self.keep, self._report, self._claimed = folder, keep, report, claimed
@@ -60,7 +60,7 @@ class CheckpointStore:
         self._swept: set[str] = set()
 
     def save(self, stage: str, step: int, path: Path) -> Saved:
-        """Stores the file at `path` as the newest checkpoint of `stage`; when this returns, `latest` is this one.
+        """Stores and verifies the file at `path` as the newest checkpoint of `stage`.
 
         Raises:
             DamagedError: the stored file differs from the sent one; the index is unchanged.
@@ -75,14 +75,14 @@ class CheckpointStore:
         if saved not in indexed or not verified.holds(self.folder, saved.name, size, sha256):
             verified.put(self.folder, saved.name, path)
         self._damaged.discard(saved.name)
-        now = [saved, *(older for older in indexed if older.name != saved.name)][: self.keep]
+        kept = [saved, *(older for older in indexed if older.name != saved.name)][: self.keep]
         self._claimed()
-        self._write_index(stage, now)
-        self._tidy(stage, now)
+        self._write_index(stage, kept)
+        self._tidy(stage, kept)
         return saved
 
     def latest(self, stage: str) -> Saved | None:
-        """The newest checkpoint that has its full size and was not found damaged; None if there is none.
+        """The newest checkpoint that has its full size and is not known to be damaged; None if there is none.
 
         Raises:
             StorageError: the index cannot be read.
@@ -101,7 +101,7 @@ class CheckpointStore:
         """Downloads a checkpoint to `path`, which appears only if its SHA-256 is right.
 
         Raises:
-            DamagedError: it is damaged or gone; `latest` gives an older one from now on.
+            DamagedError: it is damaged or missing; from then on `latest` returns an older one.
             StorageError: the folder refused or did not answer, or there is no room at `path`.
         """
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -155,14 +155,14 @@ class CheckpointStore:
         self.folder.write(f"{stage}/{_INDEX}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
 
     def _tidy(self, stage: str, indexed: list[Saved]) -> None:
-        """Removes old checkpoints and files of killed saves. A failure only costs space and is reported."""
+        """Removes old checkpoints and files of killed saves. A failure is only reported."""
         indexed_names = {checkpoint.name for checkpoint in indexed}
         try:
-            if stage not in self._swept:  # once: later partial files belong to a new owner
+            if stage not in self._swept:  # only once: later partial files may belong to a new holder of the claim
                 self.folder.sweep(stage)
                 self._swept.add(stage)
             for name in self.folder.names(stage):
-                if name not in indexed_names and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
+                if name not in indexed_names and _CHECKPOINT_NAME.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)
         except StorageError as error:
             self._report(f"old checkpoints stay for now: {error}")

@@ -1,13 +1,13 @@
-"""One job at a time on an output folder: a second job is refused while the first lives, and takes over after its death.
+"""A lease on an output folder: while one job holds the claim, others are refused; when it dies, another may take over.
 
-In a local folder the claim is a file lock (``flock``), which the kernel releases with the process. In an object store
-or a database the holder increments a counter in ``.claim`` every few seconds (a heartbeat); a claim whose counter does
-not change is abandoned. No clocks are compared. A holder whose store does not answer keeps trying; it loses the claim
-only to another holder. If the store has conditional writes, claims and heartbeats use them, so that of two
-simultaneous writes one succeeds.
+In a local folder the claim is a file lock (``flock``), which the kernel releases when the process ends. In an object
+store the holder increments a counter in ``.claim`` every few seconds (a heartbeat); a claim whose counter does not
+change is abandoned. Clocks of different machines are never compared. A holder that cannot reach the store keeps trying
+and loses the claim only if another job takes it. If the store has conditional writes, claims and heartbeats use them,
+so that only one of two simultaneous writes succeeds.
 
-``.claim`` also contains a token of its holder (fencing). A holder that was suspended while another took over, or a
-worker that outlives its driver, finds another token: calling the `Claim` before a write raises an error.
+``.claim`` also contains a fencing token. A holder that was suspended while another job took over, or a worker that
+outlives its driver, finds another token: calling the `Claim` before a write raises an error.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from agggen_platform.storage.folder import Folder
 
 _NAME = ".claim"
 BEAT = 3.0
-"""Seconds between two heartbeats; a claim without one for four times as long is abandoned."""
+"""Seconds between two heartbeats; after four times as long without one, a claim is abandoned."""
 _ATTEMPTS = 5
-"""To write a new claim. Each attempt first checks for another holder: a late write would end a newer job."""
+"""Attempts to write a new claim. Each first checks for another holder, whose claim it must not overwrite."""
 
 
 class ClaimedError(AggGenError):
@@ -42,15 +42,15 @@ class ClaimedError(AggGenError):
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim of this process, or of the driver of this worker. Calling it checks it; it can be pickled."""
+    """The claim that this process or, in a worker, its driver holds. Calling it checks it; it can be pickled."""
 
     place: Folder
     token: str
     lost: list[ClaimedError] = field(default_factory=list)
-    """Its error, once the heartbeat finds it lost."""
+    """The error to raise, once the heartbeat has found that the claim is lost."""
 
     def __call__(self) -> None:
-        """Reads ``.claim``; returns if the claim is still held.
+        """Checks in ``.claim`` that the claim is still held.
 
         Raises:
             ClaimedError: another job took it over.
@@ -61,18 +61,14 @@ class Claim:
             raise _refusal(self.place.address, "it took over from this one")
 
     def raise_if_lost(self) -> None:
-        """Returns unless the heartbeat has found the claim lost; makes no request.
-
-        Raises:
-            ClaimedError: it is.
-        """
+        """Raises ClaimedError if the heartbeat has found that the claim is lost; makes no request."""
         if self.lost:
             raise self.lost[0]
 
 
 @contextmanager
 def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
-    """Claims the folder; yields the claim, to be checked before each write that two holders must not both make.
+    """Claims the folder for the block; the claim must be checked before each write that only its holder may make.
 
     Args:
         beat: seconds between two heartbeats, `BEAT` by default.
@@ -87,7 +83,7 @@ def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
             yield Claim(folder, token)
     else:
         beat = BEAT if beat is None else beat
-        # A hanging request ends long before four beats are over, and is repeated at the next beat.
+        # So a request that hangs ends long before four beats have passed; the next beat repeats it.
         quick = replace(
             folder.policy, seconds=beat / 2, longest_pause=beat / 4, connect_timeout=beat, read_timeout=beat
         )
@@ -126,7 +122,7 @@ def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -
     held = Claim(folder, uuid.uuid4().hex)
 
     def write(count: int, seen: bytes | None = b"") -> str | None:
-        """Writes if the content is this holder's or `seen` (by default never); else returns the other holder."""
+        """Writes ``.claim`` if its content is `seen` or this holder's; else returns who holds the claim."""
 
         def change(now: bytes | None) -> bytes | None:
             return _content(held.token, count) if now == seen or _is_of(now, held.token) else None
@@ -135,7 +131,7 @@ def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -
         return None if _is_of(now, held.token) else _holder(now)
 
     for attempt in range(_ATTEMPTS):
-        seen = _wait_until_given_up(folder, quick, beat, held.token)
+        seen = _wait_until_abandoned(folder, quick, beat, held.token)
         try:
             if (holder := write(0, seen)) is not None:
                 raise _refusal(folder.address, holder)
@@ -152,13 +148,13 @@ def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -
             count += 1
             try:
                 holder = write(count)
-            except StorageError:  # repeated at the next beat; a caller's check would raise it
+            except StorageError:  # the next beat tries again; a caller that checks the claim sees the error itself
                 continue
             if holder is not None:
                 held.lost.append(_refusal(folder.address, "it took over from this one"))
                 return
 
-    time.sleep(beat / 2)  # of two that started at once, the later writer holds the claim
+    time.sleep(beat / 2)  # of two jobs that claim simultaneously, the one that wrote last holds the claim
     held()
     thread = threading.Thread(target=beat_on, name="claim", daemon=True)
     thread.start()
@@ -172,11 +168,11 @@ def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -
                 quick.delete(_NAME)
 
 
-def _wait_until_given_up(folder: Folder, quick: Folder, beat: float, token: str) -> bytes | None:
-    """Returns once no other job holds the claim: it is absent, has this `token`, or did not change for four beats.
+def _wait_until_abandoned(folder: Folder, quick: Folder, beat: float, token: str) -> bytes | None:
+    """Waits until no other job holds the claim: it is absent, has this `token`, or has not changed for four beats.
 
     Returns:
-        The content of ``.claim`` then.
+        The content of ``.claim`` at the end.
 
     Raises:
         ClaimedError: another job's counter changed.

@@ -16,7 +16,7 @@ INCLUDED = "included"
 
 
 def place_of_critic(address: str) -> str:
-    """The address with an alias resolved to its version's folder; an absolute path for a folder.
+    """The address of the critic's folder, absolute and without an alias.
 
     Raises:
         RegistryError: there is no such version or alias, or no registry.

@@ -1,4 +1,4 @@
-"""Errors of disks and object stores, with messages that say what would help."""
+"""Errors of disks and object stores, whose messages say how to fix the problem."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def explained(operation: str, path: Path, size: int | None = None) -> Iterator[N
     """Turns an OSError of the block into a StorageError.
 
     Args:
-        operation: a verb, as in "cannot write PATH".
-        size: bytes that are needed, if known.
+        operation: the verb of the message "cannot VERB PATH".
+        size: bytes that were to be written, if known.
 
     Raises:
         StorageError: in place of any OSError but FileNotFoundError.

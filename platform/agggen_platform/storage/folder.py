@@ -1,8 +1,8 @@
 """A folder on this machine or in an object store (``s3://bucket/prefix``), with atomic writes.
 
 Credentials, region and endpoint of S3 come from the environment, as for every AWS tool (``AWS_ACCESS_KEY_ID``,
-``AWS_ENDPOINT_URL``, ...). A refusal is a `StorageError` that says what was done, where, and what would help; transient
-errors of a store are retried a bounded number of times.
+``AWS_ENDPOINT_URL``, ...). Transient errors of a store are retried a bounded number of times; other failures are a
+`StorageError` with the operation, the address and a remedy.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ class Folder:
     """A folder by its path or ``s3://`` address; names are relative to it, with ``/`` between parts.
 
     A name with an empty part, ``.``, ``..``, a backslash or a NUL is refused with ConfigError. All methods raise
-    StorageError where the disk or the store refuses or does not answer. Can be pickled, and used by several threads.
+    StorageError if the disk or the store refuses or does not answer. Can be pickled; thread-safe.
     """
 
     def __init__(self, address: str, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
-        """Neither creates nor reads anything.
-
+        """
         Args:
             policy: retries and timeouts of an object store.
 
@@ -72,15 +71,15 @@ class Folder:
         return f"{self.address}/{name}" if name else self.address
 
     def size(self, name: str) -> int | None:
-        """The size of a file in bytes, None where there is no such file."""
+        """The size of a file in bytes; None if it does not exist."""
         return self._store.size(_check(name))
 
     def names(self, under: str = "") -> list[str]:
-        """The files in the folder `under` and its folders, in order; none where there is no such folder."""
+        """The files below `under`, recursively and sorted; empty if there is no such folder."""
         return sorted(self.sizes(under))
 
     def sizes(self, under: str = "") -> dict[str, int]:
-        """The size in bytes of each file in the folder `under` and its folders, by name."""
+        """The size in bytes of each file below `under`, recursively, by name."""
         return self._store.sizes(_check(under) if under else "")
 
     def open(self, name: str) -> Any:
@@ -88,19 +87,19 @@ class Folder:
         return self._store.open(_check(name))
 
     def version(self, name: str) -> str:
-        """What changes whenever a file is written: size and time, or the store's ETag. Raises FileNotFoundError."""
+        """Changes whenever the file is written: size and mtime, or the ETag; raises FileNotFoundError."""
         return self._store.version(_check(name))
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
-        """The bytes `first` to `end` of a file, some at a time; raises FileNotFoundError.
+        """The bytes [first, end) of a file in chunks; raises FileNotFoundError.
 
         Args:
-            version: what `version` gave for the file that is meant; DamagedError if it is another by now.
+            version: the expected `Folder.version`; DamagedError is raised if the file has another.
         """
         return self._store.chunks(_check(name), first, end, version)
 
     def read(self, name: str) -> bytes | None:
-        """A small file's content, None where there is no such file."""
+        """The content of a small file; None if it does not exist."""
         try:
             return b"".join(self._store.chunks(_check(name)))
         except FileNotFoundError:
@@ -118,17 +117,17 @@ class Folder:
         self._store.write(_check(name), content)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Replaces a small file by what `change` makes of its content (None: there is none); None leaves it as it is.
+        """Replaces the content of a small file (None: no file) by `change` of it; if that is None, nothing is written.
 
-        Where the store has conditional writes, nobody else's write comes between: `change` is called again after one.
+        A compare-and-swap if the store has conditional writes: after a concurrent write, `change` is called again.
 
         Returns:
-            What is there now.
+            The content at the end.
         """
         return self._store.update(_check(name), change)
 
     def new(self, name: str) -> AbstractContextManager[Path]:
-        """A local path to write to; the file becomes `name` when the block ends without an error, and not before."""
+        """A local path to write to; when the block ends without an error, the file is stored as `name`, atomically."""
         return self._store.new(_check(name))
 
     def upload(self, name: str, path: Path) -> None:
@@ -136,7 +135,7 @@ class Folder:
         self._store.upload(_check(name), path)
 
     def download(self, name: str, path: Path) -> None:
-        """Copies a file to this machine; if this fails, `path` may hold a part. Raises FileNotFoundError."""
+        """Copies a file to `path`, which may be incomplete after an error; raises FileNotFoundError."""
         self._store.download(_check(name), path)
 
     def delete(self, name: str) -> None:
@@ -144,7 +143,7 @@ class Folder:
         self._store.delete(_check(name))
 
     def sweep(self, under: str = "") -> None:
-        """Removes partial files of killed processes. The caller must be the only writer of `under`."""
+        """Removes partial files of killed processes. Nobody else may be writing below `under`."""
         self._store.sweep(_check(under) if under else "")
 
 

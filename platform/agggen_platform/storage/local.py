@@ -19,7 +19,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # what `new` calls a file th
 
 
 class LocalStore:
-    """The files below `root`. Reading follows symbolic links; writing through one that leaves `root` is refused."""
+    """The files below `root`. Symbolic links are followed, but writing through one that leaves `root` is refused."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -44,7 +44,7 @@ class LocalStore:
 
         path = self.root / name
         with explained("read", path):
-            return pa.OSFile(str(path), "rb")  # reads without Python's lock
+            return pa.OSFile(str(path), "rb")  # releases the GIL while it reads
 
     def version(self, name: str) -> str:
         path = self.root / name
@@ -72,7 +72,7 @@ class LocalStore:
         try:
             try:
                 yield temporary
-            except OSError as error:  # the caller's own, unless this disk is full
+            except OSError as error:  # raised by the caller's block
                 if is_full(error):
                     raise refused("write", target, error) from error
                 raise
@@ -122,9 +122,9 @@ class LocalStore:
             )
 
 
-def _copy(source: Path, target: Path, named: Path) -> None:
-    """Copies a file and flushes it to the disk; errors name `named`."""
-    with explained("write", named, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
+def _copy(source: Path, target: Path, shown: Path) -> None:
+    """Copies a file and flushes it to the disk; error messages name `shown`."""
+    with explained("write", shown, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
         shutil.copyfileobj(read, write, _CHUNK)
         write.flush()
         os.fsync(write.fileno())
@@ -135,7 +135,7 @@ def _version(about: os.stat_result) -> str:
 
 
 def _sync(folder: Path) -> None:
-    """Makes a new entry of the folder survive a power cut."""
+    """Flushes the folder's entries to the disk, so that a new file survives a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,8 +1,8 @@
-"""Objects of an S3 store, by boto3, with a retry policy of our own.
+"""Objects of an S3 store, through boto3, with our own retries.
 
-boto3's retries are off: they do not bound the time, and do not resume a download that breaks off. An object appears
-when its upload ends, or not at all; a large one is sent in parts, and the upload is aborted if a part fails. Every
-upload carries MD5 sums (``Content-MD5``), which all kinds of S3 check.
+boto3's retries are off, because they neither bound the total time nor resume an interrupted download. Uploads are
+atomic; large files are multipart uploads, which are aborted if a part fails. Every upload has a ``Content-MD5``, the
+checksum that all implementations of S3 verify.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agggen_platform.storage.errors import StorageError, explained, is_full, refused
-from agggen_platform.storage.s3_client import Policy, Tries, code_of, connect, is_missing
+from agggen_platform.storage.s3_client import Attempts, Policy, code_of, connect, is_missing
 
 __all__ = ["Policy", "S3Store"]
 
-_CHUNK = 1 << 18  # bytes of a download between two checks
-_PARTS = 10_000  # S3's limit
-_AT_ONCE = 4  # parts that are sent concurrently
-_TOKEN = "agggen-upload"
+_CHUNK = 1 << 18  # bytes of a download that are read at once
+_MAX_PARTS = 10_000  # of a multipart upload
+_CONCURRENT_PARTS = 4
+_TOKEN = "agggen-upload"  # metadata key of a random token that identifies a multipart upload
 T = TypeVar("T")
 
 
@@ -66,12 +66,12 @@ class S3Store:
         return _RangeFile(self, name, self._head(name))
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
-        """The bytes `first` to `end` of an object; a download that breaks off is resumed.
+        """The bytes [first, end) of an object; an interrupted download is resumed.
 
         Args:
             version: the expected ETag, if known.
         """
-        tries = self._tries("read", name)
+        attempts = self._attempts("read", name)
         while True:
             before = first
             ranged = {"Range": f"bytes={first}-{'' if end is None else end - 1}"} if first or end is not None else {}
@@ -79,7 +79,7 @@ class S3Store:
                 answer = self._client.get_object(Bucket=self.bucket, Key=self._key(name), **ranged)
                 self._answered = True
                 if version not in (None, answer["ETag"]):
-                    raise tries.replaced()
+                    raise attempts.replaced()
                 version = answer["ETag"]
                 for chunk in answer["Body"].iter_chunks(_CHUNK):
                     first += len(chunk)
@@ -88,7 +88,7 @@ class S3Store:
             except Exception as error:
                 if is_missing(error):
                     raise FileNotFoundError(self._at(name)) from error
-                tries.failed(error, self._answered, progress=first > before)
+                attempts.failed(error, self._answered, progress=first > before)
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
@@ -107,7 +107,7 @@ class S3Store:
         self._call("write", name, self._client.put_object, Key=self._key(name), **body)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """With ``If-Match`` or ``If-None-Match``; a store that ignores them (rclone) or lacks them just writes."""
+        """Uses ``If-Match`` and ``If-None-Match``; stores that ignore (rclone) or lack them write unconditionally."""
         key, conditional = self._key(name), True
         while True:
             now: bytes | None = None
@@ -121,7 +121,7 @@ class S3Store:
             try:
                 self._call("write", name, self._client.put_object, **put)
                 return new
-            except FileNotFoundError:  # it was removed meanwhile
+            except FileNotFoundError:  # the object was removed after it was read, or the bucket is missing
                 self._check_bucket(name)
             except StorageError as error:
                 code = code_of(error.__cause__) if isinstance(error.__cause__, Exception) else ""
@@ -165,20 +165,20 @@ class S3Store:
         self._call("delete", name, self._client.delete_object, Key=self._key(name))
 
     def sweep(self, under: str) -> None:
-        """Aborts unfinished uploads in parts."""
+        """Aborts unfinished multipart uploads."""
         prefix = self._key(under) + "/" if under or self.prefix else ""
         try:
             page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix)
         except StorageError as error:
             if isinstance(error.__cause__, Exception) and code_of(error.__cause__) == "NoSuchUpload":
-                return  # so rclone says that there are none
+                return  # rclone's answer if there are no unfinished uploads
             raise
         for upload in page.get("Uploads", ()):
             about = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
             self._call("abort the upload of", under, self._client.abort_multipart_upload, **about)
 
     def _send(self, name: str, path: Path, size: int, about: dict[str, str]) -> list[dict[str, Any]]:
-        part = max(self.policy.part, -(-size // _PARTS))
+        part = max(self.policy.part, -(-size // _MAX_PARTS))
 
         def send(number: int) -> dict[str, Any]:
             with explained("read", path), path.open("rb") as file:
@@ -188,7 +188,7 @@ class S3Store:
             sent = self._call("write", name, self._client.upload_part, PartNumber=number, **about, **body)
             return {"PartNumber": number, "ETag": sent["ETag"]}
 
-        pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upload")
+        pool = ThreadPoolExecutor(_CONCURRENT_PARTS, thread_name_prefix="upload")
         try:
             return list(pool.map(send, range(1, -(-size // part) + 1)))
         finally:
@@ -199,13 +199,13 @@ class S3Store:
             try:
                 self._client.complete_multipart_upload(**arguments)
             except Exception as error:
-                # The answer to an earlier try may have been lost; then the object there is the one sent.
-                if code_of(error) != "NoSuchUpload" or not self._is_of(name, token):
+                # An earlier attempt may have succeeded although its answer was lost: then the object has the token.
+                if code_of(error) != "NoSuchUpload" or not self._was_sent_with(name, token):
                     raise
 
         self._call("write", name, complete, MultipartUpload={"Parts": parts}, **about)
 
-    def _is_of(self, name: str, token: str) -> bool:
+    def _was_sent_with(self, name: str, token: str) -> bool:
         try:
             return self._head(name)["Metadata"].get(_TOKEN) == token
         except FileNotFoundError:
@@ -215,7 +215,7 @@ class S3Store:
         try:
             return self._call("inspect", name, self._client.head_object, Key=self._key(name))
         except FileNotFoundError:
-            self._check_bucket(name)  # the answer to HEAD does not say whether it is the bucket that is missing
+            self._check_bucket(name)  # for HEAD, a missing bucket and a missing object have the same answer
             raise
 
     def _check_bucket(self, name: str) -> None:
@@ -223,7 +223,7 @@ class S3Store:
             try:
                 self._call("inspect", name, self._client.head_bucket)
             except FileNotFoundError:
-                raise self._tries("inspect", name).no_bucket() from None
+                raise self._attempts("inspect", name).no_bucket() from None
             self._bucket_exists = True
 
     def _key(self, name: str) -> str:
@@ -232,8 +232,8 @@ class S3Store:
     def _at(self, name: str) -> str:
         return f"s3://{self.bucket}/{self._key(name)}"
 
-    def _tries(self, verb: str, name: str) -> Tries:
-        return Tries(self.policy, verb, self._at(name), self.bucket, self._client.meta.endpoint_url)
+    def _attempts(self, verb: str, name: str) -> Attempts:
+        return Attempts(self.policy, verb, self._at(name), self.bucket, self._client.meta.endpoint_url)
 
     def _call(self, verb: str, name: str, do: Callable[..., T], **arguments: Any) -> T:
         """Makes a request to this bucket, with retries.
@@ -242,25 +242,25 @@ class S3Store:
             FileNotFoundError: there is no such object.
             StorageError: it failed.
         """
-        tries = self._tries(verb, name)
+        attempts = self._attempts(verb, name)
         while True:
             try:
                 answer = do(Bucket=self.bucket, **arguments)
             except Exception as error:
                 if is_missing(error):
                     raise FileNotFoundError(self._at(name)) from error
-                tries.failed(error, self._answered)
+                attempts.failed(error, self._answered)
             else:
                 self._answered = True
                 return answer
 
 
 class _RangeFile(io.RawIOBase):
-    """An object as a seekable file; each read is a request for that range."""
+    """An object as a seekable file; each read is a range request."""
 
     def __init__(self, store: S3Store, name: str, head: dict[str, Any]) -> None:
         self._store, self._name = store, name
-        self._size, self._etag, self._place = head["ContentLength"], head["ETag"], 0
+        self._size, self._etag, self._position = head["ContentLength"], head["ETag"], 0
 
     def readable(self) -> bool:
         return True
@@ -269,24 +269,24 @@ class _RangeFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        self._place = max(0, start + offset)
-        return self._place
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def size(self) -> int:
         return self._size
 
     def readinto(self, buffer: Any) -> int:
-        end = min(self._size, self._place + len(buffer))
+        end = min(self._size, self._position + len(buffer))
         filled = 0
-        if self._place < end:
-            for chunk in self._store.chunks(self._name, self._place, end, self._etag):
+        if self._position < end:
+            for chunk in self._store.chunks(self._name, self._position, end, self._etag):
                 buffer[filled : filled + len(chunk)] = chunk
                 filled += len(chunk)
-        self._place += filled
+        self._position += filled
         return filled
 
 

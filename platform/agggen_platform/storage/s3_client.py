@@ -13,12 +13,12 @@ from agggen.errors import ConfigError
 from agggen_platform.extras import require
 from agggen_platform.storage.errors import DamagedError, StorageError
 
-_BUSY = {  # besides all statuses from 500: S3 errors of requests that may succeed later
+_TRANSIENT_CODES = {  # S3 error codes that are retried, besides all with a 5xx status
     *("SlowDown", "Throttling", "ThrottlingException", "TooManyRequests", "RequestLimitExceeded", "429"),
     *("RequestTimeout", "RequestTimeTooSlow", "OperationAborted", "ConditionalRequestConflict"),
-    *("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),  # damaged on the way there
+    *("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),  # damaged in transit
 }
-_OLD = {"ExpiredToken", "TokenRefreshRequired", "InvalidToken"}
+_EXPIRED_CODES = {"ExpiredToken", "TokenRefreshRequired", "InvalidToken"}
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,21 @@ class Policy:
     """Retries and timeouts. An operation ends at most `seconds` + `read_timeout` after its last progress."""
 
     attempts: int = 6
-    """Of a request, or of a download without progress."""
+    """Consecutive attempts without progress."""
     seconds: float = 90.0
-    """After which no further attempt begins."""
+    """After so long without progress, no further attempt begins."""
     pause: float = 0.2
-    """Seconds before the second attempt; doubled each time, and taken in part at random."""
+    """Seconds before the second attempt; doubled before each further one, with jitter."""
     longest_pause: float = 10.0
     connect_timeout: float = 5.0
     read_timeout: float = 30.0
     """Seconds without a byte after which an attempt has failed."""
     part: int = 16 << 20
-    """Bytes of a part of an upload; smaller files are sent whole. S3 takes no part below 5 MiB."""
+    """Bytes per part of a multipart upload; smaller files are sent whole. S3's minimum is 5 MiB."""
 
 
 def connect(policy: Policy) -> Any:
-    """A client of the store that the environment names; the same one for the same environment.
+    """A client of the store that the environment names; cached by environment and process.
 
     Raises:
         ConfigError: boto3 is not installed, or the environment is not valid.
@@ -60,7 +60,7 @@ def _connect(policy: Policy, environment: tuple[tuple[str, str], ...], process: 
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=policy.connect_timeout,
         read_timeout=policy.read_timeout,
-        request_checksum_calculation="when_required",  # the newer sums are not known to every S3; Content-MD5 is
+        request_checksum_calculation="when_required",  # not every S3 store knows the newer checksums than Content-MD5
     )
     try:
         return boto3.session.Session().client("s3", config=config)
@@ -78,7 +78,7 @@ def is_missing(error: Exception) -> bool:
     return code_of(error) in ("NoSuchKey", "404", "NotFound")
 
 
-class Tries:
+class Attempts:
     """The attempts at one operation."""
 
     def __init__(self, policy: Policy, verb: str, address: str, bucket: str, endpoint: str) -> None:
@@ -86,14 +86,14 @@ class Tries:
         self._count, self._begin = 0, time.monotonic()
 
     def failed(self, error: Exception, answered: bool, progress: bool = False) -> None:
-        """Returns when it is time for the next attempt.
+        """Waits until the next attempt may begin.
 
         Args:
             answered: whether the store has answered before; if not, its address may be wrong.
-            progress: whether the attempt made progress; then attempts and time are counted anew.
+            progress: whether the attempt made progress; then the counts of attempts and time restart.
 
         Raises:
-            StorageError: the error is permanent, or attempts or time are used up.
+            StorageError: the error is permanent, or no attempts or no time is left.
             Exception: `error` itself, if it is not an error of the store.
         """
         if progress:
@@ -127,7 +127,7 @@ class Tries:
         code, status = code_of(error), _status(error)
         if code == "NoSuchBucket":
             return self.no_bucket()
-        if status == 403 or code in _OLD:
+        if status == 403 or code in _EXPIRED_CODES:
             return StorageError(
                 f"{self._what}: {self._endpoint} refuses these credentials ({_reason(error)}); AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must be of a user who may list, read, write and "
@@ -169,11 +169,11 @@ def _is_transient(error: Exception, answered: bool) -> bool:
     from botocore.parsers import ResponseParserError
 
     if isinstance(error, boto.ClientError):
-        return code_of(error) in _BUSY or (_status(error) >= 500 and _status(error) != 501)
+        return code_of(error) in _TRANSIENT_CODES or (_status(error) >= 500 and _status(error) != 501)
     if isinstance(error, boto.SSLError | boto.ProxyConnectionError):
         return False
     if isinstance(error, boto.EndpointConnectionError | boto.ConnectTimeoutError):
-        return answered  # a store that is being restarted
+        return answered  # then the store is probably restarting; else its address is probably wrong
     return isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | ResponseParserError)
 
 

@@ -1,4 +1,4 @@
-"""Copies to and from a folder that are read back and compared."""
+"""Uploads and downloads that are compared with the size and SHA-256 of the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from agggen_platform.storage.errors import DamagedError, explained
 from agggen_platform.storage.folder import Folder
 
-_TRIES = 2  # a transfer error passes at the second attempt; a damaged file does not
+_ATTEMPTS = 2  # the second one succeeds after a transfer error, but not if the stored file is damaged
 
 
 def measure(path: Path) -> tuple[int, str]:
@@ -17,10 +17,10 @@ def measure(path: Path) -> tuple[int, str]:
         return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def put(folder: Folder, name: str, path: Path) -> tuple[int, str]:
-    """Uploads a file, reads all of it back, and returns its size and SHA-256.
+def put(folder: Folder, name: str, path: Path) -> None:
+    """Uploads a file and reads it back to compare it.
 
-    A local folder may be read back from memory: this detects a damaged copy, not a failing disk.
+    A local file may be read back from the page cache: this detects a damaged copy, not a failing disk.
 
     Raises:
         DamagedError: the stored file differs from the sent one. It is removed.
@@ -33,7 +33,6 @@ def put(folder: Folder, name: str, path: Path) -> tuple[int, str]:
         raise DamagedError(
             f"{folder.at(name)} did not arrive as it was sent ({size:,} bytes, SHA-256 {sha256}); it was removed"
         )
-    return size, sha256
 
 
 def holds(folder: Folder, name: str, size: int, sha256: str) -> bool:
@@ -48,11 +47,11 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
     """Downloads a file to `path` and compares it.
 
     Raises:
-        DamagedError: it is missing or has another size or SHA-256; `path` does not exist then.
+        DamagedError: it is missing or has another size or SHA-256; then `path` does not exist.
         StorageError: the folder refused or did not answer, or there is no room here.
     """
     difference = "there is no such file"
-    for _ in range(_TRIES):
+    for _ in range(_ATTEMPTS):
         try:
             folder.download(name, path)
         except FileNotFoundError:

@@ -16,7 +16,7 @@ MEASURES = ("dev_loss", "dev_seconds")
 
 
 class SweepError(AggGenError):
-    """The sweep has no result: no trial finished, or the study was lost."""
+    """No trial finished, or the study was lost."""
 
     exit_code = 4
 
@@ -26,7 +26,7 @@ class AshaConfig:
     """Early stopping by asynchronous successive halving (Li et al. 2020). Its resource is the epochs of both stages."""
 
     grace: int = 2  # epochs that every trial gets: the first rung
-    factor: int = 3  # one trial in `factor` passes a rung; each rung is `factor` times the one before
+    factor: int = 3  # one in `factor` trials passes a rung; each rung has `factor` times the epochs of the one before
 
     def __post_init__(self) -> None:
         if self.grace < 1 or self.factor < 2:
@@ -38,14 +38,14 @@ class AshaConfig:
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """The budget, the aim and the space."""
+    """The budget, the metric and the space."""
 
     # KEY of the run's configuration -> {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
     space: dict[str, dict[str, list[Any]]]
-    trials: int = 20  # in all, failed ones included; a larger number continues a finished sweep
-    metric: str = "joint/dev_loss"  # stage/name of an evaluation, less is better; a trial counts with its best one
+    trials: int = 20  # in all, failed ones included; a larger number extends a finished sweep
+    metric: str = "joint/dev_loss"  # STAGE/MEASURE, minimised; the value of a trial is that of its best evaluation
     seed: int = 1
-    concurrent: int = 0  # concurrent trials (0: as many as have room; 1: the result does not depend on timing)
+    concurrent: int = 0  # concurrent trials; 0: as many as fit on the cluster; 1: results do not depend on timing
     asha: AshaConfig | None = field(default_factory=AshaConfig)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A sweep from its space to a registered bundle; the same call resumes an interrupted sweep."""
+"""Runs a sweep and registers its best bundle; the same call resumes an interrupted sweep."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register
 from agggen_platform.registry.client import registry_uri
-from agggen_platform.registry.registration import takes
+from agggen_platform.registry.registration import accepts
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
@@ -70,11 +70,11 @@ class SweepReport:
     version: Version | None
     """The version of the model that the bundle is registered as."""
     refused: AggGenError | None
-    """Why registration failed."""
+    """Why the bundle was not registered."""
     registry: str
     """The registry's URI."""
     ran: int
-    """Number of trials that this call ran or resumed."""
+    """The number of trials that this call ran or resumed."""
     seconds: float
     ui_command: str
 
@@ -97,10 +97,10 @@ def sweep(
         settings: the budget and the space.
         name: the name of the sweep and its run; by default a hash of the settings, configuration, data and segmenter.
         runs_dir: the folder for the sweep's folder and those of its trials.
-        overrides: the user's, already applied to `config`; none may set a key of the space.
+        overrides: those that the user gave, already applied to `config`; none may set a key of the space.
         model: the name to register the best bundle as; None: it is not registered.
-        show: is called with the progress after each trial.
-        begin: is called once, with the sweep's name.
+        show: called with the progress after each trial.
+        begin: called once, with the sweep's name.
 
     Raises:
         ConfigError: the space does not fit the configuration, a sweep with other settings has this name, the registry
@@ -126,7 +126,7 @@ def sweep(
     runs_dir = runs_dir.resolve()
     registry = registry_uri(tracking.uri, runs_dir)
     store = config.storage.url or str(runs_dir)
-    if model and not takes(registry, store):
+    if model and not accepts(registry, store):
         raise ConfigError(
             f"the registry {masked(registry)} accepts no bundle from {store}, a folder: set storage.url to "
             "s3://bucket/prefix, or do not register the best bundle (--no-register)"
@@ -145,10 +145,10 @@ def sweep(
     with ExitStack() as stack:
         stack.enter_context(_terminable())
         checks = [stack.enter_context(claim(Folder(str(folder))))]
-        away = Folder(f"{store.rstrip('/')}/{name}")
-        if away.local is None or away.local.resolve() != folder:  # another machine may run this sweep on the same store
-            checks.append(stack.enter_context(claim(away)))
-            stack.enter_context(stored_log(folder, away, ("tune",), checks[-1], _log.warning))
+        stored = Folder(f"{store.rstrip('/')}/{name}")
+        if stored.local is None or stored.local.resolve() != folder:  # other machines may use the same store
+            checks.append(stack.enter_context(claim(stored)))
+            stack.enter_context(stored_log(folder, stored, ("tune",), checks[-1], _log.warning))
         begin(name)
         study = Study(open_study(folder, name, identity), settings, space, epochs)
         ran = study.left
@@ -168,7 +168,7 @@ def sweep(
             try:
                 version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
-            except AggGenError as error:  # the results of the trials are reported nevertheless
+            except AggGenError as error:  # the trials are reported anyway
                 refused = error
     seconds = time.monotonic() - started
     ui_command = tracker.ui_command()
@@ -188,7 +188,7 @@ def _run(
 ) -> None:
     def ended(number: int) -> None:
         for check in checks:
-            with suppress(StorageError):  # if the store does not answer, the claim is still held
+            with suppress(StorageError):  # the store does not answer, but nobody took the claim over
                 check()
         best = study.best()
         total = max(study.config.trials, len(study.trials()))
@@ -199,7 +199,7 @@ def _run(
         tracker.log_metrics(values, step=progress.ended)
         show(progress)
 
-    # Without its dashboard, a local cluster never frees the resources of a dead trial's workers.
+    # Without a dashboard, a local cluster never frees the resources of a dead trial's workers.
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
         from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
 
@@ -216,7 +216,7 @@ def _best(study: Study) -> FrozenTrial:
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All settings and data on which the trials depend. Not the budget: a larger budget extends the sweep."""
+    """All settings and data that the trials depend on. Not the budget: a larger one extends the sweep."""
     values = resolved(settings)
     fingerprints, segmenters = _inputs(config, parse_space(settings.space))
     return {
@@ -255,14 +255,14 @@ def _described(settings: SweepConfig) -> dict[str, Any]:
 
 
 def _hashes(identity: dict[str, Any]) -> dict[str, str]:
-    """Tags of the sweep's run, and not parameters, which MLflow's pages compare and plot."""
+    """Hashes for tags of the sweep's run; MLflow's pages would plot parameters."""
     hashes = {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
     return hashes | {f"data/{split}": digest for split, digest in identity["data"].items()}
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """In the block SIGTERM acts like Ctrl-C and raises `Terminated`. (Connecting to Ray sets a handler that exits.)"""
+    """During the block SIGTERM acts like Ctrl-C and raises `Terminated`; Ray's own handler would exit at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -272,7 +272,7 @@ def _terminable() -> Iterator[None]:
     def terminate(number: int, frame: FrameType | None) -> None:
         nonlocal terminated
         terminated = True
-        interrupt = signal.getsignal(signal.SIGINT)  # while trials run, Tune's handler, which ends them in order
+        interrupt = signal.getsignal(signal.SIGINT)  # while trials run, Tune's handler, which stops them gracefully
         if callable(interrupt):
             interrupt(signal.SIGINT, frame)
         else:

@@ -25,7 +25,7 @@ def columns(study: Study) -> list[str]:
 
 
 def rows(study: Study) -> list[list[object]]:
-    """One row per trial: the finished ones from best to worst, then the stopped, then all others."""
+    """One row per trial: finished trials from best to worst, then those stopped early, then all others."""
 
     def order(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
         complete = trial.state == TrialState.COMPLETE

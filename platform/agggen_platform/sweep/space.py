@@ -1,7 +1,6 @@
 """The space that a sweep searches: keys of the run's configuration, each with an Optuna distribution.
 
-Everything is checked before the first trial: that a key exists and takes such values (as an override would be), and
-that the configuration allows them.
+Before the first trial, it is checked that every key exists and that the configuration accepts its values.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _distribution(kind: str, values: Sequence[Any]) -> BaseDistribution:
 
 
 def suggest(trial: Trial, space: Space) -> dict[str, Scalar]:
-    """The trial's values: those that it has, the others sampled now."""
+    """The parameters of a trial; those that it does not have yet are sampled."""
     params: dict[str, Scalar] = {}
     for key, distribution in space.items():
         match distribution:
@@ -71,7 +70,7 @@ def suggest(trial: Trial, space: Space) -> dict[str, Scalar]:
 
 
 def extremes(distribution: BaseDistribution) -> Sequence[Any]:
-    """Values that stand for all: if the configuration takes these, it takes all."""
+    """The values to check: if the configuration accepts them, it accepts all values of the distribution."""
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices
     assert isinstance(distribution, IntDistribution | FloatDistribution)
@@ -79,11 +78,10 @@ def extremes(distribution: BaseDistribution) -> Sequence[Any]:
 
 
 def check_space(space: Space, config: JobConfig, overrides: Sequence[str] = ()) -> None:
-    """Refuses a space that does not fit `config`; `overrides` are the user's.
+    """Checks that a space fits `config`; `overrides` are those that the user gave.
 
     Raises:
-        ConfigError: a key that no run has (with the nearest), one that the user sets as well, a value of another type,
-            or one that the configuration does not allow.
+        ConfigError: a key does not exist (names the nearest) or is also an override, or a value is not valid.
     """
     for key in [override.partition("=")[0].strip() for override in overrides]:
         if key in space:
@@ -112,7 +110,7 @@ def trial_config(config: JobConfig, params: Mapping[str, Scalar]) -> JobConfig:
 
 
 def largest(space: Space, config: JobConfig, key: str) -> int:
-    """The largest value that a trial may have for a whole-numbered key like ``training.joint.epochs``."""
+    """The largest value that a trial may have for an integer setting like ``training.joint.epochs``."""
     if key in space:
         return max(int(value) for value in extremes(space[key]) if value is not None)
     value: Any = config

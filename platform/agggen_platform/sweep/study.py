@@ -1,13 +1,13 @@
 """The Optuna study of a sweep, in a journal that survives a kill.
 
-The journal is a file in the sweep's folder, one line per change. Its only writer holds the claim on that folder.
+The journal is a file in the sweep's folder, one line per change. Only the holder of that folder's claim writes to it.
 
 A trial is RUNNING from the moment it is suggested. A trial that is RUNNING when a sweep starts was interrupted: it is
-suggested again, with its number and its parameters, before any new trial. So no more than `trials` ever run.
+suggested again, with its number and its parameters, before any new trial. So there are never more than `trials` trials.
 
-A trial's parameters depend on the sweep's seed, the trial's number and the results known when it is suggested, not on
-the process. (A sampler seeded once would repeat its first draws in a second process.) With one trial at a time a sweep
-is therefore reproducible; with several, the known results depend on which trial ends first.
+The sampler is seeded for each trial by the sweep's seed and the trial's number: seeded once per process, it would
+repeat its first draws after a restart. A trial's parameters therefore only depend on these and on the results known
+when it is suggested. With one trial at a time a sweep is reproducible; with several, it depends on which ends first.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Epochs:
-    """The most epochs that a trial has in each stage; they order the evaluations of both stages."""
+    """The largest number of epochs of each stage, in any trial; orders the evaluations of both stages."""
 
     baseline: int
     joint: int
 
     def position(self, stage: str, epoch: int) -> int:
-        """The position of an evaluation: the joint stage's epochs come after all `baseline` ones."""
+        """The position of an evaluation: epochs of the joint stage come after the largest number of baseline epochs."""
         return epoch if stage == "baseline" else self.baseline + epoch
 
 
@@ -59,7 +59,7 @@ class Study:
         self.optuna, self.config, self.space, self.epochs = study, config, space, epochs
         self._interrupted = []
         for trial in self.trials(TrialState.RUNNING):
-            # The driver may have died after an evaluation that stops the trial and before it wrote that.
+            # The driver may have died between storing an evaluation and storing that it stops the trial.
             last = max(trial.intermediate_values, default=0)
             if last and self._falls_behind(trial.number, last):
                 self._prune(trial.number)
@@ -72,25 +72,25 @@ class Study:
 
     @property
     def left(self) -> int:
-        """The number of trials that have not ended: interrupted ones and those not yet suggested."""
+        """The number of trials that still have to run: interrupted ones and those not yet suggested."""
         ended = len(self.trials(TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
         return max(self.config.trials, len(self.trials())) - ended
 
     def next(self) -> Suggestion | None:
-        """A trial to run, interrupted trials first; None when all were suggested."""
+        """The next trial to run, interrupted trials first; None if all were suggested."""
         if not self._interrupted and len(self.trials()) >= self.config.trials:
             return None
         number = self._interrupted.pop(0) if self._interrupted else self.optuna.ask().number
         self.optuna.sampler = self._sampler(number)
-        # After a kill between `ask` and the last parameter, stored parameters stay and the others are drawn.
+        # If the process was killed after `ask`, parameters that were stored are kept and the others are sampled.
         return Suggestion(number, suggest(self._trial(number), self.space))
 
     def evaluated(self, number: int, stage: str, epoch: int, value: float | None) -> bool:
-        """Stores the evaluation after an epoch of a stage; returns whether the trial is stopped.
+        """Stores the evaluation after an epoch of a stage; returns whether the trial should stop.
 
-        A trial that resumes from an earlier checkpoint reports evaluations twice; the first report counts.
+        A trial that resumes from an earlier checkpoint repeats evaluations; only the first of each is stored.
         """
-        if self.trials()[number].state.is_finished():  # stopped, but its process died before it knew
+        if self.trials()[number].state.is_finished():  # it was stopped, but its process died before that
             return True
         if value is None:
             return False
@@ -102,7 +102,7 @@ class Study:
         return behind
 
     def complete(self, number: int, bundle: str, run: str, seconds: float) -> None:
-        """Marks a trial as finished, with its best evaluation of the metric as its value, unless it was stopped."""
+        """Marks a trial as finished, with the best value of the metric; does nothing if the trial was stopped."""
         if self.trials()[number].state.is_finished():
             return
         trial = self._trial(number)
@@ -114,7 +114,7 @@ class Study:
         self.optuna.tell(number, value)
 
     def fail(self, number: int, reason: str) -> None:
-        """Marks a trial as failed, unless it was stopped."""
+        """Marks a trial as failed; does nothing if the trial was stopped."""
         if self.trials()[number].state.is_finished():
             return
         trial = self._trial(number)
@@ -122,7 +122,7 @@ class Study:
         self.optuna.tell(number, state=TrialState.FAIL)
 
     def best(self) -> FrozenTrial | None:
-        """The finished trial with the lowest value; of equal ones the first."""
+        """The finished trial with the lowest value, the first one of ties."""
         done = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
         return min(done, key=lambda trial: trial.value or 0.0, default=None)
 
@@ -156,9 +156,10 @@ class Study:
 
 
 def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
-    """Whether trials are judged after `position` epochs; never after the `last`, since stopping would save no time.
+    """Whether there is a rung after `position` epochs; never after the `last`, where stopping would save no time.
 
-    Optuna's pruner would compare a trial that skips a rung (its baseline may end early) with trials of the other stage.
+    Not Optuna's pruner: if a baseline ends early, the trial skips a rung, and the pruner would then compare it with
+    trials in the other stage.
     """
     rung = asha.grace
     while rung < position:
@@ -167,10 +168,10 @@ def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
 
 
 def falls_behind(value: float, others: Sequence[float], factor: int) -> bool:
-    """Whether a trial with `value` at a rung is not in the best 1 / `factor` of those that reached it.
+    """Whether a trial with `value` at a rung is not among the best 1 / `factor` of the trials that reached it.
 
     Asynchronous successive halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm
-    2). Of fewer than `factor` trials the best continues, so the first always does. Ties continue together.
+    2). The best trial always continues, also if there are fewer than `factor`. Ties continue together.
     """
     better = sum(other < value for other in others)
     return better >= max(1, (len(others) + 1) // factor)
@@ -190,7 +191,7 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.S
 
     Args:
         folder: the sweep's; the caller holds its claim.
-        identity: all settings and data on which the trials depend.
+        identity: all settings and data that the trials depend on.
 
     Raises:
         ConfigError: the existing study has another identity.
@@ -215,7 +216,7 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.S
 
 
 def _journal(path: Path) -> optuna.storages.BaseStorage:
-    """The journal at `path`, without the lock and the incomplete line that a killed process may have left."""
+    """Opens the journal at `path`; removes the lock and the incomplete line that a killed process may have left."""
     from optuna.storages.journal import JournalFileBackend
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,5 +224,5 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
     if path.exists():
         with path.open("rb+") as file:
             content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)  # else Optuna would append to the line, and refuse it later
+            file.truncate(content.rfind(b"\n") + 1)  # else Optuna would append to the incomplete line
     return optuna.storages.JournalStorage(JournalFileBackend(str(path)))

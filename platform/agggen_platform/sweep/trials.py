@@ -1,10 +1,10 @@
 """Runs the trials of a study by Ray Tune.
 
-Tune runs the trials as actors within a limit of concurrent trials, reserves their resources, and restarts a trial
-whose process died; it continues from its checkpoint. The study proposes the parameters of trials (`_StudySearch`) and
-decides on early stopping (`_StudyScheduler`). Only the driver reads and writes the study.
+Tune runs trials as actors, limits how many run at once, reserves their resources, and restarts a trial whose process
+died, which then resumes from its checkpoint. The study proposes the parameters of trials (`_StudySearch`) and decides
+on early stopping (`_StudyScheduler`). Only the driver reads and writes the study.
 
-This module imports Ray Tune: import it where trials are run.
+This module imports Ray Tune, which takes seconds: import it only where trials are run.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from agggen_platform.sweep.space import as_overrides, trial_config
 from agggen_platform.sweep.study import Study, reason_of
 from agggen_platform.training.job import train_job
 
-_CLAIMED_SECONDS = 60.0  # that a trial waits for its own former process, which outlived the driver, to end
-_STEP_SECONDS = 2.0  # after which a step of Tune ends without an evaluation, so that Tune can stop the trial
+_CLAIMED_SECONDS = 60.0  # how long a trial waits for its previous process, which may have outlived the driver
+_STEP_SECONDS = 2.0  # then a step ends without an evaluation: Tune can stop a trial only between steps
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON and TensorBoard files beside MLflow
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # the study keeps them
-    "RAY_AIR_NEW_OUTPUT": "0",  # which prints even where verbose is 0
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output ignores verbose=0
 }
 
 
 @dataclass(frozen=True)
 class TrialJob:
-    """The parameters that all trials of a sweep share."""
+    """What all trials of a sweep have in common."""
 
     config: JobConfig
     sweep: str
     runs_dir: Path
     folder: Path
-    """The working directory of the driver; relative paths of the configuration start here."""
+    """The working directory of the driver; relative paths in the configuration refer to it."""
     command: str = ""
     """The command line of the sweep."""
 
@@ -69,7 +69,7 @@ class TrialJob:
         on_evaluation: Callable[[TrainingEvent], bool],
         stop: StopRequest | None = None,
     ) -> dict[str, Any]:
-        """Trains, or continues an interrupted trial; returns the arguments of `Study.complete`.
+        """Trains or resumes a trial; returns the arguments of `Study.complete`.
 
         Raises:
             StoppedError: `on_evaluation` or `stop` stopped it.
@@ -99,9 +99,9 @@ class TrialJob:
 
 
 class _Trial(tune.Trainable):
-    """A trial's actor. A thread trains; after each evaluation it waits for the next step, or for the end.
+    """The actor of a trial. A thread trains; after each evaluation it waits until Tune begins the next step or stops.
 
-    At SIGTERM, as on a node that is drained, training saves a checkpoint, the step fails, and Tune restarts the trial.
+    On SIGTERM (a node is drained), training saves a checkpoint, the step fails, and Tune restarts the trial.
     """
 
     def setup(self, config: dict[str, Any], job: TrialJob) -> None:
@@ -118,7 +118,7 @@ class _Trial(tune.Trainable):
     def _train(self, job: TrialJob, number: int, params: Mapping[str, Scalar]) -> None:
         def evaluated(event: TrainingEvent) -> bool:
             self._results.put({"stage": event.stage, "epoch": event.epoch, **event.metrics})
-            # No checkpoint is saved before the study knows the evaluation.
+            # Waits, so that the study has the evaluation before a checkpoint is saved.
             if (answer := self._answers.get()) is not None:
                 raise answer
             return False
@@ -127,11 +127,11 @@ class _Trial(tune.Trainable):
             self._results.put(job.run(number, params, evaluated, self._stop))
         except StoppedError as error:
             self._results.put(error)
-        except Exception as error:  # any error of a trial is its result; the sweep continues
+        except Exception as error:  # a failed trial does not end the sweep
             self._results.put({"reason": reason_of(error)})
 
     def step(self) -> dict[str, Any]:
-        """An evaluation, or the end of the trial: the result of `TrialJob.run`, or the `reason` of its failure."""
+        """Returns an evaluation, the result of `TrialJob.run`, the `reason` of its failure, or nothing yet (empty)."""
         if self._unanswered:
             self._answers.put(None)
         self._unanswered = False
@@ -145,9 +145,9 @@ class _Trial(tune.Trainable):
         return result
 
     def cleanup(self) -> None:
-        """Ends training in order: it saves a checkpoint, and its own workers release their resources."""
+        """Ends training gracefully: it saves a checkpoint, and its workers release their resources."""
         self._stop.ask()
-        # Tune passes no reason: a trial that waits for a step was stopped early, unless the sweep was interrupted.
+        # Tune passes no reason. A trial that waits for the next step was stopped early, unless a signal ended it.
         fell_behind = StoppedEarlyError("it fell behind other trials")
         ended = self._unanswered and self._stop.signal is None
         self._answers.put(fell_behind if ended else StoppedError("the trial was stopped at an evaluation"))
@@ -155,7 +155,7 @@ class _Trial(tune.Trainable):
 
 
 class _StudySearch(Searcher):
-    """Proposes the trials of a study. The study is stored elsewhere, so Tune need not save it."""
+    """Proposes the trials of a study; saves nothing, because the study is durable itself."""
 
     def __init__(self, study: Study) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class _StudySearch(Searcher):
         return {"number": suggestion.number, "params": suggestion.params} if suggestion else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing: the scheduler told the study, and an error of the study raised here would count as the trial's."""
+        """Does nothing: the scheduler has told the study; an error raised here would count as an error of the trial."""
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).touch()
@@ -197,7 +197,7 @@ class _StudyScheduler(FIFOScheduler):
 
 
 class _StudyCallback(tune.Callback):
-    """Reports to the study the trials whose process died more often than ``cluster.max_failures``."""
+    """Tells the study which trials failed because their process died more often than ``cluster.max_failures``."""
 
     def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
         self._study, self._ended = study, ended
@@ -212,14 +212,14 @@ class _StudyCallback(tune.Callback):
 def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> None:
     """Runs the remaining trials on the Ray cluster that this process is connected to.
 
-    `ended` is called with the number of each ended trial, after the study was updated.
+    `ended` is called with the number of each trial that ended, after the study was updated.
 
     Raises:
         ClusterError: there is no room for a trial, or the cluster was lost.
         ConfigError: the cluster has several nodes, and no store that all of them see is set.
         ClaimedError: another process took the sweep over.
         SweepError: the study cannot be read or written any more.
-        KeyboardInterrupt: at the first Ctrl-C, after the trials have saved checkpoints; at a second one immediately.
+        KeyboardInterrupt: after Ctrl-C, when the trials have saved checkpoints; after a second one at once.
     """
     cluster = job.config.cluster
     available = nodes()
@@ -229,11 +229,11 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
             "storage.url to s3://bucket/prefix, or to a folder that all nodes see"
         )
     concurrent = trials_at_once(cluster, available, study.config.concurrent)
-    # A trial with workers reserves almost nothing: if trials held all CPUs, their workers would wait for ever.
+    # The actor of a trial with workers reserves almost nothing, to leave the CPUs to its workers.
     reserved = {"memory": 1.0} if cluster.workers else cluster.resources_per_worker
     folder = job.runs_dir / job.sweep
     os.environ.update(_ENVIRONMENT)
-    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # it recommends Tune's own way of resuming
+    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # it recommends Tune's own resume option
     keep_credentials_from_trials()
     try:
         tune.run(
@@ -268,7 +268,7 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
 def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: int = 0) -> int:
     """The number of concurrent trials on nodes with these resources (``{"CPU": 8.0, "GPU": 1.0}``).
 
-    `limit` is the maximum; 0: as many as have room. A cluster with autoscaling gets the `limit`.
+    `limit` is the maximum; 0: as many as fit. On a cluster with autoscaling it is the number itself.
 
     Raises:
         ClusterError: there is no room for a single trial.

@@ -1,17 +1,15 @@
-"""How much of a run log MLflow has: a small file beside it, with MLflow's id of the run, so that the same name
-continues the same run. One process at a time sends a run log; the kernel drops its lock however it ends.
+"""How much of a run log MLflow has: a small file beside the log, with MLflow's id of the run, so that a run of the same
+name continues that run. One process at a time sends a run log, the holder of its lock.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agggen_platform.locks import locked
 from agggen_platform.tracking import journal
 
 NAME = "tracking.sent.json"
@@ -20,14 +18,14 @@ _LOCK = "tracking.lock"
 
 @dataclass
 class Cursor:
-    """What MLflow has of a run log. Files have a place of their own: their store may fail while MLflow is well."""
+    """What MLflow has of a run log. Files have their own offset: the artifact store may fail while MLflow works."""
 
-    to: str  # which MLflow, without credentials, and the experiment
+    to: str  # the address of MLflow, without credentials, and the experiment
     run_id: str | None = None
-    sent: int = 0  # bytes of the run log whose entries MLflow has, files left out
-    files: int = 0  # bytes of the run log whose files it has
-    rejected: int = 0  # values and files that it refused
-    parented: bool = False  # whether it knows the parent
+    sent: int = 0  # offset in the run log up to which all entries other than files are sent, in bytes
+    files: int = 0  # offset up to which all files are sent
+    rejected: int = 0  # number of values and files that MLflow rejected
+    parented: bool = False  # whether MLflow knows the parent run
 
     def unsent(self, folder: Path, parent: str | None) -> int:
         """Entries of the run log in `folder` that MLflow lacks; the parent counts as one."""
@@ -40,9 +38,9 @@ class Cursor:
 
 
 def load(folder: Path, uri: str, experiment: str) -> Cursor:
-    """The cursor of the run in `folder`; a new one if it was not sent to this MLflow last.
+    """The cursor of the run in `folder`; a new one if the run was last sent to another MLflow.
 
-    A file that is missing or broken costs finding the run by its tag and sending it again, which adds nothing twice.
+    If the file is missing or damaged, the run is found by its tag and sent again; MLflow drops what it already has.
     """
     to = f"{uri} {experiment}"
     try:
@@ -53,23 +51,10 @@ def load(folder: Path, uri: str, experiment: str) -> Cursor:
 
 
 def save(folder: Path, cursor: Cursor) -> None:
-    """Writes the cursor atomically. Raises OSError where it cannot."""
+    """Writes the cursor atomically; raises OSError."""
     beside = folder / f".{NAME}.{os.getpid()}"
     beside.write_text(json.dumps(asdict(cursor), indent=1), encoding="utf-8")
     os.replace(beside, folder / NAME)
-
-
-@contextmanager
-def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Holds the lock file `path` for the block; without `wait`, yields whether it could be had."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:  # never removed: a second holder would lock another inode
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def lock_of(folder: Path) -> Path:
@@ -81,5 +66,5 @@ def is_held(folder: Path) -> bool:
     """Whether a living process logs to, or sends, the run in `folder`."""
     if not lock_of(folder).exists():
         return False
-    with locked(lock_of(folder), wait=False) as got:
-        return not got
+    with locked(lock_of(folder), wait=False) as acquired:
+        return not acquired

@@ -1,7 +1,7 @@
 """The run log's file: one JSON line per event. It is authoritative; MLflow gets the same events, in this order.
 
-A line is appended whole in one write, so two processes may log to one file. A writer that was killed may leave half a
-line at the end: it is skipped, and the next event begins on a line of its own.
+Each line is appended by one write, so two processes may log to the same file. A killed writer may leave an incomplete
+last line: it is skipped, and the next event begins on a new line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 NAME = "tracking.jsonl"
 
-# The kinds of events and what each holds beside its kind and time.
+# The kinds of events, with the fields that each has besides its kind and time.
 _KINDS = {
     "start": {"experiment", "run", "mlflow", "tags"},
     "params": {"values"},
@@ -35,8 +35,8 @@ Event = dict[str, Any]
 class Entry(NamedTuple):
     """A line that was read."""
 
-    event: Event | None  # None: the line is not an event (half a line of a killed writer, or somebody's edit)
-    end: int  # where the next line begins, in bytes
+    event: Event | None  # None: the line is not an event (incomplete, or edited by hand)
+    end: int  # offset of the next line, in bytes
 
     @property
     def is_file(self) -> bool:
@@ -44,19 +44,19 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """Appends events to a file; from any thread."""
+    """Appends events to a file; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._file: int | None = None
-        self._torn = False  # whether the file's last line is not finished
+        self._torn = False  # whether the file's last line is incomplete
 
     def append(self, event: Mapping[str, Any]) -> None:
-        """Writes one line. NaN and infinities become the strings "nan", "inf" and "-inf": JSON has none.
+        """Writes one line. NaN and infinities, which JSON lacks, become the strings "nan", "inf" and "-inf".
 
         Raises:
-            OSError: it could not be written, or not whole.
+            OSError: it could not be written completely.
         """
         text = json.dumps(_finite(event), ensure_ascii=False, allow_nan=False, default=str)
         line = text.encode("utf-8", "replace") + b"\n"
@@ -84,7 +84,7 @@ class Journal:
 
 
 def entries(path: Path, start: int = 0) -> Iterator[Entry]:
-    """The finished lines from byte `start` on, in order; none if there is no such file."""
+    """The complete lines from the offset `start` on; none if the file does not exist."""
     try:
         file = path.open("rb")
     except FileNotFoundError:

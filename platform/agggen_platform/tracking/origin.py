@@ -1,4 +1,4 @@
-"""Where a run comes from: code, command, machine, versions. And how credentials are kept out of it."""
+"""The origin of a run (code, command, machine, versions), and the masking of secrets in all that is logged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _HIDDEN = "***"
-# Up to the last @: a database's password may hold / ? # and @. The path of a file may hold an @.
+# Matches up to the last @, because a password may contain / ? # and @; not in file paths, which may contain an @.
 _IN_ADDRESS = re.compile(r"(?<=://)(?<!sqlite://)(?<!sqlite\+pysqlite://)(?<!file://)[^\s\"'`]*@")
 _IN_QUERY = re.compile(r"(?<=[?&;])([\w.\-]+)=([^\s\"'`&;#]+)")
 _TOKENS = re.compile(
@@ -38,12 +38,12 @@ def masked(text: str) -> str:
 
 
 def without_credentials(uri: str) -> str:
-    """An address as it may be written down: no user, no password, no signature."""
+    """An address without user, password and signature."""
     return _address(uri, "")
 
 
 def _address(text: str, user: str) -> str:
-    """`text` with `user` where its addresses have user and password, and without the secrets in their queries."""
+    """Replaces user and password of all addresses in `text` by `user`, and masks the secrets in their queries."""
 
     def shown(setting: re.Match[str]) -> str:
         return f"{setting[1]}={_HIDDEN}" if is_secret(setting[1]) else setting[0]
@@ -52,19 +52,19 @@ def _address(text: str, user: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a setting, option or variable of this name is a secret: ``storage.secret``, ``API_KEY``."""
+    """Whether a setting, option or variable of this name holds a secret, such as ``storage.secret`` or ``API_KEY``."""
     return bool(_SECRET_NAME.search(name))
 
 
 def masked_value(name: str, value: object) -> object:
-    """The value of the setting `name` as it may be written down."""
+    """The value of the setting `name`, without secrets."""
     if is_secret(name) and value not in (None, ""):
         return _HIDDEN
     return masked(value) if isinstance(value, str) else value
 
 
 def masked_command(words: Iterable[str]) -> str:
-    """A command line as one would type it, with secrets replaced: ``--token X``, ``password=X``, ``s3://key@host``."""
+    """A quoted command line with its secrets masked: the X in ``--token X``, ``password=X`` and ``s3://X@host``."""
     shown, hide = [], False
     for word in words:
         name, equals, value = word.partition("=")
@@ -80,14 +80,14 @@ def masked_command(words: Iterable[str]) -> str:
 
 
 def command_line() -> str:
-    """The command that is running, as one would type it, with secrets replaced."""
+    """The command that is running, with secrets masked."""
     script = Path(sys.argv[0])
     program = ["python", f"jobs/{script.name}"] if script.parent.name == "jobs" else ["agggen"]
     return masked_command([*program, *sys.argv[1:]])
 
 
 def origin() -> dict[str, str]:
-    """Tags that say where a run comes from, by MLflow's names where it has one."""
+    """Tags with user, command, machine, versions and commit; MLflow's own tag names are used if they exist."""
     tags = {
         "mlflow.user": _user(),
         "mlflow.source.type": "LOCAL",
@@ -106,13 +106,13 @@ def origin() -> dict[str, str]:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
+    except (KeyError, OSError):  # in a container, the user id may have no name
         return "unknown"
 
 
 @cache
 def _commit(folder: Path) -> dict[str, str]:
-    """The commit that the running code is of; nothing where it was installed without its repository."""
+    """Tags with the commit of the running code; empty if it is not run from a repository."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -121,8 +121,8 @@ def _commit(folder: Path) -> dict[str, str]:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    if git("ls-files", "--error-unmatch", Path(__file__).name) is None:  # a repository around site-packages is not ours
-        return {}
+    if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return {}  # not tracked: installed inside another repository
     commit = git("rev-parse", "HEAD")
     changes = git("status", "--porcelain", "--untracked-files=no")
     tags = {"mlflow.source.git.commit": commit} if commit else {}

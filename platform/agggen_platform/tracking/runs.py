@@ -1,4 +1,4 @@
-"""The runs of a folder: reading their logs, and sending missing entries to MLflow."""
+"""The runs of a folder: reads their logs, and sends to MLflow what it misses."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Run:
 
     folder: Path
     experiment: str = "agggen"
-    uri: str = ""  # of its MLflow, without credentials
+    uri: str = ""  # address of its MLflow, without credentials
     parent: str | None = None
     began: float = 0.0  # seconds since 1970
-    status: str = "RUNNING"  # or FINISHED, FAILED, KILLED; CUT OFF where it ended without saying so
+    status: str = "RUNNING"  # or FINISHED, FAILED, KILLED; CUT OFF if the process died without logging the end
     entries: int = 0
     unsent: int = 0
     rejected: int = 0
@@ -71,10 +71,10 @@ def read_run(folder: Path, uri: str | None = None) -> Run:
 
 
 def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> Iterator[Run]:
-    """The runs of these names, or all; in the order in which they began.
+    """The runs of these names, by default all, in the order in which they began.
 
     Raises:
-        ConfigError: there is no run of a name.
+        ConfigError: no run has one of the names.
     """
     logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.NAME}")}
     for name in names:
@@ -119,7 +119,7 @@ def sync(
             why = "another process is sending it" if sender.busy else sender.failure or "it did not answer"
             unsent[run.name] = f"{remaining} entries: {why}"
             if sender.failure and not sender.answered:
-                down[to] = why  # the other runs would wait as long for nothing
+                down[to] = why  # no further run waits for this MLflow
     if unsent:
         which = "; ".join(f"{name} ({why})" for name, why in unsent.items())
         raise UnsentError(f"MLflow misses parts of {len(unsent)} of {len(runs)} runs: {which}")
@@ -127,13 +127,13 @@ def sync(
 
 
 def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = None) -> str:
-    """Where MLflow's pages compare the runs: those of a server, or those that `agggen runs ui` serves at `port`.
+    """The address of MLflow's page that compares the runs, on the runs' server or on `agggen runs ui` at `port`.
 
-    The page has the curves of `metric`, or else parameters, metrics and tags side by side. A sweep stands for its
-    trials, with which it has no parameter or metric in common.
+    The page shows the curves of `metric`, or by default parameters, metrics and tags side by side. A sweep's own run,
+    which has no parameters or metrics in common with its trials, is left out.
 
     Raises:
-        ConfigError: fewer than two runs, runs of several MLflows or experiments, or one that MLflow does not have yet.
+        ConfigError: fewer than two runs, runs of several servers or experiments, or a run that MLflow does not have.
     """
     parents = {run.parent for run in runs}
     compared = [run for run in runs if run.name not in parents]
@@ -147,7 +147,7 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
     uri = compared[0].uri
     experiment = mlflow_client(_with_credentials(uri)).get_experiment_by_name(compared[0].experiment)
     server = uri if uri.startswith(("http://", "https://")) else f"http://127.0.0.1:{port}"
-    # MLflow's pages fail where the runs are not the first parameter.
+    # MLflow's pages only work if the runs are the first parameter.
     query: dict[str, Any] = {
         "runs": [run.run_id for run in compared],
         "experiments": [experiment.experiment_id],

@@ -1,8 +1,8 @@
-"""Sends a run log to MLflow on a thread while the run lasts: in order, each entry once.
+"""Sends a run log to MLflow on a background thread: in order, each entry once.
 
-Errors and timeouts of MLflow are retried with growing delays; the run never waits. Files are sent after all other
-entries, so that these do not wait for a failing artifact store. Unsent entries stay for the next run of the same name,
-or for `agggen runs sync`.
+Errors and timeouts of MLflow are retried with exponential backoff; the run never waits. Files are sent after all other
+entries, so that an artifact store that fails does not delay these. The next run of the same name or `agggen runs sync`
+sends what remains unsent.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
 
+from agggen_platform.locks import locked
 from agggen_platform.metrics import JobMetrics
 from agggen_platform.tracking import cursor as cursors
 from agggen_platform.tracking import journal
 from agggen_platform.tracking.cursor import Cursor
 from agggen_platform.tracking.journal import Entry, Event, numbers
 from agggen_platform.tracking.origin import masked, without_credentials
-from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, GoneError, Store, reason, verdict
+from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, GoneError, Store, classify, reason
 
 _PASSWORD = re.compile(r"://[^/@:]*:(.+)@")
-_PAUSE = 1.0  # seconds between two looks at the run log: MLflow's work slows the run's own threads, so it gets batches
-_LONGEST_PAUSE = 30.0  # between two attempts
-_REJECTIONS_SAID = 5
+_PAUSE = 1.0  # seconds between two batches; sending each entry at once would slow the run's own threads
+_LONGEST_PAUSE = 30.0  # seconds between two attempts
+_REPORTED_REJECTIONS = 5
 
 
 class Sender:
@@ -48,20 +49,20 @@ class Sender:
             folder: of the run.
             parent: the name of the parent run.
             say: called with messages for the user.
-            cut_off: the size of the log of a killed run; its end is sent to MLflow, unless the log has grown since.
+            cut_off: the size of a killed run's log. Unless the log has grown since, MLflow is told that the run ended.
         """
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._say_to, self._cut_off = uri, experiment, say, cut_off
         self.cursor = self._load()
         self.failure = ""
-        """Why nothing can be sent at present; empty if sending works."""
+        """Why the last attempt failed; empty if it succeeded."""
         self.answered = False
-        """Whether MLflow answered and has the run."""
+        """Whether MLflow has answered."""
         self.busy = False
         """Whether another process sends this run log."""
         self._store: Store | None = None
         self._failures = 0
-        self._points = _Points()
+        self._sent_steps = _SentSteps()
         self._closing, self._abandoned = threading.Event(), threading.Event()
         self._metrics = JobMetrics(run=folder.name)
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
@@ -89,21 +90,21 @@ class Sender:
 
     def _run(self) -> None:
         try:
-            with self._lock() as locked:
-                if locked:
+            with self._lock() as acquired:
+                if acquired:
                     self._send_until_closed()
-        except Exception as error:  # an error in the folder of runs does not stop the run
+        except Exception as error:  # tracking never stops a run
             self._report_failure(error)
 
     @contextmanager
     def _lock(self) -> Iterator[bool]:
-        """Holds the run log's lock; waits while another process sends this log, including this process's entries."""
+        """Acquires the run log's lock; waits while another process sends the log, which may have all been sent then."""
         while True:
-            with cursors.locked(cursors.lock_of(self.folder), wait=False) as got:
+            with locked(cursors.lock_of(self.folder), wait=False) as acquired:
                 self.cursor = self._load()
-                self.busy = not got
-                if got or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
-                    yield got
+                self.busy = not acquired
+                if acquired or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
+                    yield acquired
                     return
             self._abandoned.wait(_PAUSE / 2)
 
@@ -117,10 +118,10 @@ class Sender:
                 self._failures += 1
                 self._report_failure(error)
                 if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
-                    self._store = None  # the server came back with another database
+                    self._store = None  # the server may have restarted with another database
                 if isinstance(error, GoneError):
-                    self._closing.wait()  # holds the run log until then, for it is still being written
-                if isinstance(error, GoneError) or (closing and verdict(error) != "transient"):
+                    self._closing.wait()  # keeps the lock, which shows that the run is alive
+                if isinstance(error, GoneError) or (closing and classify(error) != "transient"):
                     return
                 pause = min(_LONGEST_PAUSE, 0.5 * 2 ** min(self._failures, 10))
             else:
@@ -136,7 +137,7 @@ class Sender:
                 self._closing.wait(pause)
 
     def _send_new(self) -> None:
-        """Sends what there is; raises what MLflow raises, with the cursor after the last entry that it took."""
+        """Sends all new entries. When MLflow raises an error, the cursor is behind the last entry that it accepted."""
         if self._store is None:
             self._store = self._opened()
             self.answered = True
@@ -147,16 +148,16 @@ class Sender:
             store.set_parent(run_id)
             self.cursor.parented = True
             self._save()
-        if self._points.open and self._cut_off == self.path.stat().st_size:
+        if self._sent_steps.open and self._cut_off == self.path.stat().st_size:
             ended = "cut off: its process was killed, or its machine went down"
-            store.send({"event": "end", "status": "KILLED", "ended": ended, "time": self._points.last})
-            self._points.open = False
+            store.send({"event": "end", "status": "KILLED", "ended": ended, "time": self._sent_steps.last})
+            self._sent_steps.open = False
         self._send_files(store)
 
     def _batch(self) -> list[Entry]:
-        """The next entries to send in one go: metrics, or one entry of another kind. Files are skipped."""
+        """The next entries to send together: consecutive metrics, or one entry of another kind."""
         batch: list[Entry] = []
-        room = max(1, METRICS_PER_BATCH >> self._failures)  # a slow server may have the time for fewer
+        room = max(1, METRICS_PER_BATCH >> self._failures)  # smaller after a failure: the server may be slow
         for entry in journal.entries(self.path, self.cursor.sent):
             is_metrics = entry.event is not None and entry.event["event"] == "metrics"
             if batch and not is_metrics:
@@ -170,11 +171,11 @@ class Sender:
     def _send_batch(self, store: Store, batch: list[Entry]) -> None:
         events = [entry.event for entry in batch if entry.event is not None and not entry.is_file]
         if events and events[0]["event"] == "metrics":
-            store.metrics([self._points.without_repeats(event) for event in events])
+            store.metrics([self._sent_steps.without_repeats(event) for event in events])
         elif events:
-            store.send(self._points.with_part(events[0]))
+            store.send(self._sent_steps.with_continuation(events[0]))
         for event in events:
-            self._points.sent(event)
+            self._sent_steps.sent(event)
         self._failures = 0
         self.cursor.sent = batch[-1].end
         self._save()
@@ -185,7 +186,7 @@ class Sender:
                 return
             if event is not None and event["event"] == "artifact":
                 try:
-                    store.send(event | {"path": str(self.folder / event["path"])})  # of the run's own files, relative
+                    store.send(event | {"path": str(self.folder / event["path"])})  # the path may be relative
                 except Exception as error:
                     store.check()
                     self._report_failure(error, "no files")  # only the artifact store fails
@@ -194,13 +195,13 @@ class Sender:
             self._save()
 
     def _opened(self) -> Store:
-        """The run in MLflow, continued or created."""
+        """Connects to the run in MLflow, which is created if necessary."""
         store = Store(self._uri, self._experiment, self.folder.parent, self._rejected)
         first = next((entry.event for entry in journal.entries(self.path) if entry.event is not None), None)
         if first is None:
             raise FileNotFoundError(f"there is no run log at {self.path}")
         key = sha256(repr(sorted(first.items())).encode()).hexdigest()[:32]
-        if self.cursor.sent > self.path.stat().st_size:  # the log was removed, and a run began another
+        if self.cursor.sent > self.path.stat().st_size:  # the log was removed and begun again
             self.cursor = Cursor(self.cursor.to)
         known = self.cursor.run_id
         run_id, replaced = store.open(known, key, self.folder.name, first)
@@ -209,16 +210,16 @@ class Sender:
         if run_id != known:
             self.cursor = Cursor(self.cursor.to, run_id)
             self._save()
-        self._points = _Points()
+        self._sent_steps = _SentSteps()
         for event, end in journal.entries(self.path):
             if end > self.cursor.sent:
                 break
             if event is not None:
-                self._points.sent(event)
+                self._sent_steps.sent(event)
         return store
 
     def _parent_may_come(self) -> bool:
-        """Whether MLflow does not know the parent yet but may soon."""
+        """Whether MLflow lacks the parent run, which may still be created."""
         return self.parent is not None and not self.cursor.parented and (self.folder.parent / self.parent).exists()
 
     def _load(self) -> Cursor:
@@ -230,7 +231,7 @@ class Sender:
     # --- messages --------------------------------------------------------------------------------------
 
     def _say(self, message: str) -> None:
-        if not self._abandoned.is_set():  # the run has ended and reported unsent events
+        if not self._abandoned.is_set():  # after that, the run itself reports unsent entries
             self._say_to(self._hidden(message))
 
     def _hidden(self, text: str) -> str:
@@ -242,8 +243,8 @@ class Sender:
 
     def _rejected(self, entry: str) -> None:
         self.cursor.rejected += 1
-        if self.cursor.rejected <= _REJECTIONS_SAID:
-            more = "; further ones are only counted" if self.cursor.rejected == _REJECTIONS_SAID else ""
+        if self.cursor.rejected <= _REPORTED_REJECTIONS:
+            more = "; further ones are only counted" if self.cursor.rejected == _REPORTED_REJECTIONS else ""
             self._say(f"warning: MLflow refuses {entry.rstrip('.')}; the rest is sent, and {self.path} has it{more}")
 
     def _report_failure(self, error: Exception, accepted: str = "no entries") -> None:
@@ -260,23 +261,23 @@ class Sender:
         self.failure = ""
 
 
-class _Points:
-    """The steps that earlier parts of a continued run logged, so that MLflow gets each step of a metric once.
+class _SentSteps:
+    """The steps of each metric that were sent, so that MLflow gets each step once.
 
-    A run that continues from a checkpoint logs the steps since then a second time. The first values stay; a value
-    without a step (step 0) is sent again if it changed.
+    A run that resumes from a checkpoint logs the steps since then again; the first values are kept. A value without a
+    step (step 0) is sent again if it has changed.
     """
 
     def __init__(self) -> None:
         self.starts = 0
         self.last = 0.0  # time of the last event
-        self.open = False  # whether the run began and did not end
+        self.open = False  # whether the run has started but not ended
         self._before: dict[str, int] = {}  # the largest step of each metric before the last start
-        self._reached: dict[str, int] = {}  # the largest step of each metric
-        self._at_zero: dict[str, float] = {}  # the last value at step 0
+        self._largest: dict[str, int] = {}  # the largest step of each metric
+        self._at_zero: dict[str, float] = {}  # the last value of each metric at step 0
 
     def without_repeats(self, event: Event) -> Event:
-        """A ``metrics`` event without the steps that an earlier part of the run logged."""
+        """A ``metrics`` event without the values that were sent before the last start."""
         step = event["step"]
 
         def is_new(name: str, value: float) -> bool:
@@ -284,8 +285,8 @@ class _Points:
 
         return event | {"values": {name: value for name, value in numbers(event).items() if is_new(name, value)}}
 
-    def with_part(self, event: Event) -> Event:
-        """A ``start`` event with the number of the part that it begins as a tag; others unchanged."""
+    def with_continuation(self, event: Event) -> Event:
+        """Adds to a ``start`` event the number of earlier starts as a tag; other events are unchanged."""
         if event["event"] != "start" or not self.starts:
             return event
         return event | {"tags": event["tags"] | {"continued": str(self.starts), ENDED_TAG: "not yet"}}
@@ -296,10 +297,10 @@ class _Points:
         match event["event"]:
             case "start":
                 self.starts, self.open = self.starts + 1, True
-                self._before = dict(self._reached)
+                self._before = dict(self._largest)
             case "metrics":
                 for name, value in numbers(event).items():
-                    self._reached[name] = max(step, self._reached.get(name, step))
+                    self._largest[name] = max(step, self._largest.get(name, step))
                     if step == 0:
                         self._at_zero[name] = value
             case "end":

@@ -1,7 +1,7 @@
-"""Sends events to one run of MLflow. Calls block as long as MLflow does: they belong on the sender's thread.
+"""Sends events to one run of MLflow. All calls may block, so only the sender's thread makes them.
 
-An event may be sent twice, if an answer is lost: MLflow drops a metric with the same step, time and value, and all
-other calls are idempotent. The run is found by a tag.
+If an answer is lost, an event is sent twice. That is harmless: MLflow drops a metric with the same step, time and
+value, and all other calls are idempotent.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from agggen_platform.mlflow_client import experiment_called, mlflow_client, mlflow_key
-from agggen_platform.tracking.cursor import locked
+from agggen_platform.locks import locked
+from agggen_platform.mlflow_client import experiment_called, mlflow_client, mlflow_key, sqlite_file
 from agggen_platform.tracking.journal import Event, numbers
 
 # MLflow's own limits.
@@ -28,7 +28,7 @@ _PARAMS_PER_BATCH = 100
 _CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
 ENDED_TAG = "ended"  # how and why the run ended
-_KIND_TAG = "mlflow.experimentKind"  # MLflow's pages open with runs and metrics instead of prompts and traces
+_KIND_TAG = "mlflow.experimentKind"  # makes MLflow's pages open with runs and metrics, not with prompts and traces
 _REJECTED = (
     "INVALID_PARAMETER_VALUE",
     "MALFORMED_REQUEST",
@@ -45,9 +45,8 @@ _PERMANENT = (
     "NOT_IMPLEMENTED",
     "FEATURE_DISABLED",
 )
-
-
-_OF_SQL, _OF_DATA = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")  # how SQLAlchemy's errors end
+# Links at the end of SQLAlchemy's messages.
+_SQL_ERROR, _SQL_DATA_ERROR = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")
 
 
 class GoneError(Exception):
@@ -55,18 +54,18 @@ class GoneError(Exception):
 
 
 class UnreadableError(Exception):
-    """A local file is not there or may not be read."""
+    """A local file is missing or not readable."""
 
 
-def verdict(error: Exception) -> Literal["rejected", "permanent", "transient"]:
-    """Classifies an error of a call: this value is rejected, every call will fail, or a retry may succeed.
+def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
+    """Classifies an error of a call: MLflow rejects the value, every call will fail, or a retry may succeed.
 
-    Only errors of MLflow about a value reject it: 5xx, timeouts and errors of an artifact store are transient.
+    5xx, timeouts and errors of the artifact store are transient.
     """
     code = getattr(error, "error_code", None)
-    if code == "BAD_REQUEST" and _OF_SQL in str(error) and not _OF_DATA.search(str(error)):
-        return "transient"  # any error of the database has this code: read-only, no free connection
-    status = getattr(getattr(error, "response", None), "status_code", 500)  # of an artifact store behind HTTP
+    if code == "BAD_REQUEST" and _SQL_ERROR in str(error) and not _SQL_DATA_ERROR.search(str(error)):
+        return "transient"  # MLflow uses this code for all database errors, such as no free connection
+    status = getattr(getattr(error, "response", None), "status_code", 500)  # of an HTTP artifact store
     if isinstance(error, UnreadableError) or code in _REJECTED or status == 413:
         return "rejected"
     if code in _PERMANENT or isinstance(error, GoneError | ImportError) or status in (401, 403, 404):
@@ -77,7 +76,7 @@ def verdict(error: Exception) -> Literal["rejected", "permanent", "transient"]:
 def reason(error: BaseException) -> str:
     """One line about an error."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if cause := _CAUSE.search(line):  # what happened to the connection, without the layers around it
+    if cause := _CAUSE.search(line):  # the error of the connection, without the exceptions that wrap it
         line = cause.group(1)
     return line[:300].rstrip(".")
 
@@ -89,21 +88,21 @@ class Store:
         """Connects; creates the schema of a new SQLite store, and the experiment.
 
         Args:
-            uri: of MLflow, with credentials where it needs them.
-            experiment: created where it does not exist; with SQLite its artifacts lie in `runs_dir`.
-            rejected: gets a sentence for each value or file that MLflow rejects.
+            uri: of MLflow, with credentials if it needs them.
+            experiment: created if it does not exist; with SQLite, its artifacts are in `runs_dir`.
+            rejected: called with a message for each value or file that MLflow rejects.
 
         Raises:
-            Exception: whatever MLflow raises; see `verdict`.
+            Exception: whatever MLflow raises; see `classify`.
         """
         self._rejected = rejected
         self._run_id = ""
         self._params: dict[str, str] = {}
-        sqlite = re.fullmatch(r"sqlite:///(.+?)(?:\?.*)?", uri)
-        # Two processes that create the schema of one file at once break each other's.
-        with locked(Path(f"{sqlite.group(1)}.lock")) if sqlite else nullcontext():
+        file = sqlite_file(uri)
+        # Two processes that create the schema of the same file at once would both fail.
+        with locked(Path(f"{file}.lock")) if file else nullcontext():
             self._client = mlflow_client(uri)
-            self._experiment_id = self._experiment(experiment, runs_dir if sqlite else None)
+            self._experiment_id = self._experiment(experiment, runs_dir if file else None)
 
     def _experiment(self, name: str, runs_dir: Path | None) -> str:
         folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
@@ -126,7 +125,7 @@ class Store:
 
         Args:
             run_id: where the log was sent before.
-            key: identifies the run log, to find a run whose creation was not confirmed.
+            key: identifies the run log, to find a run that was created although the answer was lost.
             first: the run log's first event.
         """
         from mlflow.exceptions import MlflowException
@@ -184,11 +183,11 @@ class Store:
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
     def _send(self, subject: str, call: Callable[[], object]) -> None:
-        """Makes a call; a rejection by MLflow is reported and not raised."""
+        """Makes a call; if MLflow rejects the value, that is reported and not raised."""
         try:
             call()
         except Exception as error:
-            if verdict(error) != "rejected":
+            if classify(error) != "rejected":
                 raise
             self.check()
             self._rejected(f"{subject}: {reason(error)}")
@@ -201,7 +200,7 @@ class Store:
             self._send(f"{kind} {names:.200}", partial(self._client.log_batch, self._run_id, **{kind: batch}))
 
     def check(self) -> None:
-        """Raises what MLflow raises if it does not answer, and `GoneError` if the run was deleted."""
+        """Raises MLflow's error if it does not answer, and `GoneError` if the run was deleted."""
         if self._client.get_run(self._run_id).info.lifecycle_stage != "active":
             raise GoneError("the run was deleted there")
 
@@ -216,7 +215,7 @@ class Store:
         self._log("tags", items, _PARAMS_PER_BATCH)
 
     def _log_params(self, values: dict[str, Any]) -> None:
-        """Logs parameters; MLflow keeps the first value of each, the run log has the new one."""
+        """Logs parameters. MLflow keeps the first value of each; a new value is reported as rejected."""
         from mlflow.entities import Param
 
         texts = {mlflow_key(name): _shortened(str(value), PARAM_CHARACTERS) for name, value in values.items()}
@@ -260,7 +259,7 @@ class Store:
         self._log("metrics", points, METRICS_PER_BATCH)
 
     def _log_files(self, path: Path, folder: str) -> None:
-        """Sends a file to `folder` of the artifacts, or a folder with its content to one of its name."""
+        """Sends a file, or a folder with its content, to the artifact folder `folder`."""
         if not path.is_dir():
             _readable(path)
             self._client.log_artifact(self._run_id, str(path), folder or None)
@@ -286,6 +285,6 @@ def _milliseconds(event: Event) -> int:
 
 
 def _shortened(text: str, characters: int) -> str:
-    """`text` as MLflow takes it: cut, and without NUL, which PostgreSQL cannot hold."""
+    """Truncates `text` to MLflow's limit, and replaces NUL, which PostgreSQL cannot store."""
     text = text.replace("\0", "\ufffd")
     return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -1,4 +1,4 @@
-"""The run log in the run's store: a run that continues on another machine continues the same log and MLflow run."""
+"""Copies the run log to the run's store, so that a run that resumes on another machine continues its log."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import journal
 
 SECONDS = 30.0
-"""Between two copies: what of the log a lost machine may cost."""
+"""Seconds between two copies: the part of the log that is lost with a machine."""
 
 
 @contextmanager
 def stored_log(
     folder: Path, store: Folder, others: tuple[str, ...], claimed: Callable[[], None], say: Callable[[str], None]
 ) -> Iterator[None]:
-    """Fetches the log and samples of a run into `folder`, and copies them to `store` while the block lasts.
+    """Fetches the log and samples of a run into `folder`, and during the block regularly copies them to `store`.
 
-    A log in `folder` that begins with the stored one is kept. A copy that the store refuses is reported, not raised.
+    A log in `folder` that begins with the stored one is kept. If copying fails, that is only reported.
 
     Args:
-        others: the files and folders of the run that do not belong to the log.
+        others: files and folders in `folder` that do not belong to the log.
         claimed: raises if the store's claim is lost; called before each copy.
 
     Raises:
-        StorageError: the store did not answer when the log was to be fetched, or `folder` cannot be written.
+        StorageError: the stored log cannot be fetched, or `folder` cannot be written.
     """
     local = Folder(str(folder))
 
@@ -64,7 +64,7 @@ def stored_log(
         try:
             while not ended.wait(SECONDS):
                 copy()
-        except AggGenError:  # the claim is lost: the run itself finds out
+        except AggGenError:  # the claim is lost, which the run finds out itself
             return
 
     thread = threading.Thread(target=copy_repeatedly, name="run log", daemon=True)

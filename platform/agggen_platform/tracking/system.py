@@ -1,6 +1,6 @@
-"""CPU, memory and GPUs of this machine while a run lasts, as MLflow's own system metrics measure and name them.
+"""CPU, memory and GPU usage of this machine during a run, by the monitors and names of MLflow's system metrics.
 
-They go through the run log like all metrics: MLflow's own thread would lose them while MLflow is down.
+They are logged to the run log like all metrics; MLflow's own thread would lose them while MLflow is down.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class SystemMetrics:
-    """Logs ``system/...`` every `seconds` seconds on a thread, until stopped; 0: never."""
+    """Logs metrics ``system/...`` every `seconds` on a thread; 0: never."""
 
     def __init__(self, seconds: float, log: Callable[[Mapping[str, float]], None]) -> None:
         self._seconds, self._log = seconds, log
@@ -20,12 +20,12 @@ class SystemMetrics:
         self._thread = threading.Thread(target=self._run, name="system metrics", daemon=True)
 
     def start(self) -> None:
-        """Does nothing after the first time."""
+        """Starts the thread; further calls do nothing."""
         if self._seconds and self._thread.ident is None:
             self._thread.start()
 
     def stop(self) -> None:
-        """Returns when nothing more is logged."""
+        """Ends the thread and waits for it."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()

@@ -2,8 +2,8 @@
 
 Tracking never stops a run. Every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread
 sends the lines to MLflow. If MLflow is unreachable, slow, or refuses a value, the user is told and the run continues;
-MLflow gets the missing lines when it answers again, in the next run of the same name, or by `agggen runs sync`.
-Without MLflow installed the file is all there is: no CPU and memory are measured.
+the missing lines are sent when MLflow answers again, by the next run of the same name, or by `agggen runs sync`.
+If MLflow is not installed, only the file is written, without system metrics.
 
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
         tracker.log_params(flatten(config))
@@ -11,8 +11,8 @@ Without MLflow installed the file is all there is: no CPU and memory are measure
         tracker.log_artifact(bundle_folder)
     print(tracker.ui_command())
 
-The same name in the same folder continues the same run. Only metrics, parameters, tags, datasets and plain files are
-logged: MLflow's model flavours would unpickle on loading.
+The same name in the same folder continues the same run. Models are logged as plain files: loading one of an MLflow
+flavour would unpickle it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def _to_stderr(message: str) -> None:
 
 
 def default_uri(runs_dir: Path) -> str:
-    """MLflow's default address: its own variable ``MLFLOW_TRACKING_URI``, else SQLite with the runs."""
+    """MLflow's default address: ``MLFLOW_TRACKING_URI``, else the SQLite file in `runs_dir`."""
     return os.environ.get("MLFLOW_TRACKING_URI") or sqlite_uri(runs_dir)
 
 
 def sqlite_uri(runs_dir: Path) -> str:
-    """The MLflow of a folder of runs."""
+    """The address of the SQLite file in `runs_dir`."""
     return f"sqlite:///{runs_dir.resolve() / 'mlflow.db'}"
 
 
@@ -78,12 +78,12 @@ class Tracker:
         """Nothing is written before the ``with`` block.
 
         Args:
-            uri: of MLflow; by default ``MLFLOW_TRACKING_URI``, else SQLite in `runs_dir`.
-            tags: of the run, besides those of code, command and machine (`origin`).
+            uri: of MLflow; see `default_uri`.
+            tags: of the run, besides those of `origin`.
             report: called with one line for each problem, from any thread.
             patience: the longest wait for MLflow at the end of the ``with`` block, in seconds.
             parent: the name of the parent run in `runs_dir`.
-            system_seconds: between two measurements of CPU, memory and GPUs; 0: none.
+            system_seconds: the interval of system metrics; 0: none.
 
         Raises:
             ConfigError: `run_name` or `parent` cannot be the name of a folder.
@@ -105,7 +105,7 @@ class Tracker:
 
     @property
     def path(self) -> Path:
-        """The JSONL file, one event a line: start, params, metrics, tags, dataset, model, artifact, end."""
+        """The JSONL file, one event per line: start, params, metrics, tags, dataset, model, artifact, end."""
         return self.runs_dir / self.run_name / journal.NAME
 
     @property
@@ -133,12 +133,12 @@ class Tracker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._system.stop()
-        status, ended = _end_of(error)
+        status, ended = _final_status(error)
         self._record("end", {"status": status, "ended": masked(ended)})
         self._journal.close()
         if self._sender and (unsent := self._sender.close(self._patience)):
-            silent = f"it did not answer within {self._patience:g} s"
-            why = "another process is sending this run" if self._sender.busy else self._sender.failure or silent
+            timeout = f"it did not answer within {self._patience:g} s"
+            why = "another process is sending this run" if self._sender.busy else self._sender.failure or timeout
             self._report(
                 f"warning: {unsent} entries of run {self.run_name} are not in MLflow "
                 f"({without_credentials(self.uri)}) yet: {why}. All are in {self.path}; this sends them: "
@@ -158,7 +158,7 @@ class Tracker:
             except (TypeError, ValueError):
                 self._warn(f"the metric {name} is not a number: {value!r:.80}")
         self._record("metrics", {"step": int(step), "values": values})
-        self._system.start()  # not before: MLflow's pages compare runs by the metric that was logged first
+        self._system.start()  # not earlier: MLflow's pages compare runs by the first metric that was logged
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags; an existing tag gets the new value."""
@@ -178,17 +178,17 @@ class Tracker:
         dataset: str,
         digest: str,
     ) -> None:
-        """Logs metrics of the bundle with this fingerprint on a dataset: a model of MLflow, which does not hold it.
+        """Logs the metrics of a bundle on a dataset, as an MLflow LoggedModel without weights.
 
         Args:
-            name: of the model, where MLflow does not know it yet; `params` likewise.
-            dataset: its name; `digest` is its fingerprint.
+            name: of the model; like `params`, it is used only if MLflow has no model with this fingerprint.
+            dataset: the name of the dataset; `digest` is its fingerprint.
         """
         about = {"name": name, "fingerprint": fingerprint, "params": _masked(params), "metrics": dict(metrics)}
         self._record("model", about | {"dataset": dataset, "digest": digest})
 
     def log_artifact(self, path: Path | str) -> None:
-        """Logs a file, or a folder with its content. MLflow gets a copy, the run log the path."""
+        """Logs a file, or a folder with its content: its path in the run log, a copy in MLflow."""
         self._record("artifact", {"path": str(Path(path).resolve()), "folder": ""})
 
     def log_text(self, text: str, name: str) -> None:
@@ -219,21 +219,21 @@ class Tracker:
         self.set_tags({"mlflow.loggedArtifacts": json.dumps([{"path": _TEXTS, "type": "table"}])})
 
     def ui_command(self) -> str:
-        """MLflow's address, or the command that opens its pages; no credentials. Empty without MLflow."""
+        """MLflow's address without credentials, or the command that opens its pages; empty if it is not installed."""
         if not self._mlflow:
             return ""
         uri = without_credentials(self.uri)
         if uri.startswith(("http://", "https://")):
             return uri
-        own = self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}"
-        return shlex.join(["agggen", "runs", "ui", *(("--runs", str(self.runs_dir)) if own else ("--uri", uri))])
+        options = ("--runs", str(self.runs_dir)) if self.uri == sqlite_uri(self.runs_dir) else ("--uri", uri)
+        return shlex.join(["agggen", "runs", "ui", *options])
 
     def log_system(self, metrics: Mapping[str, float]) -> None:
-        """Logs system metrics; their step is the seconds since the run began, continuations included."""
+        """Logs system metrics; their step is the number of seconds since the run first began."""
         self.log_metrics(metrics, step=round(time.time() - self._began))
 
     def _record(self, kind: str, about: Mapping[str, Any]) -> bool:
-        """Writes a line; returns whether it could."""
+        """Writes a line; returns whether that succeeded."""
         try:
             self._journal.append({"event": kind, **about, "time": round(time.time(), 3)})
         except OSError as error:
@@ -250,19 +250,19 @@ class Tracker:
 
 
 def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
-    """The command that opens the MLflow at `uri` in a browser, or serves it on loopback, and its variables.
+    """The command that opens the MLflow server `uri` in a browser or serves the database `uri`, and its variables.
 
-    The variables hold the credentials of a database, which a command line would tell every user of the machine.
+    The address of a database is passed in a variable, because every user of the machine can read command lines.
     """
     if uri.startswith(("http://", "https://")):
         return [sys.executable, "-m", "webbrowser", without_credentials(uri)], {}
-    # One worker and no job runner: half a gigabyte and ten seconds instead of two and forty.
+    # One worker and no job runner: starts in 10 s with 0.5 GB of memory, instead of in 40 s with 2 GB.
     words = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": uri}
     return [sys.executable, "-m", "mlflow", "server", *words], variables
 
 
-def _end_of(error: BaseException | None) -> tuple[str, str]:
+def _final_status(error: BaseException | None) -> tuple[str, str]:
     """MLflow's status of a run that this error ended, and why it ended, in words."""
     match error:
         case None:

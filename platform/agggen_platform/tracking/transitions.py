@@ -1,4 +1,4 @@
-"""The transitions of a model as a table, which MLflow's pages show."""
+"""A model's transitions as a table, which is logged to MLflow."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Events of a running training, and their receivers.
 
-Worker 0 (or this process, where it trains alone) turns the loop's callbacks into `TrainingEvent`s. On a cluster they
-travel through `RunCoordinator`, an actor beside the job, together with messages about the workers themselves, which
-`WorkerMonitor` follows. All events end in `EventSink`: run log, Prometheus, progress display, early stopping.
+Worker 0 (or this process, if it trains without workers) turns the loop's callbacks into `TrainingEvent`s. From workers
+they reach the job through the actor `RunCoordinator`, together with messages about the workers themselves, which
+`WorkerMonitor` handles. `EventSink` receives all events: run log, Prometheus, progress display, early stopping.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.tracking import Tracker
 
 _WAITING_SECONDS = 60.0
-"""Without workers, after which the user is informed."""
+"""After so long without workers, the user is told that the job waits for them."""
 SILENCE_SECONDS = 20.0
-"""Without a heartbeat, after which worker 0 counts as dead."""
+"""After so long without a heartbeat, worker 0 counts as dead."""
 
 
 # --- between the workers and the job --------------------------------------------------------------------------------
@@ -33,12 +33,12 @@ class WorkerMessage:
 
     kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
     content: Any = None
-    """By kind: the `TrainingEvent`; None (an attempt starts); the number of workers; why an attempt failed; when a
-    checkpoint was verified; a sentence for the user; system metrics of the worker's machine."""
+    """event: the `TrainingEvent`; attempt (an attempt starts): None; workers: their number; failure: why an attempt
+    failed; checkpoint: when it was verified; remark: a message for the user; system: metrics of the machine."""
 
 
 class RunCoordinator:
-    """The actor between workers and job: it passes messages to the job, and the request to stop to the workers."""
+    """The actor between workers and job: passes messages to the job, and a request to stop to the workers."""
 
     def __init__(self) -> None:
         self._messages: list[WorkerMessage] = []
@@ -60,7 +60,7 @@ class RunCoordinator:
         return self._stop
 
     def end(self, kind: Literal["stopped", "failed"], message: str) -> None:
-        """Called by worker 0: training cannot continue, and another attempt would end the same way."""
+        """Called by worker 0: training has ended for a reason that another attempt would meet again."""
         self._result = (kind, message)
 
     def take(self) -> tuple[list[WorkerMessage], float]:
@@ -73,16 +73,16 @@ class RunCoordinator:
         self._stop = True
 
     def state(self) -> tuple[bool, int]:
-        """Whether to stop or training has ended, and how many attempts there were."""
+        """Whether no further attempt should start, and the number of attempts so far."""
         return self._stop or self._result is not None, self._attempts
 
     def result(self) -> tuple[str, str] | None:
-        """What worker 0 reported by `end`, if it did."""
+        """The arguments of `end`, if it was called."""
         return self._result
 
 
 class WorkerMonitor:
-    """Follows the workers for the job: informs the user, and counts restarts without progress."""
+    """Handles messages of the workers in the job: informs the user, and counts attempts without progress."""
 
     def __init__(
         self,
@@ -97,18 +97,18 @@ class WorkerMonitor:
         Args:
             workers: the requested number.
             newest_checkpoint: identifies the newest checkpoint; raises StorageError if the store does not answer.
-            send: where training events go.
-            log_system: where system metrics go.
+            send: receives training events.
+            log_system: receives system metrics.
         """
         self._log_system = log_system
         self._workers, self._newest, self._send, self._meter, self._say = workers, newest_checkpoint, send, meter, say
         self._attempts = self._starts = self._running = 0
-        self._place: object = None
+        self._checkpoint: object = None
         self._waiting = self._failed = False
         self.alive = False
         """Whether worker 0 has sent a heartbeat recently."""
-        self.fruitless = 0
-        """Attempts in a row that began at the same checkpoint as the one before."""
+        self.attempts_without_progress = 0
+        """Consecutive attempts that began at the same checkpoint as the attempt before."""
         self.failure = ""
         """Why the last failed attempt failed."""
 
@@ -135,7 +135,7 @@ class WorkerMonitor:
                 if self._starts:
                     self._meter.restarted()
                 self._starts, self._running = self._starts + 1, content
-            case "failure" if not self._failed:  # the other workers often only report that they lost this one
+            case "failure" if not self._failed:  # the others often only report the loss of this worker
                 self.failure, self._failed = content, True
             case "checkpoint":
                 self._meter.checkpoint(content)
@@ -146,12 +146,12 @@ class WorkerMonitor:
 
     def _attempt(self) -> None:
         try:
-            place = self._newest()
+            checkpoint = self._newest()
         except StorageError:
-            place = self._place
-        repeats = self._attempts > 0 and place == self._place
-        self.fruitless = self.fruitless + 1 if repeats else 0
-        self._attempts, self._place, self._failed = self._attempts + 1, place, False
+            checkpoint = self._checkpoint
+        repeats = self._attempts > 0 and checkpoint == self._checkpoint
+        self.attempts_without_progress = self.attempts_without_progress + 1 if repeats else 0
+        self._attempts, self._checkpoint, self._failed = self._attempts + 1, checkpoint, False
 
 
 # --- in the job -----------------------------------------------------------------------------------------------------
@@ -173,12 +173,12 @@ class EventSink:
         self._ended: dict[str, int] = {}  # the stages that have ended, with their updates
 
     def send(self, event: TrainingEvent) -> None:
-        """Logs and shows an event, and asks training to stop where `on_evaluation` says so."""
+        """Logs and shows an event, and asks training to stop if `on_evaluation` returns True."""
         self._meter.event(event)
         if event.metrics:
             values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}
             self._tracker.log_metrics(values, step=event.step)
-        if event.kind == "evaluation":  # every run has it, so pages compare runs that ended in different stages
+        if event.kind == "evaluation":  # a metric of both stages, to compare runs that ended in different ones
             step = sum(self._ended.values()) + event.step
             self._tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
         if event.kind == "end":

@@ -8,9 +8,9 @@
 
     RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read, texts left out
 
-STORE is ``storage.url``, or RUNS if that is null; a separate STORE has a copy of RUNS/NAME (`tracking.stored`). STORE
-is not part of a run's name: RUNS/NAME may be the store of an earlier job with a finished bundle, so a job with another
-STORE does not touch the store's files in RUNS/NAME.
+STORE is ``storage.url``, or RUNS if that is null; a separate STORE also gets a copy of the run log (`tracking.stored`).
+The run's name does not depend on STORE, so RUNS/NAME may contain the bundle of an earlier job whose store was RUNS; a
+job with another STORE leaves those files alone.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ _STAGES = ("baseline", "joint")
 
 @dataclass(frozen=True)
 class Finished:
-    """A trained bundle, its place, and whether this call trained it."""
+    """The result of a training job."""
 
     bundle: Bundle
     path: Path  # on this machine
-    trained: bool
+    trained: bool  # by this call; False: an earlier call finished the run
     seconds: float
     run_name: str
-    address: str  # where others find the bundle
-    ui_command: str  # MLflow's address, or what opens its pages; empty without MLflow
+    address: str  # of the bundle, for other machines
+    ui_command: str  # see `Tracker.ui_command`
 
 
 def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
@@ -78,7 +78,7 @@ def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
 
 
 def default_name(preset: str, config: JobConfig, data: Data) -> str:
-    """``PRESET-`` and a hash of all that decides the result, so that the same command continues its run."""
+    """``PRESET-`` and a hash of all that the result depends on, so that the same command continues its run."""
     decisive = json.dumps([config_hash(result_of(config)), *data.decisive.values()])
     return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"
 
@@ -97,19 +97,19 @@ def train_job(
     data: Data | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Finished:
-    """Trains what `config` says, here (``cluster.workers`` 0) or on Ray Train, and logs it.
+    """Trains a model, in this process (``cluster.workers`` 0) or on Ray Train, and logs the run.
 
     Args:
         config: the whole configuration.
-        name: the run's. The same name resumes; another configuration or other data are refused.
+        name: of the run. An existing run of this name is resumed if its configuration and data are the same.
         runs_dir: the folder of the run log, and of everything else unless ``storage.url`` is set.
         fresh: start over and replace an existing run of this name.
         parent: the name of the run that this one is part of.
-        on_evaluation: receives the event of each evaluation; True, or a StoppedError that it raises, stops the job.
-            After a StoppedEarlyError the run is finished to MLflow.
-        stop: stops the job when set; in the main thread, a signal sets it.
-        show: receives all events.
-        say: receives a message on each start of workers and each recovered error.
+        on_evaluation: called with the event of each evaluation; stops the job by returning True or by a StoppedError.
+            After a StoppedEarlyError, the run has the status FINISHED in MLflow.
+        stop: stops the job when set; in the main thread, SIGINT and SIGTERM set it.
+        show: called with every event.
+        say: called with a message at each start of workers and each recovered error.
         data: the corpus's records, if already loaded.
         tags: of the run in MLflow.
 
@@ -119,18 +119,18 @@ def train_job(
         ClusterError: there is no such cluster, or it lacks what the workers need.
         ClaimedError: another job works on this run.
         StorageError: the store refused or does not answer.
-        StoppedError: a signal, `stop`, or `on_evaluation`; the same call continues.
+        StoppedError: stopped by a signal, `stop`, or `on_evaluation`; the same call resumes.
         TrainingError: training cannot continue.
     """
     run = _Run(config, name, runs_dir, parent, tags)
     data = data or data_of(config)
     with claim(run.folder) as held, ExitStack() as stack:
-        if run.away:
+        if run.has_own_store:
             stack.enter_context(claim(Folder(str(run.runs_folder))))
         if fresh:
             run.clear()
         run.check(data)
-        if run.away:
+        if run.has_own_store:
             stack.enter_context(stored_log(run.runs_folder, run.folder, _STORED, held, say))
         if finished := run.finished():
             if run.is_log_unfinished():
@@ -195,7 +195,7 @@ def train_job(
 def _trained(
     config: JobConfig, prepared: Prepared, checkpoints: CheckpointStore
 ) -> tuple[JointModel, dict[str, float]]:
-    """What `fit` returned on the workers: the model with the best weights of its last stage, and the metrics."""
+    """The result of `fit` on the workers, from the checkpoints: the model and its metrics."""
     vocabulary = prepared.encoder.vocabulary
     model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
     model.load_state_dict(model.state_dict() | prepared.start)
@@ -228,16 +228,17 @@ class _Run:
         self.config, self.name = config, name
         self.runs_folder = runs_dir.absolute() / name
         self.folder = Folder(f"{storage.url.rstrip('/')}/{name}" if storage.url else str(self.runs_folder))
-        self.away = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
-        """Whether the store is another place than the folder of runs."""
+        self.has_own_store = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
+        """Whether the store is not the folder of runs."""
 
     def clear(self) -> None:
-        """Removes everything except claims, and except another store's files in the folder of runs."""
+        """Removes all files of the run except claims, and except what a job with another store left in RUNS/NAME."""
         runs = Folder(str(self.runs_folder))
-        names = [(runs, name) for name in runs.names() if not (self.away and name.partition("/")[0] in _STORED)]
-        if self.away:
-            names += [(self.folder, name) for name in self.folder.names()]
-        for folder, name in names:
+        files = [(runs, name) for name in runs.names()]
+        if self.has_own_store:
+            files = [(runs, name) for _, name in files if name.partition("/")[0] not in _STORED]
+            files += [(self.folder, name) for name in self.folder.names()]
+        for folder, name in files:
             if not name.startswith(".claim"):
                 folder.delete(name)
 
@@ -288,7 +289,7 @@ class _Run:
         tracker.set_tags({"bundle": address})
 
     def is_log_unfinished(self) -> bool:
-        """Whether the run log lacks its end, because the job was killed after it had published its bundle."""
+        """Whether the run log is incomplete because the job was killed after it had published its bundle."""
         events = [event for event, _ in entries(self.tracker.path) if event is not None]
         bundles = [place for place, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
         return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
@@ -309,12 +310,12 @@ class _Run:
         """Saves the bundle; returns its path on this machine, and its address for others."""
         if self.folder.local is not None:
             path = self.folder.local / _BUNDLE
-            if path.exists():  # without a manifest (`finished`): empty folders that `clear` left
+            if path.exists():  # not a bundle (see `finished`), but empty folders that `clear` left
                 shutil.rmtree(path)
             save_bundle(path, bundle)
             return path, str(path)
         staged = self.runs_folder / ".upload"
-        if staged.exists():  # of a job that was killed before it could copy it
+        if staged.exists():  # left by a killed job
             shutil.rmtree(staged)
         save_bundle(staged, bundle)
         address = put_bundle(staged, self.folder.at(_BUNDLE), claimed)

@@ -1,4 +1,4 @@
-"""Writes checkpoints to a run's store in the background, and restores the same one in all workers."""
+"""Writes checkpoints to a run's store in the background, and restores the same checkpoint in all workers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _PREFIX = "agggen-checkpoints-"
 
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """A temporary folder. Also removes those of killed processes."""
+    """A temporary folder; also removes temporary folders of killed processes."""
     top = Path(tempfile.gettempdir())
     for stale in top.glob(f"{_PREFIX}*"):
-        with suppress(OSError), _locked(stale):  # in use, or of another user, or being removed
+        with suppress(OSError), _locked(stale):  # fails if it is in use, being removed, or another user's
             shutil.rmtree(stale)
     folder = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=top))
     with _locked(folder):
@@ -55,14 +55,14 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 class StoreKeeper:
-    """A `Keeper` over a `CheckpointStore`; a context manager that ends when the last checkpoint is stored.
+    """A `Keeper` over a `CheckpointStore`; a context manager that at its end waits for the last checkpoint.
 
-    `save` copies the trainer's state and returns. A thread writes and verifies it; a newer checkpoint replaces a
-    pending one. An error of the thread is raised by the next `save`, or at the end of the block.
+    `save` copies the trainer's state and returns. A thread stores and verifies the copy; a newer copy replaces one that
+    is still waiting. An error of the thread is raised by the next `save`, or at the end of the block.
     """
 
     def __init__(self, store: CheckpointStore, group: Group, on_saved: Callable[[], None] = lambda: None) -> None:
-        """`on_saved` is called in the thread when a checkpoint was verified."""
+        """`on_saved`: called in the thread after each verified checkpoint."""
         self.store, self.group, self._on_saved = store, group, on_saved
         self._pending: dict[str, Snapshot] = {}  # by stage
         self._changed = threading.Condition()
@@ -81,7 +81,7 @@ class StoreKeeper:
     ) -> None:
         """Raises StorageError: the last checkpoint could not be stored."""
         if kind is not None and not issubclass(kind, Exception):
-            return  # Ctrl-C and the like: do not wait for uploads
+            return  # after Ctrl-C, do not wait for uploads
         with self._changed:
             self._ending = True
             self._changed.notify()
@@ -131,17 +131,17 @@ class StoreKeeper:
             self._error = error
 
     def _next_snapshot(self) -> Snapshot | None:
-        """A snapshot to store; None at the end."""
+        """Waits for a snapshot to store; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._ending)
             return self._pending.pop(next(iter(self._pending))) if self._pending else None
 
 
 def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[dict[str, Tensor], Progress]:
-    """The best weights of a stage that the workers have finished, from its newest checkpoint, and its progress.
+    """The best weights and the progress of a stage that the workers have finished, from its last checkpoint.
 
     Raises:
-        StorageError: the newest complete checkpoint is not that of the stage's end.
+        StorageError: the newest complete checkpoint was saved before the end of the stage.
     """
     with _temporary_folder() as folder:
         path = folder / "trained.safetensors"

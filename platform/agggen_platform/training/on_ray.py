@@ -1,9 +1,9 @@
 """The library's training loop on the workers of Ray Train.
 
 A Ray task, `_fit_on_workers`, runs ``TorchTrainer.fit()``, so that the job can end it together with its workers.
-Workers and job communicate through an actor (`events.RunCoordinator`). Ray Train's own ``report``, which takes seconds
-a call, and its checkpoints are not used: workers write checkpoints to the run's store. When workers die, Ray Train
-restarts all of them, fewer if necessary (``cluster.min_workers``), and they continue from the newest checkpoint.
+Workers and job communicate through an actor (`events.RunCoordinator`), and workers write checkpoints to the run's
+store; Ray Train's checkpoints, and its ``report``, which takes seconds per call, are not used. When a worker dies, Ray
+Train restarts all workers, fewer if necessary (``cluster.min_workers``), which resume from the newest checkpoint.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_ROOM_SECONDS = 5  # that Ray Train waits for resources before a restart; it cannot be stopped during this time
-_END_SECONDS = 40.0  # that Ray Train has to end after workers were asked to stop
-_FRUITLESS_RESTARTS = 10  # consecutive ones after which a job without cluster.max_failures fails
-_COLLECTIVE_SECONDS = 300  # that workers wait for another one, which may be fetching checkpoints or writing samples
+_ROOM_SECONDS = 5  # how long Ray Train waits for resources before it is started again; it cannot be stopped meanwhile
+_END_SECONDS = 40.0  # how long Ray Train may take to end after workers were asked to stop
+_FRUITLESS_RESTARTS = 10  # after so many in a row, a job with cluster.max_failures=-1 fails
+_COLLECTIVE_SECONDS = 300  # timeout of collectives; meanwhile a worker may fetch checkpoints or write samples
 _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_ROOM_SECONDS),
@@ -47,12 +47,11 @@ _ENVIRONMENT = {
 
 @contextmanager
 def workers_of(config: JobConfig) -> Iterator[Workers]:
-    """The cluster of `config`, with room for its workers.
+    """Connects to the cluster of `config` and checks that it has room for the workers.
 
     Raises:
-        ConfigError: the device is a GPU, and workers book none.
-        ClusterError: nothing answers at ``cluster.address``, or the cluster lacks what the workers need and does not
-            grow.
+        ConfigError: the device is a GPU, but workers request none.
+        ClusterError: nothing answers at ``cluster.address``, or the cluster has no room and does not autoscale.
     """
     settings = config.cluster
     if config.training.device.startswith("cuda") and not settings.gpus_per_worker:
@@ -110,12 +109,12 @@ class Workers:
             samples: records to write about after each epoch.
             claim: on the folder; workers save no checkpoint without it.
             monitor: handles messages of the workers.
-            stop: called a few times a second; an exception of it ends the workers.
+            stop: called a few times per second; if it raises, the workers are ended.
 
         Raises:
-            StoppedError: `stop` returned True; the same call continues.
-            TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures``; if it is
-                -1, too often in a row without a newer checkpoint.
+            StoppedError: `stop` returned True; the same call resumes.
+            TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows; if
+                it is -1, too often in a row without a newer checkpoint.
             ClusterError: Ray Train itself failed, or the cluster was lost.
         """
         import ray
@@ -150,7 +149,7 @@ class Workers:
             result = ray.get(coordinator.result.remote())
         except RayError as lost:
             raise ClusterError(f"the Ray cluster was lost: {_last_line(lost)}; the same call continues") from lost
-        except KeyboardInterrupt:  # a second one: this process ends, and Ray gives back all that it held
+        except KeyboardInterrupt:  # the second one: Ray is ended at once
             ray.cancel(running, force=True)
             ended = True
             raise
@@ -165,16 +164,17 @@ class Workers:
             raise error
 
     def _check_progress(self, monitor: WorkerMonitor) -> None:
-        if self.config.cluster.max_failures == -1 and monitor.fruitless >= _FRUITLESS_RESTARTS:
+        attempts = monitor.attempts_without_progress
+        if self.config.cluster.max_failures == -1 and attempts >= _FRUITLESS_RESTARTS:
             raise TrainingError(
-                f"workers were started again {monitor.fruitless} times in a row without a newer checkpoint"
+                f"workers were started again {attempts} times in a row without a newer checkpoint"
                 f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command tries again "
-                "from the last checkpoint; where workers live shortly, set a shorter storage.checkpoint_seconds"
+                "from the last checkpoint; if workers are often lost, set a shorter storage.checkpoint_seconds"
             )
 
 
 def _end(running: Any, coordinator: Any) -> None:
-    """Lets Ray Train end by itself, so that it releases all resources; else ends its processes."""
+    """Asks Ray Train to end, so that it releases all resources; kills it if it does not."""
     import ray
     from ray.exceptions import RayError
 
@@ -195,8 +195,8 @@ def _last_line(error: BaseException) -> str:
 def _fit_on_workers(task: _Task) -> AggGenError | None:
     """Runs Ray Train until training ends or should stop; returns the error.
 
-    While there is no room for the workers, Ray Train waits and cannot be stopped. So it gives up after `_ROOM_SECONDS`,
-    which also withdraws its requests, and is started again unless the job should stop.
+    While Ray Train waits for resources, it cannot be stopped. Therefore it gives up after `_ROOM_SECONDS`, which also
+    withdraws its resource requests, and is started again unless the job should stop.
     """
     import ray
     from ray.train import ControllerError, WorkerGroupError
@@ -209,7 +209,7 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
             return None
         try:
             with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # checkpoints are not kept there
-                _trainer(task, attempts, scratch).fit()  # reached only when all of them failed
+                _trainer(task, attempts, scratch).fit()  # all earlier attempts failed, else this were not reached
         except WorkerGroupError as error:
             return _too_many_failures(error, task.config)
         except ControllerError as error:
@@ -230,7 +230,7 @@ def _too_many_failures(error: Any, config: JobConfig) -> TrainingError:
 
 
 def _trainer(task: _Task, failures: int, scratch: str) -> Any:
-    """A trainer whose workers failed `failures` times before."""
+    """A trainer for workers that have failed `failures` times before."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
@@ -308,11 +308,11 @@ def _fit(task: _Task, group: Connected) -> None:
             seconds = task.config.storage.checkpoint_seconds
             fit(config, prepared, keeper, lambda stage: [reporter] if is_worker_0 else [], group, stop, seconds)
     except TrainingError as error:
-        # All workers raise this at the same update: a request to stop, a loss that is not finite, a checkpoint of
-        # another run. Any other error, such as a disk that one of them cannot read, leads to another attempt.
+        # An error that all workers raise at the same update: a request to stop, a loss that is not finite, a checkpoint
+        # of another run. Other errors, such as a disk that one worker cannot read, lead to another attempt.
         if is_worker_0:
             ray.get(task.coordinator.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
-    ray.get(task.coordinator.heartbeat.remote())  # all messages before it have arrived
+    ray.get(task.coordinator.heartbeat.remote())  # when it returns, all earlier messages have arrived
 
 
 @contextmanager
@@ -335,7 +335,7 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
 
 @contextmanager
 def _heartbeat(coordinator: Any, is_worker_0: bool) -> Iterator[Callable[[], bool]]:
-    """Sends heartbeats of worker 0 in the background; yields a function that says whether to stop."""
+    """Sends heartbeats of worker 0 in the background; yields a function that returns whether to stop."""
     import ray
 
     stop, ended = threading.Event(), threading.Event()

@@ -5,7 +5,7 @@
     prepared/KEY/encoder.json           vocabulary, predicate table, lexicon, rejected references, and the hashes
                                         of the other files; it is written last
 
-KEY is a hash of the records and of the configuration that decides their examples, so a continued run finds them.
+KEY is a hash of the records and of the settings that the examples depend on, so that a resumed run finds them.
 """
 
 from __future__ import annotations
@@ -152,10 +152,10 @@ def _read_examples(path: Path, where: str) -> StoredExamples:
 
 
 class StoredExamples(Sequence[Example]):
-    """Examples as flat arrays, a quarter of the size of tuples. Each access makes a new `Example`."""
+    """Examples as flat arrays, which take a quarter of the memory of tuples. Each access creates a new `Example`."""
 
     def __init__(self, table: Any) -> None:
-        """`table`: of pyarrow, with a column for each field."""
+        """`table`: a `pyarrow.Table` with a column for each field of `Example`."""
         self._columns = {name: _stored(table[name].combine_chunks()) for name in table.column_names}
         self._size = table.num_rows
 

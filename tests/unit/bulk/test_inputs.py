@@ -16,7 +16,7 @@ from agggen.corpora.prepared import write_records
 from agggen.datasets import read_file
 from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record
-from agggen_platform.bulk.inputs import check_in_place, find_inputs, plan_shards, read_records, ready
+from agggen_platform.bulk.inputs import check_inputs_unchanged, find_inputs, plan_shards, prepare_inputs, read_records
 from agggen_platform.bulk.records import read_record
 from agggen_platform.sharded import shards as shards_module
 from agggen_platform.sharded.config import JobError
@@ -29,7 +29,7 @@ TRIPLES = [["Aromi", "food", "English"]]
 
 
 def shards_of(source: Path, work: Path, shard_rows: int = 4) -> list[Shard]:
-    files = ready(find_inputs(str(source), shard_rows), Folder(str(work)))
+    files = prepare_inputs(find_inputs(str(source), shard_rows), Folder(str(work)))
     return plan_shards(files, shard_rows, "texts/{}.parquet")
 
 
@@ -204,11 +204,11 @@ def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: 
         ("text.parquet", b"no parquet at all", "is not a Parquet file"),
         ("other.parquet", pa.table({"id": ["a"]}), "no column 'triples'"),
         ("typed.parquet", pa.table({"id": [1], "triples": [[]]}), "'id' is int64, it should be string"),
-        ("long.parquet", pa.table({"Subject": ["a"], "predicate": ["b"]}), "Parquet needs one record a row"),
+        ("long.parquet", pa.table({"Subject": ["a"], "predicate": ["b"]}), "Parquet needs one record per row"),
         ("empty.jsonl", b"", "empty.jsonl is empty"),
         ("empty.csv", b"", "empty.csv is empty"),
         ("other.csv", b"subject,object\n", "no column predicate; it needs subject, predicate, object"),
-        ("notes.txt", b"hello", "none of the kinds that can be read: parquet, jsonl, csv"),
+        ("notes.txt", b"hello", "not a file of records: its name must end in .parquet, .jsonl, .csv"),
         ("folder", None, r"holds no records: no file in it ends in .parquet, .jsonl, .csv"),
     ],
 )
@@ -230,18 +230,18 @@ def test_a_file_that_changes_while_it_is_read_is_refused(kind: str, tmp_path: Pa
     write["parquet"] = lambda: write_records(path, numbered_records(3), "x", "dev")
     write[kind]()
     inputs = find_inputs(str(path), 4)
-    files = ready(inputs, Folder(str(tmp_path / "work")))
+    files = prepare_inputs(inputs, Folder(str(tmp_path / "work")))
     (shard,) = plan_shards(files, 4, "texts/{}.parquet")
-    check_in_place(inputs)
+    check_inputs_unchanged(inputs)
     write[kind]()  # the same size, at another time
     with pytest.raises(JobError, match="changed while it was read"):
-        check_in_place(inputs)
+        check_inputs_unchanged(inputs)
     if kind == "jsonl":
         with pytest.raises(DamagedError, match="replaced while it was read"):
             rows_of([shard])
     path.unlink()
     with pytest.raises(JobError, match="changed while it was read"):
-        check_in_place(inputs)
+        check_inputs_unchanged(inputs)
 
 
 def test_a_byte_that_is_not_utf8_rejects_its_line_only(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_shards_of_any_size_hold_the_same_rows_of_json_lines(tmp_path: Path) -> 
     whole = of_any_size(tmp_path / "in.jsonl", 151)
     assert whole[-1]["line"] == 156
     files = find_inputs(str(tmp_path / "in.jsonl"))  # without a choice shards are made of runs of 64
-    shards = plan_shards(ready(files, Folder(str(tmp_path))), 150, "{}")
+    shards = plan_shards(prepare_inputs(files, Folder(str(tmp_path))), 150, "{}")
     assert [shard.rows for shard in shards] == [128, 23] and rows_of(shards) == whole
 
 
@@ -313,11 +313,11 @@ def test_shards_of_any_size_hold_the_same_rows_of_csv(form: str, sign: bytes, tm
 
 def test_ids_are_compared_a_share_at_a_time_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(30), *numbered_records(3), *numbered_records(31)])
-    monkeypatch.setattr(shards_module, "HASHES_AT_ONCE", 4)
+    monkeypatch.setattr(shards_module, "HASHES_PER_BLOCK", 4)
     duplicates = {row: where for shard in shards_of(path, tmp_path) for row, where in shard.duplicates}
     assert duplicates == {row: f"{path}, line {(row - 30) % 3 + 1 if row < 33 else row - 32}" for row in range(30, 63)}
     files = find_inputs(str(path), 4, unique=False)
-    unlike = plan_shards(ready(files, Folder(str(tmp_path))), 4, "{}", unique=False)
+    unlike = plan_shards(prepare_inputs(files, Folder(str(tmp_path))), 4, "{}", unique=False)
     assert not any(shard.duplicates for shard in unlike) and len(rows_of(unlike)) == 64
 
 

@@ -10,7 +10,7 @@ import pytest
 from agggen.bundle import SHIPPED
 from agggen.errors import BundleError, ConfigError
 from agggen_platform.bulk import model as model_module
-from agggen_platform.bulk.config import described, fingerprint
+from agggen_platform.bulk.config import fingerprint, job_identity
 from agggen_platform.bulk.model import Model, bulk_config, load_generator, open_model
 from agggen_platform.sharded.config import JobError
 
@@ -43,7 +43,7 @@ def test_settings_that_cannot_be(override: str, message: str, model: Model) -> N
 
 def test_the_fingerprint_is_of_what_decides_the_texts(model: Model) -> None:
     def job(*overrides: str, bundle: str = "b", content: str = "i") -> str:
-        return fingerprint(described(bulk_config(model, overrides), bundle, [("in.jsonl", content)]))
+        return fingerprint(job_identity(bulk_config(model, overrides), bundle, [("in.jsonl", content)]))
 
     same = {job(), job("actors=3"), job("shard_rows=5"), job("max_reject_share=0.5")}
     assert len(same) == 1

@@ -87,7 +87,7 @@ def test_an_interrupted_run_keeps_the_earlier_output(
     run: Run, bundle: Path, records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "out.jsonl").write_text("the earlier output")
-    monkeypatch.setattr(cli_records, "_BLOCK", 2)
+    monkeypatch.setattr(cli_records, "_BATCH_RECORDS", 2)
     real, calls = Generator.generate, []
 
     def second_call_is_interrupted(self: Generator, *arguments: Any, **options: Any) -> Any:

@@ -215,7 +215,7 @@ def test_output_does_not_depend_on_how_records_are_batched(
             yield from parsed(run(command[0], bundle, "-i", records, *command[1:])[1])
 
     together = list(lines())
-    monkeypatch.setattr(cli_records, "_BLOCK", block)
+    monkeypatch.setattr(cli_records, "_BATCH_RECORDS", block)
     for apart, expected in zip(lines(), together, strict=True):
         assert [apart.get(key) for key in ("id", "text", "plan", "rank")] == [
             expected.get(key) for key in ("id", "text", "plan", "rank")

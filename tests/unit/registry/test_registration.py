@@ -102,7 +102,7 @@ def test_a_dead_server_costs_seconds(scheme: str) -> None:
 
 
 def test_a_server_takes_no_folder_of_this_machine(trained: list[Path]) -> None:
-    with pytest.raises(RegistryError, match=r"takes no folder of this machine .* --to s3://"):
+    with pytest.raises(RegistryError, match=r"accepts no folder of this machine .* --to s3://"):
         register(str(trained[0]), uri="http://127.0.0.1:9")
 
 

@@ -144,7 +144,7 @@ def test_gpus_that_are_not_there_are_waited_for_on_a_cluster_that_may_grow(
             speed=lambda _: {},
         )
 
-    monkeypatch.setattr(driver, "by_actors", actors)
+    monkeypatch.setattr(driver, "run_in_actors", actors)
     with pytest.raises(JobError, match=r"an actor needs 1 GPUs \(gpus_per_actor\), and this machine has 0"):
         results(local=True)
     results(local=False)

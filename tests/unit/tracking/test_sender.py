@@ -14,7 +14,7 @@ import pytest
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.runs import UnsentError, find_runs, sync
-from agggen_platform.tracking.store import verdict
+from agggen_platform.tracking.store import classify
 from tests.processes import free_ports, until
 from tests.unit.doctor.helpers import answering
 
@@ -198,4 +198,4 @@ def sql(kind: str) -> str:
 def test_errors_of_mlflow_are_classified(code: str, kind: str | None, expected: str) -> None:
     from mlflow.exceptions import RestException
 
-    assert verdict(RestException({"error_code": code, "message": sql(kind) if kind else "no"})) == expected
+    assert classify(RestException({"error_code": code, "message": sql(kind) if kind else "no"})) == expected

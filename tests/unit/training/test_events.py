@@ -47,7 +47,7 @@ def test_system_metrics_of_workers_reach_the_run(job: Job) -> None:
 
 
 def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> None:
-    fruitless = []
+    attempts_without_progress = []
     for attempts, newest in [
         (1, None),
         (0, None),
@@ -61,8 +61,8 @@ def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> N
     ]:
         job.newest = newest
         job.tell(*[("attempt", None)] * attempts)
-        fruitless.append(job.monitor.fruitless)
-    assert fruitless == [0, 0, 1, 2, 0, 1, 3, 4, 0]
+        attempts_without_progress.append(job.monitor.attempts_without_progress)
+    assert attempts_without_progress == [0, 0, 1, 2, 0, 1, 3, 4, 0]
     assert job.coordinator.state() == (False, 9)
 
 
