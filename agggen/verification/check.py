@@ -104,6 +104,7 @@ class Checker:
             repeated += self._twice(indexed, required, occurrences, subject_spans)
         explained = indexed.covered(spans)
         swapped = self._swapped(required, occurrences, indexed, explained)
+        swapped += _exchanged(required, occurrences, subject_spans)
         rate = MAX_NEW_WORD_RATE if triples is None else 1.0
         misplaced = self._misplaced(required, occurrences, indexed, explained, rate, initial)
         return TextCheck(values, unnamed, invented, elsewhere, repeated, swapped, misplaced)
@@ -325,6 +326,24 @@ class Checker:
                 if not any(indexed.text[: span[0]].endswith(before) for span, _ in matches):
                     misplaced.append(triple)
         return tuple(misplaced)
+
+
+def _exchanged(
+    triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], subject_spans: Mapping[str, set[Span]]
+) -> tuple[tuple[str, str], ...]:
+    """Values of one predicate that each stand behind the subject of the other ("Gold is in group 12, Silver in 11")."""
+    exchanged: list[tuple[str, str]] = []
+    for (left, left_matches), (right, right_matches) in combinations(zip(triples, occurrences, strict=True), 2):
+        if left.predicate != right.predicate or left.subject == right.subject or left.object == right.object:
+            continue
+        names = sorted((span, name) for name in (left.subject, right.subject) for span in subject_spans[name])
+        owners = [
+            {[name for (_, end), name in names if end <= span[0]][-1:] == [other.subject] for span, _ in matches}
+            for matches, other in ((left_matches, right), (right_matches, left))
+        ]
+        if owners == [{True}, {True}]:
+            exchanged.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
+    return tuple(exchanged)
 
 
 def _inside(text: str, span: Span, longer: Collection[Span]) -> bool:

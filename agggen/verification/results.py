@@ -49,7 +49,7 @@ class TextCheck:
     repeated: tuple[str, ...] = ()
     """Words that occur twice in a row; in a fact also values that occur twice."""
     swapped: tuple[tuple[str, str], ...] = ()
-    """Pairs of predicates whose values are in each other's context."""
+    """Pairs of predicates whose values are in each other's context; with their subjects if these are exchanged."""
     misplaced: tuple[Triple, ...] = ()
     """Triples whose values only follow words that never precede values of their predicate in training texts."""
 

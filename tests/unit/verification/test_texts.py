@@ -176,6 +176,24 @@ def test_a_fact_may_say_a_value_once_for_each_triple_and_within_a_name() -> None
 # --- under another predicate's wording -----------------------------------------------------------------------------
 
 
+METALS = Record("metals", (Triple("Gold", "group", "11"), Triple("Silver", "group", "12")))
+
+
+@pytest.mark.parametrize(
+    ("text", "swapped"),
+    [
+        ("Gold is in group 12 and Silver in group 11.", True),
+        ("Silver is in group 11. Gold, in turn, is in group 12.", True),
+        ("Gold is in group 11 and Silver in group 12.", False),
+        ("Gold and Silver are in groups 11 and 12.", False),
+        ("Group 11 has Gold, group 12 has Silver.", False),
+        ("Gold is in group 11.", False),
+    ],
+)
+def test_values_exchanged_between_subjects_are_swapped(text: str, swapped: bool) -> None:
+    assert PLAIN.check(METALS, text).swapped == ((("group of Gold", "group of Silver"),) if swapped else ())
+
+
 @pytest.mark.parametrize(
     ("text", "swapped"),
     [
