@@ -29,9 +29,9 @@ class Constraint:
     barred: frozenset[int]
     """Ids of forbidden words."""
     values: tuple[tuple[Spelling, ...], ...]
-    """The spellings of each required value, of which one must occur."""
+    """For each required value, its spellings; at least one of them must occur."""
     elastic: frozenset[int]
-    """Numbers of values with other wordings than their spellings, which only the judge can recognise."""
+    """Indices of values that can also be expressed in wordings which only the judge recognises."""
     binding: frozenset[int]
     """Ids of words that occur in values only: a spelling that contains one must be completed."""
     judge: Judge
@@ -57,7 +57,7 @@ class Constraint:
         return self._steps[key]
 
     def following(self, state: int) -> frozenset[int]:
-        """The words of which one must follow; empty if any word may."""
+        """The words allowed next; empty if every word is allowed."""
         return self._next[state]
 
     def said(self, state: int) -> bool:

@@ -127,7 +127,7 @@ class PlanDistribution:
     def _plans(self, search: Callable[[PlanScores], Iterable[ScoredPlan]], count: int = 1) -> list[ScoredPlan]:
         """The plans of a search over the known predicates as plans of the record with their log-probabilities.
 
-        Where no predicate is known, `count` times their groups.
+        If no predicate is known: `count` copies of the plan that groups the unknown predicates.
         """
         if self.scores is None:
             return [ScoredPlan(self.unknown, 0.0)] * count

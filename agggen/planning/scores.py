@@ -92,7 +92,7 @@ class PlanScores:
         return _positions(self.n_predicates, self.max_group_size)
 
     def group_scores(self, states: NDArray[np.intp], last: NDArray[np.bool_]) -> Floats:
-        """The log-weights of states given by index, of which `last` (of a shape that broadcasts) end their plan."""
+        """The log-weights of the states with these indices; `last` (broadcastable) marks those that end their plan."""
         if self.within_last is None:
             return self.within[states]
         return np.where(last, self.within_last[states], self.within[states])

@@ -127,9 +127,9 @@ class Lexicon:
         return self.templates.get(predicate) or self.phrases.get(phrase_key(predicate))
 
     def merged(self, other: Lexicon) -> Lexicon:
-        """What this lexicon or the `other` knows: all wordings, this one's sentences, and the larger of two counts.
+        """The union of both lexicons; this one's templates take precedence, and the larger of two counts is kept.
 
-        A value word of one that is an ordinary word for the other is an ordinary word.
+        A word that is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
         booleans = {
             name: _united(self.booleans.get(name, {}), other.booleans.get(name, {}))

@@ -82,7 +82,7 @@ class TextCheck:
 
 
 def check_paired(records: Sequence[Record], texts: Sequence[str]) -> None:
-    """Checks that there is one text per record.
+    """Checks that each record has one text.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.

@@ -142,10 +142,10 @@ def _judgement(
 
 
 def load_critic(folder: Path | str | None = None) -> Critic:
-    """A critic from its folder; by default the one that is included in agggen.
+    """Loads a critic from `folder`; by default the critic shipped with agggen.
 
     Raises:
-        CriticError: there is none, or it is of another format.
+        CriticError: the folder contains no critic, or one in another format.
     """
     if folder is None:
         with as_file(files("agggen.verification.critic") / "model") as included:

@@ -31,7 +31,7 @@ class Example:
         self.invented = self.invented or [0] * len(self.words)
 
     def splice(self, start: int, size: int, new: Words, invented: int) -> None:
-        """Replaces `size` words; new ones that no triple has are marked where `invented` is 1."""
+        """Replaces `size` words by `new`; if `invented` is 1, marks the new words that occur in no triple."""
         known = self.value_words() if invented else set()
         self.words[start : start + size] = new
         self.invented[start : start + size] = [int(bool(invented) and word not in known) for word in new]
@@ -45,7 +45,7 @@ class Example:
                 self.labels[index] = label
 
     def mark_invented(self, words: Words, starts: Iterable[int]) -> None:
-        """Marks the words at `starts` that no triple has."""
+        """Marks those of the words at `starts` that occur in no triple."""
         known = self.value_words()
         for start in starts:
             for at in range(start, start + len(words)):

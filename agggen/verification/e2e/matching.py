@@ -80,9 +80,9 @@ def known(slot: str, value: str) -> bool:
 def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     """The values that `text` (in Unicode form NFC) expresses, in text order.
 
-    A phrase that can mean several values means the one that `slots` has. Phrases inside a longer one of the slot or
-    inside a name are ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are
-    vague ones next to others of the slot.
+    An ambiguous phrase stands for the value in `slots`. Phrases inside a longer phrase of the same slot or inside
+    a name are ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are
+    vague phrases if the text has another phrase for the slot.
     """
     folded = fold(text)
     record_patterns = tuple(verbatim(slot, value) for slot in slots for value in slots[slot] if not known(slot, value))

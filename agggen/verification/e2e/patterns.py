@@ -42,7 +42,7 @@ class Pattern:
 
     slot: str
     values: tuple[str, ...]
-    """The values they can mean: the one that the record has, by default the first. Empty: the phrases are ignored."""
+    """The possible values; the record's own is preferred, else the first counts. Empty: the phrases are ignored."""
     regex: re.Pattern[str]
     vague: bool = False
     """Only counts if no other phrase in the text is about the slot: "decent" is ignored next to "3 out of 5"."""
