@@ -15,13 +15,13 @@ from agggen.evaluation import Score
 from agggen.evaluation.segments import SegmentStatistics, ratio
 
 Positions = Mapping[str, int | None]
-"""Predicate -> index of its fact in the text; None or absent if it has none."""
+"""Predicate -> index of its fact in the text; None or absent if it is not aligned."""
 
 
 def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
     """The fact index of each predicate, from the predicates of each fact in text order.
 
-    If several facts have a predicate, the last one counts, as in the published numbers.
+    If a predicate occurs in several facts, the last of them counts, as in the published numbers.
     """
     return {predicate: number for number, predicates in enumerate(facts) for predicate in predicates}
 

@@ -46,7 +46,7 @@ def write(
     """Generates plans and texts for the records that have references.
 
     Args:
-        config: of the generation; by default the generator's.
+        config: settings of the generation; by default the generator's.
         progress: called with the number of finished records.
 
     Raises:

@@ -21,7 +21,7 @@ class Published:
 
     system: str
     scores: dict[str, float]
-    """By metric of `agggen.evaluation.protocols` or ``ser...``, in its unit."""
+    """Score by metric name (a metric of `agggen.evaluation.protocols` or ``ser...``), in the metric's unit."""
     source: str
     runs: int = 1
     """Number of runs or checkpoints over which the scores are means; 1 if the source does not state it."""
@@ -58,7 +58,7 @@ BOARDS = tuple(Board(**(board | {"systems": _systems(board["systems"])})) for bo
 PLANNING = _systems(_DATA["planning"])
 """Agreement with human plans on the corpus `webnlg-plans`, by the names and in the units of `plans.plan_scores`.
 
-Scores among people are its ``human_...``; their tau skips the inputs for which the system's plan is a single group.
+The ``human_...`` scores compare human plans; their tau skips inputs whose system plan is a single group.
 """
 
 ALIGNMENT = _systems(_DATA["alignment"])

@@ -39,13 +39,13 @@ class Agreement:
     """Pearson correlations of one score with people's ratings; NaN where a score is constant."""
 
     per_text: Mapping[str, float]
-    """By dimension, over all texts."""
+    """Correlation by dimension, over all texts."""
     per_system: Mapping[str, float]
-    """By dimension, of the systems' means."""
+    """Correlation by dimension, over the mean scores and mean ratings of the systems."""
 
 
 def read_ratings(path: Path) -> list[RatedText]:
-    """The rated texts of a file, with the dimensions of `DIMENSIONS` that each line has.
+    """The rated texts of a file, with those of the `DIMENSIONS` that each line rates.
 
     Raises:
         CorpusError: a line has no valid triples, text, system, or no dimension; names the line.
@@ -93,7 +93,7 @@ def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
 
 
 def passed_but_incorrect(rated: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
-    """The share of texts that pass, and the share of these that were rated as incorrect."""
+    """The share of texts that pass, and the share of passing texts that people rated as incorrect."""
     chosen = [text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated, passes, strict=True) if passed]
     return len(chosen) / len(rated), sum(chosen) / max(1, len(chosen))
 

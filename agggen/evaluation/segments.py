@@ -36,7 +36,7 @@ class SegmentStatistics:
     """Sums of rows (..., counts) -> scores (...)."""
     signature: str
     single: SegmentScores | None
-    """The score of each single text; None if the measure is not defined for one."""
+    """The score of each single text; None if the measure is not defined for single texts."""
 
     def corpus(self, only: Sequence[int] | slice | None = None) -> Score:
         """The score of the corpus, or of a part of it.

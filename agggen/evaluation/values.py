@@ -36,7 +36,7 @@ class ReadValues:
     mentions: Sequence[Mentions]
     """The lenient check of each text."""
     statistics: Mapping[str, SegmentStatistics]
-    """By the names of `VALUES`."""
+    """The measures by name (see `VALUES`)."""
 
 
 def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> ReadValues:

@@ -102,7 +102,7 @@ def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tup
 
 
 def beside_published(board: Board, sections: Sequence[Section]) -> tuple[Table, str]:
-    """Our scores and the published ones, by descending BLEU, and how both were computed."""
+    """A table of our and the published scores, by descending BLEU, and how both were computed."""
     scores = {
         measure.name: measure.score
         for section in sections

@@ -32,7 +32,7 @@ class Measure:
     score: Score | None
     interval: tuple[float, float] | None = None
     reason: str = ""
-    """Why it was not computed."""
+    """The reason why the score was not computed."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form; undefined numbers are null."""
@@ -109,12 +109,12 @@ class Bar:
     """A bar of a chart."""
 
     label: str
-    """The category for its first series; empty for the others."""
+    """The category on the bar of its first series; empty on its other bars."""
     series: int
     text: str
     """The value and the name of the series."""
     share: float
-    """Its length relative to the longest bar."""
+    """The bar's length relative to the longest bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Row:
     record: Record
     text: str
     check: TextCheck
-    """Strict."""
+    """The result of the strict check."""
     plan: Plan | None = None
     facts: Sequence[WrittenFact] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class Report:
     tables: Mapping[str, Table | None]
     """Published systems and breakdowns, by name in report.json."""
     charts: Mapping[str, Chart]
-    """By the name of their table."""
+    """The charts by the name of their table."""
     published_note: str = ""
     """How the comparison with published systems was computed, or why there is none."""
     partial: str = ""
@@ -249,7 +249,7 @@ class Report:
         """Writes the report (report.html, report.json, records.jsonl) to `folder` and returns the page.
 
         Raises:
-            ConfigError: `folder` has other content than a report of this evaluation.
+            ConfigError: `folder` contains anything but a report of this evaluation.
         """
         from agggen.report.folder import check_target, write_report
 

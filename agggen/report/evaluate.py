@@ -41,7 +41,7 @@ class Task:
     address: str
     """The bundle's address as the user gave it."""
     corpus: str
-    """Its name in the catalogue, if it is there; `split` likewise."""
+    """The corpus' name in the catalogue, if it is listed; likewise for `split`."""
     split: str
     records: Sequence[Record]
     whole: int
@@ -50,7 +50,7 @@ class Task:
     metrics: TextMetrics
     command: str
     segmenter: FactSegmenter
-    """Of references without facts."""
+    """Segments references that have no facts."""
     device: str = "cpu"
     """See `agggen.tensors.device_of`."""
 
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def seed(self) -> int:
-        """Of the displayed samples, the intervals and random orders."""
+        """The seed of the displayed samples, the confidence intervals and the random orders."""
         return self.config.seed
 
     @property
@@ -75,7 +75,7 @@ class Task:
 
     @property
     def identity(self) -> dict[str, str | int]:
-        """All that determines the scores."""
+        """Everything that determines the scores."""
         return {
             "bundle": fingerprint(self.path),
             "corpus": self.corpus,

@@ -45,10 +45,10 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
-    """Checks that `folder` is new, empty, or has a report of the same identity.
+    """Checks that `folder` is new, empty, or contains a report of the same identity.
 
     Raises:
-        ConfigError: `folder` has another report or other files, or cannot be created.
+        ConfigError: `folder` contains another report or other files, or cannot be created.
     """
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a symbolic link; name its target")
