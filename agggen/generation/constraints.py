@@ -17,9 +17,9 @@ from agggen.model.batch import FACT, LAST, PAD
 Spelling = tuple[int, ...]
 """A spelling of a value as word ids."""
 Fallback = Callable[[], Spelling]
-"""Makes the words of a fact that no hypothesis says."""
+"""Builds the words of a fact for which no hypothesis passes."""
 Judge = Callable[[Sequence[int], Sequence[int]], bool]
-"""Whether a fact of these words may end; the second argument is the text before it, with the marks of facts."""
+"""Whether a fact with these words may end; the second argument is the text before it, with the marks of facts."""
 
 
 @dataclass

@@ -73,7 +73,7 @@ class Batch:
         return self.original or self
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on `device`; itself if it is there. The device is not waited for."""
+        """The batch on `device`, copied asynchronously; itself if it is there."""
         device = torch.device(device)
         if device.type == self.source.device.type == "cpu":
             return self

@@ -1,7 +1,7 @@
 """The joint model: p(y, z | x) = transitions over plans times emissions of facts (paper section 3, METHOD 2-3).
 
 Emission: the decoder writes fact t token by token, attending across only to the tokens of the triples in z_t and back
-to all earlier tokens of the text. It depends on the *set* of triples, so each distinct set is scored once a fact, in
+to all earlier tokens of the text. It depends on the *set* of triples, so each distinct set is scored once per fact, in
 one batched pass over rows (fact, set), and shared by the set's orderings.
 
 History, two named variants (METHOD 3): `shared` encodes y_1..t-1 once under the mask of all triples and lets every set
@@ -45,9 +45,9 @@ class ModelConfig:
     max_group_size: int = 3  # L: the largest number of triples that share a fact
     transition: Variant = "normalised"
     history: Literal["shared", "masked"] = "shared"
-    copy: bool = True  # point at source words beside writing words of the vocabulary
-    unseen_words: int = 0  # vectors by which a record's words outside the vocabulary are told apart; 0: all look alike
-    predicate_dropout: float = 0.02  # how often training shows a predicate as unknown, so that row 0 learns something
+    copy: bool = True  # copy words of the source as well as generate words of the vocabulary
+    unseen_words: int = 0  # vectors that distinguish a record's out-of-vocabulary words; 0: all have that of UNK
+    predicate_dropout: float = 0.02  # share of predicates that training shows as unknown, which trains row 0
 
     def __post_init__(self) -> None:
         for name in ("width", "heads", "layers", "feed_forward", "predicate_dim", "max_group_size"):
@@ -71,7 +71,7 @@ class Memory(NamedTuple):
     copy_keys: Tensor  # (B, M, D)
 
     def rows(self, index: Tensor) -> Memory:
-        """The memory of the records `index` (R,), one a row."""
+        """The memory of the records `index` (R,), one per row."""
         return Memory(
             self.ids[index],
             self.triple[index],
@@ -89,7 +89,7 @@ class Memory(NamedTuple):
 
 
 class JointModel(nn.Module):
-    """Encoder, decoder, copying and transitions; `n_words` source and target words, the first `n_output` writable."""
+    """Encoder, decoder, copying and transitions; of `n_words` words the first `n_output` can be generated."""
 
     def __init__(self, config: ModelConfig, n_words: int, n_output: int, n_predicates: int) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class JointModel(nn.Module):
         x = self.encoder_norm(x)
         return Memory(batch.source, batch.triple, self.decoder.memory_keys_values(x), self.copy_key(x))
 
-    # --- writing ----------------------------------------------------------------------------------------------------
+    # --- generation -------------------------------------------------------------------------------------------------
 
     def embed_target(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
         """Decoder inputs for token ids (R, n) at text positions (R, n) or (n,), all less than `length`."""
@@ -153,11 +153,11 @@ class JointModel(nn.Module):
         return self.embed_target(batch.inputs, torch.arange(n, device=batch.inputs.device), n)
 
     def word_logits(self, hidden: Tensor) -> Tensor:
-        """Logits (..., V) over the writable words; the weights are tied to the embedding."""
+        """Logits (..., V) over the output words; the weights are tied to the embedding."""
         return F.linear(hidden, self.embedding.weight[: self.n_output], self.output_bias)
 
     def copy_attention(self, hidden: Tensor, memory: Memory, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Where hidden (R, n, D) would copy from: log-attention (R, n, M), log-gates of writing and copying (R, n)."""
+        """The copy distribution of hidden (R, n, D): log-attention (R, n, M), log-gates to generate and copy (R, n)."""
         scores = full_precision(self.copy_query(hidden) @ memory.copy_keys.mT) * self.config.width**-0.5
         attention = torch.log_softmax(scores.masked_fill(~visible[:, None], IMPOSSIBLE), -1)
         gate = full_precision(self.copy_gate(hidden).squeeze(-1))
@@ -168,8 +168,8 @@ class JointModel(nn.Module):
     ) -> Tensor:
         """log p of target tokens (R, n) after hidden (R, n, D); zeros where `scored` (R, n) is False.
 
-        A word that can be neither written nor copied from a visible token scores as UNK: the likelihood stays finite.
-        With `smoothing`, that share of each score is the mean log-probability of all writable words. A GPU is not
+        A word that can be neither generated nor copied from a visible token scores as UNK: the likelihood stays finite.
+        With `smoothing`, that share of each score is the mean log-probability of all output words. A GPU is not
         waited for if `scored` is in main memory.
         """
         where = tuple(to_device(axis, hidden.device) for axis in scored.nonzero(as_tuple=True))
@@ -191,26 +191,26 @@ class JointModel(nn.Module):
     def next_words(
         self, hidden: Tensor, memory: Memory, visible: Tensor, blocked: Tensor, k: int, barred: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The k likeliest next words after hidden (R, n, D), and more: log p, ids, and log p of a fact's end.
+        """The candidates for the next word after hidden (R, n, D): log p, ids, and log p of a fact's end.
 
-        Words of the source have places of their own, the last M, where they are written or copied; the k (or fewer, if
-        no more can be written) before them are the likeliest of the others, which can only be written. No word stands
-        at two places. Places without a word that may be said are IMPOSSIBLE.
+        The last M columns are the words of the source, generated or copied. The k columns before them (or fewer, if
+        there are fewer words) are the most probable other words, which can only be generated. No word has two columns;
+        unused columns are IMPOSSIBLE.
 
         Args:
             hidden: decoder states.
             memory: the source of each row.
             visible: (R, M), what may be copied.
-            blocked: (R, n, any), ids that may not be said; PAD for none.
+            blocked: (R, n, any), forbidden ids; PAD for none.
             k: at least 1.
-            barred: (R, ids), which ids may not be said by any of the n, those of words outside the vocabulary too.
+            barred: (R, ids), whether an id, of the vocabulary or not, is forbidden for all n.
 
         Returns:
             log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n).
         """
         ids = memory.ids
         same = ids[:, None] == ids[:, :, None]
-        first = ~same.tril(-1).any(-1) & (ids > END)  # a word may stand at two places, and marks are not words
+        first = ~same.tril(-1).any(-1) & (ids > END)  # a word may have two positions, and marks are not words
         writable = torch.where(ids < self.n_output, ids, UNK)[:, None].expand(*hidden.shape[:2], -1)
         written = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
         of_source = written.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
@@ -273,7 +273,7 @@ class JointModel(nn.Module):
             history = self.decoder.keys_values_only(
                 self._embed_text(batch), memory.cross, memory.triples()[:, None, None]
             )
-        order = torch.argsort(lengths, stable=True)  # rows of like length go together: little padding
+        order = torch.argsort(lengths, stable=True)  # rows of similar length together: little padding
         sizes = lengths[order].tolist()
         starts = [0] * len(sizes) if history is None else before[order].tolist()
         sparing = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
@@ -281,7 +281,7 @@ class JointModel(nn.Module):
         def scored(chunk: Tensor) -> Tensor:
             return self._score_rows(batch, memory, history, rows[chunk], states)
 
-        if sparing:  # a text that no smaller batch can hold: activations are computed again instead of being kept
+        if sparing:  # one text exceeds the budget: recompute activations instead of storing them
             chunks = _chunks(order, sizes, starts, _CHUNK // 4)
             scores = [checkpoint(scored, chunk, use_reentrant=False) for chunk in chunks]
         else:
@@ -361,7 +361,7 @@ class JointModel(nn.Module):
 
 
 def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk` along the last dimension in half of its time: the largest are in the blocks whose maxima are largest."""
+    """`topk` along the last dimension in half the time: only the k blocks with the largest maxima are searched."""
     n = values.shape[-1]
     whole = n - n % _BLOCK
     if k * _BLOCK * 4 > n:

@@ -72,7 +72,7 @@ class _Relaxation:
         price = self.members @ self.prices
         self.f = np.full((unused + 1, n), -np.inf)
         self.f[0] = 0.0
-        self.values: list[Floats] = []  # by n, (states,): a state next, with what follows, less prices
+        self.values: list[Floats] = []  # by n, (states,): the value of a next state and its continuation, minus prices
         for left in range(1, unused + 1):
             fits = self.size <= left
             rest = self.f[np.maximum(left - self.size, 0), self.last]

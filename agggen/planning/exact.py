@@ -3,7 +3,7 @@
 Because p_out sees only the last predicate of one state and the first of the next, what can still follow depends on
 (set of used predicates, last predicate) alone. One backward recursion over these cells, from the full set down,
 serves two semirings: its log-sum is the partition function; its maximum is the exact value of the best completion of
-every prefix, with which a best-first search walks straight along the k best plans and nowhere else.
+every prefix, with which a best-first search expands only prefixes of the k best plans.
 
 Cost: sum over sizes l of J!/(J-l)! * 2^(J-l) transitions (5 152 for J = 7, L = 3; 120 320 for J = 10), no Python loop
 over them.
@@ -76,7 +76,7 @@ def _tables(n_predicates: int, max_group_size: int, limit: int) -> _Tables:
 
 
 def _backward(scores: PlanScores, tables: _Tables, reduce: Reduce) -> list[Floats]:
-    """For each cardinality p of the used set the values (n, r, C) of saying a state next, with all that may follow.
+    """By cardinality p of the used set: values (n, r, C) of a next state with its best, or summed, continuation.
 
     A value holds within[state] and everything after it, but not yet the transition into the state.
     """

@@ -101,8 +101,8 @@ class PlanScores:
 def rewarded(scores: PlanScores, reward: float) -> PlanScores:
     """The scores under which a plan of T groups is exp(`reward` * T) times as probable, before normalisation.
 
-    The most probable single plan has fewer groups than plans have on average, where many orders are about as probable:
-    each further group divides its probability among them. A reward compensates for that.
+    The most probable plan has fewer groups than plans have on average, because each further group divides probability
+    among more orders. A reward compensates for that.
     """
     if not reward:
         return scores

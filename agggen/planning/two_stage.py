@@ -80,7 +80,7 @@ def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, level: int | None
 def random_order(
     scores: PlanScores, rng: np.random.Generator, top: int = 2, level: int | None = None
 ) -> list[ScoredPlan]:
-    """The ablation -OD: the `top` aggregations of one random order, which counts with its log-probability 1/J!.
+    """The ablation -OD: the `top` aggregations of one random order, whose probability is 1/J!.
 
     Raises:
         PlanError: `top` is below 1, or `level` is out of range.

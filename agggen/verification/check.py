@@ -361,7 +361,7 @@ def _inside(text: str, span: Span, longer: Collection[Span]) -> bool:
 
 
 def _goes_on(text: str, end: int, starts: Collection[int]) -> bool:
-    """Whether something else than another part of the value follows its first part: ``Austin, Minnesota``."""
+    """Whether the first part of a value continues into something other than its next part: ``Austin, Minnesota``."""
     joint = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
     return joint is not None and joint.end() not in starts
 
@@ -371,7 +371,7 @@ def _overlap(left: Span, right: Span) -> bool:
 
 
 def _border(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:
-    """Whether two equal words with punctuation between them end one value or name and begin the next."""
+    """Whether two equal words, separated by punctuation, end one value or name and begin the next."""
     return (
         bool(text[left.end : right.start].strip())
         and any(left.end == end for _, end in spans)
