@@ -19,13 +19,13 @@ Row = tuple[int, dict[str, str]]
 
 
 def delimiter_of(path: Path) -> str:
-    """What a file separates its columns with; see `delimiter_in`."""
+    """The delimiter of a file; see `delimiter_in`."""
     with open_source(path) as (stream, _):
         return delimiter_in(stream.readline(1 << 20))
 
 
 def delimiter_in(header: bytes) -> str:
-    """What the first line of a file separates its columns with: comma, semicolon or tab, whichever is most frequent."""
+    """The delimiter of a file by its first line: comma, semicolon or tab, whichever is most frequent."""
     return max(",;\t", key=lambda sign: header.count(sign.encode()))
 
 

@@ -25,7 +25,7 @@ class PredicateUse:
     """Texts of records with the predicate."""
     values: set[str] = field(default_factory=set)
     checked: int = 0
-    """Checked texts of these."""
+    """How many of these texts were checked."""
     missing: int = 0
     """Checked texts without any word of the value."""
     examples: list[str] = field(default_factory=list)

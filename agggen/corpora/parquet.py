@@ -40,7 +40,7 @@ def read_plain(path: Path) -> pa.Table:
         return pq.read_table(path)
     except CorpusError:
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # ValueError and TypeError by Ray Data's types
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the last two from column types of Ray Data
         raise CorpusError(f"{path} cannot be read as Parquet: {error}") from error
 
 

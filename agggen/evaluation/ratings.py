@@ -25,7 +25,7 @@ INCORRECT = 70.0
 
 @dataclass(frozen=True, slots=True)
 class RatedText:
-    """A system's text with people's mean ratings (0 to 100) by dimension."""
+    """A system's text with its mean human ratings (0 to 100) by dimension."""
 
     record: Record
     text: str
@@ -36,7 +36,7 @@ class RatedText:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Pearson correlations of one score with people's ratings; NaN where a score is constant."""
+    """Pearson correlations of one score with human ratings; NaN where a score is constant."""
 
     per_text: Mapping[str, float]
     """Correlation by dimension, over all texts."""

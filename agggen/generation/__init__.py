@@ -1,1 +1,1 @@
-"""From plans to text: batched cached beam search, the joint choice of plan and text, and what came of the plan."""
+"""From plans to text: batched cached beam search, joint choice of plan and text, whether the plan was followed."""

@@ -47,7 +47,7 @@ class Request:
         return threshold - self.config.plan_weight * plan.score
 
     def expected(self, plan: ScoredPlan) -> Expectation | None:
-        """What a useful text of a further plan is expected to be, by the text of the first plan."""
+        """Bounds on a useful text of a further plan, extrapolated from the text of the first plan."""
         if self.first is None or self.needs(plan) == -math.inf:
             return None
         per_triple = _LIKELIER * self.first.log_probability / len(self.known.triples)

@@ -50,7 +50,7 @@ _ROUNDING = 1 + 1e-5  # tolerance of the pruning bound, so that rounding never p
 
 
 class Expectation(NamedTuple):
-    """What is assumed of a useful text; a task is pruned when it can no longer have one."""
+    """Bounds on a useful text; a task that can no longer meet them is pruned."""
 
     score: float  # the lowest useful score
     length: float  # the largest number of words and marks

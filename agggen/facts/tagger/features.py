@@ -1,4 +1,4 @@
-"""Features of words as numbers: lower-cased form, prefix, suffixes and shape, so that unknown names have some, too.
+"""Features of words as numbers: lower-cased form, prefix, suffixes and shape, so that unseen words have features too.
 
 Each feature has a table of its values in the training text; number 0 is an unknown value. Sentences are batched by
 length to reduce padding.

@@ -81,7 +81,7 @@ class TaggerModel(nn.Module):
         return self.tag(torch.cat((self.drop(read), seen), -1))
 
     def drop(self, values: Tensor) -> Tensor:
-        """In training, drops the same units of all words of a row (Gal and Ghahramani, 2016); values (B, T, D)."""
+        """Variational dropout (Gal and Ghahramani, 2016): the same units for all words of a row; values (B, T, D)."""
         if not self.training or not self.config.dropout:
             return values
         keep = 1 - self.config.dropout

@@ -30,7 +30,7 @@ class Corruptor:
     """Draws examples at random from texts that are right.
 
     Args:
-        texts: examples that are right, or whose labels people gave.
+        texts: examples that are correct, or that people labelled.
         seed: of all random choices.
     """
 

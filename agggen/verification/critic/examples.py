@@ -63,7 +63,7 @@ def occurrences(value: Words, text: Sequence[str]) -> list[int]:
 
 
 def mention(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
-    """The words of a value as the text has them, with or without its qualifier, and where; no places if it does not."""
+    """The words of a value in the text's form, with or without its qualifier, and their positions, if any."""
     for words in (value_words(value), value_words(value, qualifier=False)):
         if starts := occurrences(words, text):
             return words, starts

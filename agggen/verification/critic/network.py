@@ -33,7 +33,7 @@ class NetworkConfig:
 
 
 class Logits(NamedTuple):
-    """The outputs for a batch of B sequences of L words; each is meaningful only at the places named."""
+    """The outputs for a batch of B sequences of L words; each is meaningful only at the positions stated below."""
 
     verdicts: Tensor
     """(B, L, 4) of `VERDICTS`, at the marks of triples."""

@@ -23,7 +23,7 @@ from agggen.verification.normal import Span, words
 BUCKETS = 1 << 13
 """The number of hash buckets of character n-grams."""
 LONGEST_TEXT, LONGEST_VALUE, LONGEST_PREDICATE = 250, 24, 10
-"""Further words of a text, a value or a predicate are not read."""
+"""Longer texts, values and predicates are truncated to so many words."""
 PUNCTUATION = frozenset((".", ","))
 _MARK = "[mark]"
 _KINDS = {"word": "", "ordinal": "", "number": "#", "date": "@", "unit": "~"}
