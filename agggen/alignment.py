@@ -198,9 +198,9 @@ def hard_constraints(
     triple with votes of exactly one fact is required there and forbidden elsewhere. States have at most 1 triple if the
     record has no more triples than facts, 2 if it has one more, else `max_size`.
 
-    Each fact keeps at least one state: if all triples of a fact would be forbidden, all are allowed; if more triples are required
-    than the limit allows, the limit is raised up to `max_size`, and beyond that only the triples with the largest
-    overlap stay required (the others are allowed).
+    Each fact keeps at least one state: if all triples of a fact would be forbidden, all are allowed; if more triples
+    are required than the limit allows, the limit is raised up to `max_size`, and beyond that only the triples with the
+    largest overlap stay required (the others are allowed).
 
     Args:
         max_size: the largest number of triples in a state.
