@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bundle critic srl stack test test-all test-cluster lint format clean
+.PHONY: help venv demo bundle critic srl stack test test-integration test-chaos test-all test-cluster lint format clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -49,11 +49,16 @@ stack: venv  ## PostgreSQL, MLflow and an S3 server on this machine, without con
 test: venv  ## run the unit tests: some minutes, nothing else to install (ARGS='-k planning' to choose)
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not slow" tests/unit $(ARGS) || test $$? -eq 5
 
-# Two files at a time start clusters and servers of their own and wait for them. The longest, tests/chaos, come first.
-test-all: test  ## run all tests: clusters, servers, faults and manifests too (half an hour)
+# Two files at a time start clusters and servers of their own and wait for them.
+test-integration: test  ## run them, then slow unit tests, clusters, servers, pages and manifests
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 -m slow tests/unit $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 \
-	  tests/chaos tests/integration tests/manifests tests/browser tests/security tests/gpu $(ARGS) || test $$? -eq 5
+	  tests/integration tests/manifests tests/browser tests/security tests/gpu $(ARGS) || test $$? -eq 5
+
+test-chaos: venv  ## kill processes, fill disks, cut connections
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 20 tests/chaos $(ARGS) || test $$? -eq 5
+
+test-all: test-integration test-chaos  ## run all tests but those on containers (half an hour)
 
 # As root, with podman, buildah, runc and debootstrap; the images are in a store of their own (/var/lib/agggen-containers).
 test-cluster: venv  ## build the image and lose nodes of a cluster of containers (minutes)
