@@ -108,7 +108,7 @@ def visit(chromium: Any) -> Iterator[Any]:
     def open_studio(address: str, ready: bool = True, **context: Any) -> Studio:
         settings = {"viewport": {"width": 1280, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]}
         page = chromium.new_context(**{**settings, **context}).new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(120_000)
         studio = Studio(page, address)
         visits.append(studio)
         page.goto(address)
