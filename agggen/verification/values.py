@@ -293,14 +293,14 @@ def _reworded(value: str) -> Iterator[str]:
 def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
     """The parts of a value that a text may mention in any order; empty if the value is indivisible.
 
-    It is split at commas and conjunctions (``Austin``, ``Texas``), before a final number (``MIT``, ``1963``), after a
-    season (``2014-15``, ``Serie A``), and before a final place name (``Prime Minister of Romania``) that is one of
-    `entities`, the subjects and objects of the record.
+    It is split at commas and conjunctions (``Austin``, ``Texas``), before a final number (``MIT``, ``1963``) and its
+    preposition (``MIT``, ``in 1963``), after a season (``2014-15``, ``Serie A``), and before a final place name (``Prime
+    Minister of Romania``) that is one of `entities`, the subjects and objects of the record.
     """
     literal = _REMARK.sub("", entity_words(value)).strip()
     if "," in literal or re.search(r" (?:and|or) ", literal):
         listed = re.split(r",\s+(?:and |or )?| (?:and|or) ", literal)
-        pieces = [piece for part in listed for piece in re.split(r"\s+(?=\d+$)", part)]
+        pieces = [piece for part in listed for piece in re.split(r"(?<!\bin)\s+(?=(?:in )?\d+$)", part)]
         return tuple(pieces) if len(pieces) > 1 and all(pieces) else ()
     if season := _SEASON.match(literal):
         return season.groups()

@@ -59,6 +59,8 @@ from tests.unit.verification.texts import PLAIN, missed, record, value_check, wh
         ("Austin,_Texas", "in Austin, Minnesota, not Texas.", False),
         ("Austin,_Texas", "in Austin.", False),
         ("Austin,_Texas", "She was in Austin once. He was in Texas.", False),
+        ('"Rutland Arms, Bakewell, in 1820"', "in 1820 at the Rutland Arms, Bakewell.", True),
+        ('"Rutland Arms, Bakewell, in 1820"', "in 1821 at the Rutland Arms, Bakewell.", False),
         ("Cleveland,_Ohio_44114", "in Cleveland, Ohio 44114", True),
         ("Cleveland,_Ohio_44114", "in Cleveland, Ohio 44115", False),
         ("Pierre Curie, Marie Curie and Gustave Bémont", "by Pierre Curie, Marie Curie and Gustave Bemont", True),
