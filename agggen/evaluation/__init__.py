@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A number and what exactly was computed; ``str(score)`` shows both."""
+    """A number with a signature of what exactly was computed; ``str(score)`` shows both."""
 
     value: float
     signature: str

@@ -15,7 +15,7 @@ from agggen.evaluation import Score
 from agggen.evaluation.segments import SegmentStatistics, ratio
 
 Positions = Mapping[str, int | None]
-"""Predicate -> index of its fact in the text; None or absent if it is not aligned."""
+"""The index of each predicate's fact in the text; None or absent if the predicate is not aligned."""
 
 
 def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:

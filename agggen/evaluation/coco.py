@@ -33,8 +33,8 @@ def ptb_tokens(texts: Sequence[str]) -> list[str]:
     lines = run_lines(
         "PTBTokenizer", "tokenizer/stanford-corenlp-3.4.1.jar", ("-cp",), arguments, [one_line(text) for text in texts]
     )
-    dropped = frozenset(PUNCTUATIONS)
-    return [" ".join(token for token in line.split() if token not in dropped) for line in lines]
+    punctuation = frozenset(PUNCTUATIONS)
+    return [" ".join(token for token in line.split() if token not in punctuation) for line in lines]
 
 
 def rouge_l_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:

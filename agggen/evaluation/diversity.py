@@ -40,7 +40,7 @@ def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
 def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
     """Self-BLEU (Zhu et al. 2018), in percent: the mean sentence BLEU of a text against the other texts of its record.
 
-    100 means that all texts are equal. Records with a single text are ignored; NaN if there are no others.
+    100 means that all texts of a record are equal. Records with a single text are ignored; NaN if all have one.
     """
     metric = BLEU(lowercase=True, effective_order=True)
     counts = []

@@ -17,7 +17,7 @@ from agggen.errors import CorpusError
 
 
 def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Line number (from 1) and object of each non-blank line.
+    """The number (from 1) and the object of each non-blank line.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8, or a line is not a JSON object; names the line.
@@ -49,7 +49,7 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
         raise CorpusError(f"{source} ends after line {len(texts)}, but {records_name} has {len(ids)} records")
     if len(texts) > len(ids):
         blank = "; that line is blank" if not texts[len(ids)].strip() else ""
-        beyond = f"there is no record for this line; {records_name} has {len(ids)} of them"
+        beyond = f"there is no record for this line; {records_name} has {len(ids)} records"
         raise CorpusError(f"{source}, line {len(ids) + 1}: {beyond}{blank} ({source} has {len(texts)} lines)")
     return texts
 
@@ -58,16 +58,16 @@ def _texts_by_id(source: Path, ids: Sequence[str], records_name: object) -> list
     known = set(ids)
     texts: dict[str, tuple[int, str]] = {}
     for line, data in json_objects(source):
-        name, text = data.get("id"), data.get("text")
-        if isinstance(name, bool) or not isinstance(name, str | int) or not isinstance(text, str):
+        value, text = data.get("id"), data.get("text")
+        if isinstance(value, bool) or not isinstance(value, str | int) or not isinstance(text, str):
             raise CorpusError(f"{source}, line {line}: needs an 'id' and a 'text'")
-        name = str(name).strip()
-        if name not in known:
-            raise CorpusError(f"{source}, line {line}, id {name!r}: {records_name} has no such record")
-        if name in texts:
-            raise CorpusError(f"{source}, line {line}, id {name!r}: line {texts[name][0]} has the same id")
-        texts[name] = line, text
-    if missing := [name for name in ids if name not in texts]:
+        record_id = str(value).strip()
+        if record_id not in known:
+            raise CorpusError(f"{source}, line {line}, id {record_id!r}: {records_name} has no such record")
+        if record_id in texts:
+            raise CorpusError(f"{source}, line {line}, id {record_id!r}: line {texts[record_id][0]} has the same id")
+        texts[record_id] = line, text
+    if missing := [record_id for record_id in ids if record_id not in texts]:
         others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
         raise CorpusError(f"{source} has no text for record {missing[0]!r}{others} of {records_name}")
-    return [texts[name][1] for name in ids]
+    return [texts[record_id][1] for record_id in ids]

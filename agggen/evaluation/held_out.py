@@ -12,7 +12,7 @@ from agggen.evaluation.alignments import Positions, positions
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record
 
-_BLOCK = 64  # records per call of the generator
+_BATCH_SIZE = 64  # records
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def write(
     """Generates plans and texts for the records that have references.
 
     Args:
-        config: settings of the generation; by default the generator's.
+        config: the settings of generation; by default the generator's.
         progress: called with the number of finished records.
 
     Raises:
@@ -58,9 +58,9 @@ def write(
         raise CorpusError("no record has a reference text; evaluation needs at least one")
     result = HeldOut(with_references, [], [])
     remaining = iter(with_references)
-    while block := list(islice(remaining, _BLOCK)):
-        result.n_best.extend(generator.generate(block, n_best=n_best, config=config))
-        result.planned.extend(plans[0].plan for plans in generator.planner.plan(block, 1, config))
+    while batch := list(islice(remaining, _BATCH_SIZE)):
+        result.n_best.extend(generator.generate(batch, n_best=n_best, config=config))
+        result.planned.extend(plans[0].plan for plans in generator.planner.plan(batch, 1, config))
         progress(len(result.n_best))
     return result
 

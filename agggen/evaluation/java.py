@@ -32,11 +32,12 @@ def package_version() -> str:
 
 
 def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """The tool's output for each of `lines`.
+    """The tool's output line for each of `lines`.
 
     Args:
-        jar: its jar, relative to the package.
-        options: of Java, before the jar or class.
+        jar: the path of the tool's jar in the package.
+        options: Java's options, before the jar.
+        arguments: the tool's arguments, after the jar.
 
     Raises:
         AggGenError: there is no `java` or no jar, or the process failed or printed a different number of lines.
@@ -65,9 +66,8 @@ def _run(command: Sequence[str], text: str) -> tuple[int, list[str], str]:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
-            printed, stderr = process.communicate(
-                text.encode("utf-8", errors="replace")
-            )  # writes and reads concurrently
+            # `communicate` writes and reads concurrently.
+            printed, stderr = process.communicate(text.encode("utf-8", errors="replace"))
         finally:  # also after an interrupt
             process.kill()
             process.wait()

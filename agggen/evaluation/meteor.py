@@ -33,7 +33,7 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
     Raises:
         AggGenError: there is no Java runtime or no jar, or the process failed.
     """
-    lines = [_line(text, group) for text, group in zip(hypotheses, references, strict=True)]
+    lines = [_input_line(text, group) for text, group in zip(hypotheses, references, strict=True)]
     arguments = ("-", "-", "-stdio", "-l", "en", "-norm")
     printed = run_lines("METEOR", "meteor/meteor-1.5.jar", ("-Xmx2G", "-jar"), arguments, lines)
     try:
@@ -52,8 +52,8 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
 def meteor_score(counts: np.ndarray) -> np.ndarray:
     """METEOR in percent (...) of the jar's counts (..., 23).
 
-    The counts are: words and function words of text and reference; for each of the 4 stages the matched content words,
-    then the matched function words, of both; chunks; matched words of both.
+    The counts, of text and reference where not stated: words; function words; for each of the 4 stages the matched
+    content words, then the matched function words; chunks (one count); matched words.
     """
     words, reference_words, function_words, reference_function = np.moveaxis(counts[..., :4], -1, 0)
     stages = counts[..., 4:20].reshape(*counts.shape[:-1], 4, 4)
@@ -65,6 +65,6 @@ def meteor_score(counts: np.ndarray) -> np.ndarray:
     return 100 * mean * (1 - _GAMMA * fragments**_BETA)
 
 
-def _line(text: str, group: Sequence[str]) -> str:
+def _input_line(text: str, group: Sequence[str]) -> str:
     parts = [one_line(part).replace(_SEPARATOR, " ") for part in (*group, text)]
     return f" {_SEPARATOR} ".join(["SCORE", *parts])

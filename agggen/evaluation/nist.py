@@ -46,14 +46,14 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
     """
     groups = [[text.split() for text in group] for group in references]
     reference_counts = Counter(ngram for group in groups for words in group for ngram in _ngrams(words))
-    total = sum(len(words) for group in groups for words in group)
+    total_words = sum(len(words) for group in groups for words in group)
     rows = np.zeros((len(groups), 2 * ORDERS + 3))
     for row, text, group in zip(rows, hypotheses, groups, strict=True):
         words = text.split()
         limit = reduce(or_, (Counter(_ngrams(reference)) for reference in group))  # the maximum of each count
         for ngram, count in Counter(_ngrams(words)).items():
             if matched := min(count, limit[ngram]):
-                context = reference_counts[ngram[:-1]] if len(ngram) > 1 else total
+                context = reference_counts[ngram[:-1]] if len(ngram) > 1 else total_words
                 row[len(ngram) - 1] += matched * math.log2(context / reference_counts[ngram])
         row[ORDERS : 2 * ORDERS] = [max(len(words) - order, 0) for order in range(ORDERS)]
         row[2 * ORDERS :] = sum(map(len, group)), len(group), 1
@@ -65,7 +65,7 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
 
 
 def _score(counts: np.ndarray) -> np.ndarray:
-    """(..., 13) -> (...). The counts: information and n-grams by order, words of the references, references, texts."""
+    """NIST (...) of counts (..., 13): information and n-grams by order, words of references, references, texts."""
     information = ratio(counts[..., :ORDERS], counts[..., ORDERS : 2 * ORDERS]).sum(-1)
     words, references, texts = np.moveaxis(counts[..., 2 * ORDERS :], -1, 0)
     return information * _penalty(ratio(counts[..., ORDERS] * references, words * texts))

@@ -61,20 +61,20 @@ def plan_statistics(
         PlanError: a plan has a predicate that is not in its record.
     """
     if predicates is None:
-        predicates = [dict.fromkeys(name for plan in group for name in plan.predicates) for group in references]
+        predicates = [dict.fromkeys(name for plan in gold for name in plan.predicates) for gold in references]
     inputs = list(zip(plans, references, predicates, strict=True))
-    pairs = [[_labels(plan, reference, names) for reference in group] for plan, group, names in inputs]
-    human_pairs = [[_labels(*pair, names) for pair in combinations(group, 2)] for _, group, names in inputs]
-    ordered = [(_groups(plan), [_groups(reference) for reference in group]) for plan, group, _ in inputs]
+    pairs = [[_labels(plan, reference, names) for reference in gold] for plan, gold, names in inputs]
+    human_pairs = [[_labels(*pair, names) for pair in combinations(gold, 2)] for _, gold, names in inputs]
+    groups_of_inputs = [(_groups(plan), [_groups(reference) for reference in gold]) for plan, gold, _ in inputs]
     counts: dict[str, Sequence[tuple[float, float]]] = {
         **_agreement(plans, pairs, pairs),
         "groups": [(len(plan.states), 1) for plan in plans],
-        "reference_groups": [(sum(len(plan.states) for plan in group), len(group)) for group in references],
+        "reference_groups": [(sum(len(plan.states) for plan in gold), len(gold)) for gold in references],
     }
     total = f"|inputs:{len(plans)}|pairs:{sum(map(len, pairs))}"
     statistics = {name: share_statistics(counts[name], _SIGNATURES[name] + total) for name in _SIGNATURES}
-    exact = [(groups in gold, 1) for groups, gold in ordered]
-    partition = [(set(groups) in map(set, gold), 1) for groups, gold in ordered]
+    exact = [(groups in gold_groups, 1) for groups, gold_groups in groups_of_inputs]
+    partition = [(set(groups) in map(set, gold_groups), 1) for groups, gold_groups in groups_of_inputs]
     placed = [(len(set(plan.predicates) & set(names)), len(names)) for plan, _, names in inputs]
     equal = "plans|equal to a reference|order:"
     statistics["exact_match"] = share_statistics(exact, f"{equal}of groups|inputs:{len(plans)}")
@@ -83,7 +83,7 @@ def plan_statistics(
     max_references = max(map(len, references))
     if max_references > 1:
         needed = min(max_references, 3)
-        for_max = [pairs if len(group) >= needed else [] for pairs, group in zip(human_pairs, references, strict=True)]
+        for_max = [pairs if len(gold) >= needed else [] for pairs, gold in zip(human_pairs, references, strict=True)]
         remark = f"|among references|pairs:{sum(map(len, human_pairs))}"
         for name, human in _agreement(plans, human_pairs, for_max).items():
             limit = f"|inputs:{needed}+ references" if name == "nmi_max" else ""
@@ -92,7 +92,7 @@ def plan_statistics(
 
 
 def with_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
-    """Index and reference plans of each record that has at least two triples and one reference plan."""
+    """Index and reference plans of each record with at least two triples and at least one reference plan."""
     planned = [
         (index, [reference.plan for reference in record.references if reference.plan])
         for index, record in enumerate(records)
@@ -104,27 +104,27 @@ def with_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
 def _agreement(
     plans: Sequence[Plan], pairs: Sequence[Sequence[Labels]], pairs_for_max: Sequence[Sequence[Labels]]
 ) -> dict[str, list[tuple[float, int]]]:
-    """Numerator and denominator that each input contributes to each measure."""
+    """Numerator and denominator of each input, by measure; ``nmi_max`` uses `pairs_for_max`."""
     ranked = [
-        [_tau(pair) for pair in group] if len(plan.states) > 1 else [] for plan, group in zip(plans, pairs, strict=True)
+        [_tau(pair) for pair in row] if len(plan.states) > 1 else [] for plan, row in zip(plans, pairs, strict=True)
     ]
-    taus = [[tau for tau in group if not math.isnan(tau)] for group in ranked]
+    taus = [[tau for tau in row if not math.isnan(tau)] for row in ranked]
     return {
-        "nmi_max": _best([[_clustering("nmi", pair) for pair in group] for group in pairs_for_max]),
-        "nmi_avg": _mean([[_clustering("nmi", pair) for pair in group] for group in pairs]),
+        "nmi_max": _best([[_clustering("nmi", pair) for pair in row] for row in pairs_for_max]),
+        "nmi_avg": _mean([[_clustering("nmi", pair) for pair in row] for row in pairs]),
         "tau_max": _best(taus),
         "tau_avg": _mean(taus),
-        "ami": _mean([[_clustering("ami", pair) for pair in group] for group in pairs]),
-        "ari": _mean([[_clustering("ari", pair) for pair in group] for group in pairs]),
+        "ami": _mean([[_clustering("ami", pair) for pair in row] for row in pairs]),
+        "ari": _mean([[_clustering("ari", pair) for pair in row] for row in pairs]),
     }
 
 
 def _best(values: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
-    return [(max(group), 1) if group else (0.0, 0) for group in values]
+    return [(max(row), 1) if row else (0.0, 0) for row in values]
 
 
 def _mean(values: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
-    return [(sum(group), len(group)) for group in values]
+    return [(sum(row), len(row)) for row in values]
 
 
 def _groups(plan: Plan) -> tuple[frozenset[str], ...]:
@@ -132,8 +132,8 @@ def _groups(plan: Plan) -> tuple[frozenset[str], ...]:
 
 
 def _labels(plan: Plan, reference: Plan, predicates: Collection[str]) -> Labels:
-    first = {predicate: number for number, state in enumerate(plan.states) for predicate in state}
-    second = {predicate: number for number, state in enumerate(reference.states) for predicate in state}
+    first = {predicate: number for number, group in enumerate(plan.states) for predicate in group}
+    second = {predicate: number for number, group in enumerate(reference.states) for predicate in group}
     if unknown := (first.keys() | second.keys()) - set(predicates):
         raise PlanError(f"{plan} or {reference} has {min(unknown)!r}, which is not a predicate of the record")
     return tuple(sorted((first.get(name, -1), second.get(name, -1)) for name in predicates))
@@ -156,11 +156,11 @@ def _clustering(measure: str, labels: Labels) -> float:
 
 @lru_cache(maxsize=1 << 14)
 def _tau(labels: Labels) -> float:
-    """Kendall's tau-b of the positions; NaN if either plan has a single group."""
+    """Kendall's tau-b of the positions; NaN if a plan has a single group, or fewer than two predicates are in both."""
     from scipy.stats import kendalltau
 
-    both = [pair for pair in labels if -1 not in pair]
-    if len(both) < 2:
+    placed = [pair for pair in labels if -1 not in pair]
+    if len(placed) < 2:
         return math.nan
-    first, second = zip(*both, strict=True)
+    first, second = zip(*placed, strict=True)
     return float(kendalltau(first, second).statistic)

@@ -43,9 +43,8 @@ PROTOCOLS: Mapping[str, tuple[str, ...]] = {
 _WEBNLG_REFERENCES = 3
 _NOT_WORD = re.compile(r"(\W)")
 _LETTERS = str.maketrans(
-    dict(
-        zip("\u00f8\u0131\u0142\u0111\u00f0", "oildd", strict=True)
-    )  # o with stroke, dotless i, l and d with stroke, eth
+    # o with stroke, dotless i, l and d with stroke, eth
+    dict(zip("\u00f8\u0131\u0142\u0111\u00f0", "oildd", strict=True))
     | {"\u00fe": "th", "\u00df": "ss", "\u00e6": "ae", "\u0153": "oe"}  # thorn, sharp s, ligatures
     | {"\u2013": "-", "\u2014": "--", "\u2018": "'", "\u2019": "'", "\u2032": "'", "\u201c": '"', "\u201d": '"'}
 )
@@ -58,7 +57,7 @@ def measure(
     metrics: Sequence[str] | None = None,
     tokenised: bool = False,
 ) -> dict[str, SegmentStatistics]:
-    """Segment statistics by metric, for corpus and segment scores and significance tests.
+    """Segment statistics of the texts by metric, for corpus scores, segment scores and significance tests.
 
     Args:
         protocol: one of ``PROTOCOLS``.
@@ -102,26 +101,26 @@ def _plain(texts: list[str], groups: list[list[str]], tokenised: bool, names: Se
 def _e2e(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
     metrics: _Metrics = {}
     if {"bleu", "nist"} & set(names):
-        words, references = _flat(lambda flat: [mteval_tokens(text) for text in flat], texts, groups)
-        metrics["bleu"] = lambda: bleu_statistics(words, references, tokenised=True).noted("texts:lc-ascii+13a")
-        metrics["nist"] = lambda: nist_statistics(words, references).noted("texts:lc-ascii+13a")
+        words, references = _change_all(lambda flat: [mteval_tokens(text) for text in flat], texts, groups)
+        metrics["bleu"] = lambda: bleu_statistics(words, references, tokenised=True).with_remark("texts:lc-ascii+13a")
+        metrics["nist"] = lambda: nist_statistics(words, references).with_remark("texts:lc-ascii+13a")
     if {"meteor", "rouge_l", "cider"} & set(names):
-        tokens, token_references = _flat(ptb_tokens, texts, groups)
-        metrics["meteor"] = lambda: meteor_statistics(tokens, token_references).noted("texts:ptb-nopunct")
-        metrics["rouge_l"] = lambda: rouge_l_statistics(tokens, token_references).noted("texts:ptb-nopunct")
-        metrics["cider"] = lambda: cider_statistics(tokens, token_references).noted("texts:ptb-nopunct")
+        tokens, token_references = _change_all(ptb_tokens, texts, groups)
+        metrics["meteor"] = lambda: meteor_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
+        metrics["rouge_l"] = lambda: rouge_l_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
+        metrics["cider"] = lambda: cider_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
     return metrics
 
 
 def _webnlg(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
     tokens = str.lower if tokenised else challenge_tokens
-    three = [group[:_WEBNLG_REFERENCES] for group in groups]
-    words, reference_words = _flat(lambda flat: [tokens(text) for text in flat], texts, three)
+    first_references = [group[:_WEBNLG_REFERENCES] for group in groups]
+    words, reference_words = _change_all(lambda flat: [tokens(text) for text in flat], texts, first_references)
     remark = f"refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
     return {
-        "bleu": lambda: multi_bleu_statistics(words, reference_words).noted(remark),
-        "meteor": lambda: meteor_statistics(words, reference_words).noted(remark),
-        "ter": lambda: tercom_statistics(words, reference_words).noted(remark),
+        "bleu": lambda: multi_bleu_statistics(words, reference_words).with_remark(remark),
+        "meteor": lambda: meteor_statistics(words, reference_words).with_remark(remark),
+        "ter": lambda: tercom_statistics(words, reference_words).with_remark(remark),
     }
 
 
@@ -146,7 +145,7 @@ def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str])
     """Checks that `metrics` is a non-empty list of names in `known`, the metrics of the protocol.
 
     Raises:
-        AggGenError: it is not.
+        AggGenError: the list is empty, or a name is unknown.
     """
     if not metrics:
         raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
@@ -155,7 +154,7 @@ def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str])
             raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
 
 
-def _flat(
+def _change_all(
     change: Callable[[list[str]], list[str]], texts: list[str], groups: list[list[str]]
 ) -> tuple[list[str], list[list[str]]]:
     """Applies `change` to all texts and references in one call."""

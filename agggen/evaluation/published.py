@@ -17,7 +17,7 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published system on one test set, under one protocol."""
+    """A published system's scores on one test set, by one protocol."""
 
     system: str
     scores: dict[str, float]

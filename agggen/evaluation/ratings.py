@@ -1,7 +1,7 @@
 """Correlation of scores with human ratings, of texts and of systems.
 
-A file of ratings has one JSON object a line: ``triples``, ``text``, ``system``, perhaps a list ``references``,
-and for each dimension a number, as ``Correctness`` and ``DataCoverage`` of the WebNLG 2020 challenge.
+A file of ratings has one JSON object per line: ``triples``, ``text``, ``system``, optionally a list ``references``, and
+a number for each rated dimension, such as ``Correctness`` and ``DataCoverage`` of the WebNLG 2020 challenge.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agggen.records import Record
 
 DIMENSIONS = ("DataCoverage", "Correctness", "Fluency")
 INCORRECT = 70.0
-"""A text with a lower rating of Correctness counts as incorrect."""
+"""Texts rated below this in Correctness count as incorrect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +67,22 @@ def read_ratings(path: Path) -> list[RatedText]:
 
 
 def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
-    """The correlation of a score with the ratings."""
+    """The correlation of a score, with one number per text, with each dimension that is rated for all texts."""
     values = np.asarray(scores, dtype=float)
     systems = sorted({text.system for text in rated})
-    members = [np.array([text.system == system for text in rated]) for system in systems]
+    masks = [np.array([text.system == system for text in rated]) for system in systems]
     per_text, per_system = {}, {}
     for name in DIMENSIONS:
         ratings = np.array([text.ratings.get(name, np.nan) for text in rated])
         if not np.isnan(ratings).any():
             per_text[name] = _correlation(values, ratings)
-            means = [(values[chosen].mean(), ratings[chosen].mean()) for chosen in members]
+            means = [(values[mask].mean(), ratings[mask].mean()) for mask in masks]
             per_system[name] = _correlation(*map(np.array, zip(*means, strict=True)))
     return Agreement(per_text, per_system)
 
 
 def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
-    """Sentence BLEU and chrF++ (sacrebleu) of each text; nothing where a text has no references."""
+    """Sentence BLEU and chrF++ (sacrebleu) of each text; empty if any text has no references."""
     if not all(text.references for text in rated):
         return {}
     metrics = {"sentence BLEU": BLEU(effective_order=True), "chrF++": CHRF(word_order=2)}
@@ -94,8 +94,8 @@ def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
 
 def passed_but_incorrect(rated: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
     """The share of texts that pass, and the share of passing texts that people rated as incorrect."""
-    chosen = [text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated, passes, strict=True) if passed]
-    return len(chosen) / len(rated), sum(chosen) / max(1, len(chosen))
+    incorrect = [text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated, passes, strict=True) if passed]
+    return len(incorrect) / len(rated), sum(incorrect) / max(1, len(incorrect))
 
 
 def _correlation(left: np.ndarray, right: np.ndarray) -> float:

@@ -15,6 +15,7 @@ from agggen.errors import AggGenError
 from agggen.evaluation import Score
 
 References = Sequence[Sequence[str]]
+"""The references of each text."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -36,7 +37,7 @@ class SegmentStatistics:
     """Sums of rows (..., counts) -> scores (...)."""
     signature: str
     single: SegmentScores | None
-    """The score of each single text; None if the measure is not defined for single texts."""
+    """The scores of single texts; None if the metric is not defined for single texts."""
 
     def corpus(self, only: Sequence[int] | slice | None = None) -> Score:
         """The score of the corpus, or of a part of it.
@@ -48,11 +49,11 @@ class SegmentStatistics:
         """
         if only is None:
             return Score(float(self.formula(self.rows.sum(0))), self.signature)
-        picked = self.rows[only if isinstance(only, slice) else np.asarray(only, dtype=int)]
-        return Score(float(self.formula(picked.sum(0))), f"{self.signature}|texts:{len(picked)}of{len(self.rows)}")
+        part = self.rows[only if isinstance(only, slice) else np.asarray(only, dtype=int)]
+        return Score(float(self.formula(part.sum(0))), f"{self.signature}|texts:{len(part)}of{len(self.rows)}")
 
-    def noted(self, remark: str) -> SegmentStatistics:
-        """A copy with a remark in the signatures, on how the texts were preprocessed."""
+    def with_remark(self, remark: str) -> SegmentStatistics:
+        """A copy with `remark`, on how the texts were preprocessed, in both signatures."""
         single = self.single and SegmentScores(self.single.values, f"{self.single.signature}|{remark}")
         return SegmentStatistics(self.rows, self.formula, f"{self.signature}|{remark}", single)
 
@@ -100,8 +101,8 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
     """Validates texts and references and returns the non-blank references of each text. Texts may be empty.
 
     Raises:
-        AggGenError: there are no texts, the numbers of texts and reference lists differ, or a text has no reference, or
-            a string in place of a list.
+        AggGenError: there are no texts, the numbers of texts and reference lists differ, a text has no reference, or
+            its references are a string in place of a list.
     """
     if len(hypotheses) != len(references):
         raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; the numbers must be equal")
@@ -118,7 +119,7 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
 
 
 def count_of_references(references: Sequence[Sequence[object]]) -> str:
-    """For signatures: the number of references if it is the same for all texts, else `var`."""
+    """The number of references, for signatures, if it is the same for all texts, else `var`."""
     counts = {len(group) for group in references}
     return str(counts.pop()) if len(counts) == 1 else "var"
 

@@ -17,7 +17,7 @@ from agggen.evaluation.segments import SegmentStatistics
 
 RESAMPLES = 1000
 SEED = 12345
-_CELLS = 1 << 22  # weights in memory at once
+_BLOCK_CELLS = 1 << 22  # number of weights in memory at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two systems on the same texts."""
+    """The corpus scores of two systems on the same texts, with a significance test."""
 
     first: float
     second: float
@@ -49,26 +49,26 @@ class Comparison:
 
 
 def confidence_interval(
-    statistics: SegmentStatistics, level: float = 0.95, resamples: int = RESAMPLES, seed: int = SEED
+    statistics: SegmentStatistics, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Interval:
     """The percentile bootstrap interval of the corpus score.
 
     Args:
-        level: of confidence, in (0, 1).
+        confidence: of the interval, in (0, 1).
     """
     scores = np.concatenate(
         [statistics.samples(weights) for weights in _bootstrap(len(statistics.rows), resamples, seed)]
     )
-    low, high = _percentiles(scores, level)
+    low, high = _percentiles(scores, confidence)
     score = statistics.corpus()
-    remark = f"|ci:bootstrap-percentile|level:{level:g}|resamples:{resamples}|seed:{seed}"
+    remark = f"|ci:bootstrap-percentile|level:{confidence:g}|resamples:{resamples}|seed:{seed}"
     return Interval(score.value, low, high, score.signature + remark)
 
 
 def paired_bootstrap(
     first: SegmentStatistics,
     second: SegmentStatistics,
-    level: float = 0.95,
+    confidence: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Comparison:
@@ -80,16 +80,17 @@ def paired_bootstrap(
     Raises:
         AggGenError: the statistics are of different metrics or texts.
     """
-    first_value, second_value = _pair(first, second)
+    first_value, second_value = _comparable_scores(first, second)
     samples = _bootstrap(len(first.rows), resamples, seed)
     differences = np.concatenate([first.samples(weights) - second.samples(weights) for weights in samples])
-    p_value = _share(np.abs(differences - differences.mean()), abs(first_value - second_value))
-    low, high = _percentiles(differences, level)
-    remark = f"|test:paired-bootstrap|level:{level:g}|resamples:{resamples}|seed:{seed}"
+    deviations, observed = np.abs(differences - differences.mean()), abs(first_value - second_value)
+    p_value = (np.count_nonzero(deviations >= observed - 1e-9) + 1) / (resamples + 1)  # add-one smoothing: never 0
+    low, high = _percentiles(differences, confidence)
+    remark = f"|test:paired-bootstrap|level:{confidence:g}|resamples:{resamples}|seed:{seed}"
     return Comparison(first_value, second_value, p_value, first.signature + remark, low, high)
 
 
-def _pair(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, float]:
+def _comparable_scores(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, float]:
     if first.rows.shape != second.rows.shape:
         raise AggGenError(f"the systems differ in their texts: {len(first.rows)} and {len(second.rows)} of them")
     if method(first.signature) != method(second.signature):
@@ -98,19 +99,14 @@ def _pair(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, f
 
 
 def _bootstrap(size: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """The count of each text in each sample, (samples, texts), in blocks of samples."""
+    """How often each sample contains each text, (samples, texts), in blocks of samples."""
     rng = np.random.default_rng(seed)
-    step = max(_CELLS // size, 1)
+    step = max(_BLOCK_CELLS // size, 1)
     for done in range(0, resamples, step):
         count = min(step, resamples - done)
         yield rng.multinomial(size, np.full(size, 1 / size), size=count).astype(float)
 
 
-def _share(values: np.ndarray, threshold: float) -> float:
-    """The fraction of values that reach `threshold`, with add-one smoothing so that it is never 0."""
-    return float((np.count_nonzero(values >= threshold - 1e-9) + 1) / (len(values) + 1))
-
-
-def _percentiles(values: np.ndarray, level: float) -> tuple[float, float]:
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+def _percentiles(values: np.ndarray, confidence: float) -> tuple[float, float]:
+    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)

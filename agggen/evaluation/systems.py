@@ -24,7 +24,7 @@ class Measured:
     statistics: SegmentStatistics
     interval: Interval | None = None
     comparison: Comparison | None = None
-    """The other system is its `second`."""
+    """The comparison with the other system, which is its `second`."""
 
 
 def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence[Record]) -> tuple[str, ...]:

@@ -34,9 +34,9 @@ class Distance:
 
     def __init__(self, reference: Sequence[str]) -> None:
         self.size = len(reference)
-        self._places: dict[str, int] = {}
+        self._bits: dict[str, int] = {}
         for position, word in enumerate(reference):
-            self._places[word] = self._places.get(word, 0) | 1 << position
+            self._bits[word] = self._bits.get(word, 0) | 1 << position
 
     def __call__(self, words: Sequence[str]) -> int:
         if not self.size:
@@ -44,7 +44,7 @@ class Distance:
         full, last = (1 << self.size) - 1, 1 << (self.size - 1)
         up, down, distance = full, 0, self.size
         for word in words:
-            equal = self._places.get(word, 0)
+            equal = self._bits.get(word, 0)
             vertical = equal | down
             horizontal = (((equal & up) + up) ^ up) | equal
             rises = down | ~(horizontal | up) & full
@@ -75,27 +75,28 @@ class _Search:
     def __init__(self, reference: list[str]) -> None:
         self.reference = reference
         self.distance = Distance(reference)
-        self.places: dict[tuple[str, ...], list[int]] = {}
+        self.occurrences: dict[tuple[str, ...], list[int]] = {}
         for start in range(len(reference)):
             for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(reference)) + 1):
-                self.places.setdefault(tuple(reference[start:end]), []).append(start)
+                self.occurrences.setdefault(tuple(reference[start:end]), []).append(start)
 
     def edits(self, words: list[str]) -> int:
         if not self.reference:
             return len(words)
-        shifted = 0
+        shifts = 0
         while True:
             alignment = _align(words, self.reference)
-            better = self._best_shift(words, alignment)
-            if better is None:
-                return shifted + alignment.distance
-            words = better
-            shifted += 1
+            shifted_words = self._best_shift(words, alignment)
+            if shifted_words is None:
+                return shifts + alignment.distance
+            words = shifted_words
+            shifts += 1
 
     def _best_shift(self, words: list[str], alignment: _Alignment) -> list[str] | None:
         """The words after the best shift, if it saves at least its own cost of one edit.
 
-        Longer shifts are tried first. A shift of n words saves at most 2 n edits; then the search stops.
+        Longer shifts are tried first. A shift of n words saves at most 2 n edits, so the search stops once the shorter
+        ones cannot save more.
         """
         before = alignment.distance
         min_cost, best = before, None
@@ -113,7 +114,7 @@ class _Search:
         return best
 
     def _shifts(self, words: list[str], alignment: _Alignment) -> list[tuple[int, list[tuple[int, int]]]]:
-        """The candidate shifts by length: (first word, word after which to insert; -1 for the beginning).
+        """The candidate shifts by length, as (first word, word after which to insert it or -1 for the beginning).
 
         A sequence is a candidate if it also occurs in the reference, at another position, with errors at both.
         """
@@ -121,36 +122,36 @@ class _Search:
         position = alignment.position
         for start in range(len(words)):
             for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(words)) + 1):
-                places = self.places.get(tuple(words[start:end]))
-                if not places:
+                occurrences = self.occurrences.get(tuple(words[start:end]))
+                if not occurrences:
                     break
-                if end == start + 1 and not any(_near(start, position[place]) for place in places):
+                if end == start + 1 and not any(_is_reachable(start, position[index]) for index in occurrences):
                     break
                 if not any(alignment.wrong[start:end]):
                     continue
                 elsewhere = [
-                    place
-                    for place in places
-                    if not start <= position[place] < end and abs(position[place] - start) <= MAX_SHIFT_DISTANCE
+                    index
+                    for index in occurrences
+                    if not start <= position[index] < end and abs(position[index] - start) <= MAX_SHIFT_DISTANCE
                 ]
-                for place in elsewhere:
-                    if any(alignment.missed[place : place + end - start]):
-                        shifts[end - start - 1] += [(start, t) for t in _targets(start, end, place, position)]
+                for index in elsewhere:
+                    if any(alignment.missed[index : index + end - start]):
+                        shifts[end - start - 1] += [(start, t) for t in _targets(start, end, index, position)]
                 if not elsewhere:
                     break
         return list(enumerate(shifts, start=1))
 
 
-def _near(start: int, position: int) -> bool:
+def _is_reachable(start: int, position: int) -> bool:
     return position != start and -MAX_SHIFT_DISTANCE - 1 <= position - start <= MAX_SHIFT_DISTANCE
 
 
-def _targets(start: int, end: int, place: int, position: list[int]) -> list[int]:
-    """Targets for words[start:end], which occur in the reference at `place`: after the words aligned there."""
-    targets = [-1] if place == 0 else []
-    for offset in range(-1 if place else 0, end - start):
-        target = position[place + offset]
-        if target != start and (offset == 0 or target != position[place]):
+def _targets(start: int, end: int, index: int, position: list[int]) -> list[int]:
+    """Targets for words[start:end], which occur in the reference at `index`: after the words aligned there."""
+    targets = [-1] if index == 0 else []
+    for offset in range(-1 if index else 0, end - start):
+        target = position[index + offset]
+        if target != start and (offset == 0 or target != position[index]):
             targets.append(target)
     return targets
 

@@ -163,16 +163,16 @@ class _SacrebleuDistance(lib_ter.BeamEditDistance):
 
     def start(self, words: list[str]) -> None:
         self._words = words
-        self._found: tuple[int, str] = super().__call__(words)
-        self.before = self._least = self._found[0]
+        self._start_result: tuple[int, str] = super().__call__(words)
+        self.before = self._lowest = self._start_result[0]
 
     def __call__(self, words: list[str]) -> tuple[int, str]:
         if words is self._words:
-            return self._found
+            return self._start_result
         distance = self._exact(words)
-        if distance >= self.before or distance > self._least:
+        if distance >= self.before or distance > self._lowest:
             return distance, ""
         if distance + abs(len(words) - self._exact.size) >= 2 * (lib_ter._BEAM_WIDTH - 2):
             distance = super().__call__(words)[0]
-        self._least = min(self._least, distance)
+        self._lowest = min(self._lowest, distance)
         return distance, ""

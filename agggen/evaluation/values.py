@@ -29,7 +29,7 @@ FULFILLED = "share of texts that have no fault and whose facts each say the valu
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReadValues:
-    """The results of both checks, and the measures."""
+    """The strict and the lenient check of texts, and the measures that follow from them."""
 
     checks: Sequence[TextCheck]
     """The strict check of each text."""
@@ -45,7 +45,7 @@ def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checke
     The signature of ``values_whole`` has, after ``said``, the number of whole values by kind of match.
 
     Args:
-        checker: the model's; by default one without a lexicon, which matches values by rule only.
+        checker: the strict checker of the model; by default one without a lexicon, which matches values by rule only.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.

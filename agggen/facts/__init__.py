@@ -52,7 +52,7 @@ def check_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
 def segment_each(segmenter: FactSegmenter, texts: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """The facts of each distinct text, and the error message of each text on which the segmenter fails.
 
-    After a failure, the texts are bisected to find those that cause it.
+    After a failure, the texts are bisected to find those that the segmenter fails on.
     """
     if not texts:
         return {}, {}
@@ -75,15 +75,15 @@ def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
     """
     if not text.strip():
         return ()
-    pieces: list[str] = []
+    segments: list[str] = []
     begin = 0
     for start in sorted(set(starts)):
         while start < len(text) and text[start].isspace():
             start += 1
         if text[begin:start].strip() and text[start:].strip():
-            pieces.append(text[begin:start])
+            segments.append(text[begin:start])
             begin = start
-    return check_facts(text, (*pieces, text[begin:]))
+    return check_facts(text, (*segments, text[begin:]))
 
 
 def rules_fingerprint(name: str, *rules: str) -> str:

@@ -54,7 +54,7 @@ _VERB, _PARTICIPLE, _GERUND, _SUBJECT, _RELATIVE, _CONJUNCTION, _AFTER_COMMA, _A
     frozenset(rule.split()) for rule in _RULES
 )
 _WORD = re.compile(r"\S+")
-_EDGE = ".,;:!?\"'()[]\u201c\u201d\u2018\u2019"
+_PUNCTUATION = ".,;:!?\"'()[]\u201c\u201d\u2018\u2019"
 _REACH = 9
 """Number of words after "and" in which the verb of a coordinated clause is searched for."""
 VERSION = "1"
@@ -71,10 +71,10 @@ class ClauseSegmenter:
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The clauses of each text; whitespace between two belongs to the first."""
-        return [cut(text, _starts(text)) for text in texts]
+        return [cut(text, _fact_starts(text)) for text in texts]
 
 
-def _starts(text: str) -> Iterator[int]:
+def _fact_starts(text: str) -> Iterator[int]:
     begin = 0
     for start in (*sentence_starts(text), len(text)):
         yield start
@@ -86,7 +86,7 @@ def _clause_starts(text: str, begin: int, end: int) -> Iterator[int]:
     """The offsets within one sentence, text[begin:end], at which its second and later facts begin."""
     spans = [match.span() for match in _WORD.finditer(text, begin, end)]
     raw = [text[start:stop] for start, stop in spans]
-    words = [word.strip(_EDGE).replace("\u2019", "'") for word in raw]
+    words = [word.strip(_PUNCTUATION).replace("\u2019", "'") for word in raw]
     has_verb = False
     length = 0
     for index, word in enumerate(words):
@@ -105,25 +105,25 @@ def _is_participle(words: Sequence[str], index: int) -> bool:
 
 def _opens_clause(raw: Sequence[str], words: Sequence[str], index: int) -> bool:
     """Whether the word at `index` begins a clause, given that the current fact has a verb."""
-    word, low, before = words[index], words[index].lower(), words[index - 1].lower()
+    word, lower, before = words[index], words[index].lower(), words[index - 1].lower()
     after_comma = raw[index - 1].endswith((",", ";", ":", " -", "\u2013")) or raw[index - 1] in ("-", "\u2013", "--")
     if raw[index - 1].endswith(";"):
         return True
-    if low in _RELATIVE:
+    if lower in _RELATIVE:
         return before not in _PREPOSITION
-    if low == "that":
+    if lower == "that":
         return _is_verb(words, index + 1) and before not in ("is", "was")
-    if low == "and":
+    if lower == "and":
         return _opens_coordinate(words, index + 1)
-    if low in _CONJUNCTION:
+    if lower in _CONJUNCTION:
         return True
-    if low in _AFTER_COMMA:
+    if lower in _AFTER_COMMA:
         return after_comma
-    if low in _SUBJECT and (after_comma or (word[:1].isupper() and word != "I" and before not in _AUXILIARY)):
+    if lower in _SUBJECT and (after_comma or (word[:1].isupper() and word != "I" and before not in _AUXILIARY)):
         return _verb_within(words, index, 5)
-    if after_comma and low in _VERB:
+    if after_comma and lower in _VERB:
         return True
-    if low in _GERUND:
+    if lower in _GERUND:
         return before not in _AUXILIARY and before not in _PREPOSITION
     if word in _PARTICIPLE and before not in _AUXILIARY and not before.endswith("ly") and not after_comma:
         return _is_participle(words, index) and before not in _ADVERB
@@ -132,8 +132,8 @@ def _opens_clause(raw: Sequence[str], words: Sequence[str], index: int) -> bool:
 
 def _opens_coordinate(words: Sequence[str], index: int) -> bool:
     """Whether the words from `index`, after "and", are a clause or verb phrase, not another noun."""
-    low = words[index].lower()
-    if _is_verb(words, index) or low in _RELATIVE or words[index] in _PARTICIPLE or words[index] in _GERUND:
+    lower = words[index].lower()
+    if _is_verb(words, index) or lower in _RELATIVE or words[index] in _PARTICIPLE or words[index] in _GERUND:
         return True
     return _verb_within(words, index, _REACH)
 
@@ -148,9 +148,9 @@ def _is_verb(words: Sequence[str], index: int) -> bool:
 def _verb_within(words: Sequence[str], index: int, reach: int) -> bool:
     """Whether a finite verb follows within `reach` words, before another conjunction or relative clause."""
     for word in words[index : index + reach]:
-        low = word.lower()
-        if low in _VERB:
+        lower = word.lower()
+        if lower in _VERB:
             return True
-        if low in _RELATIVE or low in ("and", "but", "that"):
+        if lower in _RELATIVE or lower in ("and", "but", "that"):
             return False
     return False

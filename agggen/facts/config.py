@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SegmenterName = Literal["embedded", "allennlp", "clauses", "sentences"]
 FactSource = Literal["corpus", SegmenterName]
-"""``corpus``: the facts of the corpus."""
+"""A segmenter, or ``corpus`` for the facts that the corpus has."""
 
 SEGMENTERS: tuple[SegmenterName, ...] = get_args(SegmenterName)
 RULES: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
@@ -34,15 +34,15 @@ class AllenNLPConfig:
     """An AllenNLP archive and how to run it."""
 
     archive: str
-    """Its path on each machine: ``model.tar.gz`` or its unpacked folder. Loading runs its author's code."""
+    """Path on each machine: ``model.tar.gz`` or its unpacked folder. Loading runs code of the archive's author."""
     sha256: str | None = None
-    """The archive's expected digest."""
+    """The archive's expected digest; None accepts any archive."""
     bert: str | None = None
     """A folder with config.json and vocab.txt of the BERT model of a ``srl_bert`` archive."""
     online: bool = False
     """Whether the model may download missing files from the Hugging Face hub."""
     spacy: str | None = None
-    """A folder of a spaCy model, for the environment's spaCy, that finds the predicates; by default a frame source."""
+    """A folder with a model for the environment's spaCy that finds predicates; by default the role tagger does."""
     environment: str | None = None
     """AllenNLP's environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"""
     device: str = "cpu"
@@ -52,9 +52,9 @@ class AllenNLPConfig:
     batch_size: int = 64
     """Sentences per request to the worker."""
     timeout: float = 900.0
-    """Seconds within which the worker must start, and process a batch."""
+    """Seconds that the worker may take to start, and to process a batch."""
     restarts: int = 3
-    """Consecutive crashes of the worker before the source fails."""
+    """Consecutive crashes of the worker that are tolerated."""
 
     def __post_init__(self) -> None:
         if "://" in self.archive:
@@ -69,7 +69,7 @@ class AllenNLPConfig:
 
     @property
     def absolute(self) -> AllenNLPConfig:
-        """The same with absolute paths, for processes that work in another folder."""
+        """This configuration with absolute paths, for processes that work in another folder."""
         return replace(
             self,
             archive=_absolute(self.archive),
@@ -84,7 +84,7 @@ class FrameSettings:
     """Settings of segmentation by semantic role frames."""
 
     level: Level = "full"
-    """How trees become facts (``agggen.facts.tree``); paper: exactly as in the paper's appendix B."""
+    """How trees become facts (``agggen.facts.tree``); ``paper`` is exactly the paper's appendix B."""
     allennlp: AllenNLPConfig | None = None
     """The archive of the source ``allennlp``."""
 
@@ -108,13 +108,13 @@ class SegmenterConfig(FrameSettings):
             raise ConfigError(f"unknown fact segmenter {self.source!r}; known are {', '.join(SEGMENTERS)}")
         if self.source == "allennlp" and self.allennlp is None:
             raise ConfigError(
-                "the facts source allennlp needs an archive: facts.allennlp.archive=model.tar.gz, and if it must be a "
-                "certain one facts.allennlp.sha256=..."
+                "the facts source allennlp needs an archive: facts.allennlp.archive=model.tar.gz, and to check its "
+                "content facts.allennlp.sha256=..."
             )
 
     @property
     def absolute(self) -> SegmenterConfig:
-        """The same with absolute paths, for processes that work in another folder."""
+        """This configuration with absolute paths, for processes that work in another folder."""
         return replace(self, allennlp=self.allennlp and self.allennlp.absolute)
 
 
@@ -136,10 +136,10 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
         return SentenceSegmenter()
     from agggen.facts.framed import FrameSegmenter
 
-    return FrameSegmenter(_frames(config), config.level)
+    return FrameSegmenter(_frame_source(config), config.level)
 
 
-def _frames(config: SegmenterConfig) -> FrameSource:
+def _frame_source(config: SegmenterConfig) -> FrameSource:
     if config.source == "allennlp" and config.allennlp is not None:
         try:
             source = resolve_name(_ALLENNLP)

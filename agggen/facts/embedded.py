@@ -22,8 +22,8 @@ SHIPPED = Path(__file__).with_name("tagger_model")
 class EmbeddedFrames:
     """A frame source with the role tagger in `folder`, by default the included one.
 
-    The folder is loaded and verified by its manifest at the first use, once per process. Sentences are batched by
-    length, so pass many of them in one call. Long sentences are not truncated.
+    The folder is verified by its manifest and loaded at the first use, once per process. Sentences are batched by
+    length, so pass many in one call. Long sentences are not truncated.
     """
 
     name = "embedded"
@@ -49,8 +49,8 @@ class EmbeddedFrames:
             BundleError: a file of the tagger is missing or modified.
         """
         tagged = _tagger(self.folder).tag([sentence.words for sentence in sentences])
-        sentence_frames = ([frame_of_tags(role.tags) for role in roles] for roles in tagged)
-        return [tuple(frame for frame in frames if frame is not None) for frames in sentence_frames]
+        decoded = ([frame_of_tags(frame.tags) for frame in frames] for frames in tagged)
+        return [tuple(frame for frame in frames if frame is not None) for frames in decoded]
 
     def __reduce__(self) -> tuple[type[EmbeddedFrames], tuple[Path]]:
         """Pickles the tagger's path, not its weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from agggen.errors import AggGenError
 from agggen.facts import cut, grouping, rules_fingerprint, tree, words
@@ -19,7 +19,7 @@ class FrameSegmenter:
     The source gets the words of ``agggen.facts.words``, with all distinct sentences in one call.
 
     Args:
-        level: see ``agggen.facts.tree`` and ``agggen.facts.grouping``.
+        level: ``paper`` or ``full`` (see ``agggen.facts.tree`` and ``agggen.facts.grouping``).
     """
 
     def __init__(self, source: FrameSource, level: Level = "full") -> None:
@@ -38,8 +38,11 @@ class FrameSegmenter:
         Raises:
             AggGenError: the source fails, or returns a wrong number of results.
         """
-        pairs = zip(texts, self.sentences(texts), strict=True)
-        return [cut(text, _offsets(sentences, self.level)) for text, sentences in pairs]
+        starts = [
+            [sentence.words.spans[word][0] for sentence in sentences for word in fact_starts(sentence, self.level)]
+            for sentences in self.sentences(texts)
+        ]
+        return [cut(text, text_starts) for text, text_starts in zip(texts, starts, strict=True)]
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
         """The sentences of each text with the source's frames.
@@ -55,10 +58,3 @@ class FrameSegmenter:
             raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(distinct)} sentences")
         frames_of = dict(zip(distinct, frames, strict=True))
         return [tuple(Sentence(sentence, frames_of[sentence.words]) for sentence in sentences) for sentences in split]
-
-
-def _offsets(sentences: Sequence[Sentence], level: Level) -> Iterator[int]:
-    """The offsets at which the facts of the sentences begin."""
-    for sentence in sentences:
-        for word in fact_starts(sentence, level):
-            yield sentence.words.spans[word][0]

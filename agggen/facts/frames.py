@@ -2,7 +2,7 @@
 
 A frame is a predicate with its arguments, contiguous words with a PropBank role: ``ARG0`` .. ``ARG5``, ``ARGM-LOC``
 etc., ``R-ARG0`` for a relative pronoun that refers to an argument, ``C-ARG0`` for the continuation of a discontinuous
-one. A `FrameSource` returns the frames of words.
+one. A `FrameSource` returns the frames of sentences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Phrase(NamedTuple):
 
     @property
     def is_core(self) -> bool:
-        """Whether the role is a numbered one, a core argument of the predicate."""
+        """Whether the role is numbered, as those of core arguments are."""
         return self.role.startswith("ARG") and not self.role.startswith("ARGM")
 
 
@@ -41,9 +41,9 @@ class Frame:
     """
 
     predicate: int
-    """The (first) word of the predicate."""
+    """Index of the predicate's first word."""
     phrases: tuple[Phrase, ...]
-    """In text order and without overlap, the predicate included; a discontinuous argument has several."""
+    """The predicate and the arguments, in text order and without overlap; a discontinuous argument has several."""
 
     def __post_init__(self) -> None:
         reached = 0
@@ -64,7 +64,7 @@ class Frame:
 
     @property
     def has_arguments(self) -> bool:
-        """Whether it has other phrases than the predicate's (frames of auxiliaries do not)."""
+        """Whether the frame has a phrase besides its predicate's (frames of auxiliaries do not)."""
         return not all(phrase.is_predicate for phrase in self.phrases)
 
 

@@ -27,41 +27,41 @@ from agggen.facts.tree import CONJUNCTIONS, Level, Node, build_tree
 
 _OPENING = frozenset(("(", "[", "{", "-LRB-", "-LSB-", "-LCB-", "``", "\u201c", "\u2018", "\u00ab"))
 RULES = "1"
-"""Part of a segmenter's fingerprint; to be increased when this module's rules change."""
+"""Part of a segmenter's fingerprint; increase it when this module's rules change."""
 
 Owners = list[Node | None]
 """The node of each word of a sentence; None for words outside all arguments."""
 
 
 def fact_starts(sentence: Sentence, level: Level = "full") -> list[int]:
-    """The words at which the facts of a sentence begin, starting with 0; none for a sentence without words."""
+    """The indices of the words at which a sentence's facts begin, the first 0; empty for a sentence without words."""
     words = sentence.words.words
     if not words:
         return []
     owners: Owners = [None] * len(words)
     for root in build_tree(sentence, level):
         if level == "paper":
-            _own_leaves(root, owners)
+            _assign_leaves(root, owners)
         else:
-            _own(root, root.start, owners)
-    _attach(words, owners, level)
+            _assign(root, root.start, owners)
+    _assign_remaining(words, owners, level)
     starts = [0, *(index for index in range(1, len(words)) if owners[index] is not owners[index - 1])]
-    return _with_words(words, starts) if level == "full" else starts
+    return _merge_wordless(words, starts) if level == "full" else starts
 
 
-def _own_leaves(node: Node, owners: Owners) -> None:
-    """Assigns to each frame its phrases without embedded frames."""
+def _assign_leaves(node: Node, owners: Owners) -> None:
+    """Makes `node` and the nodes below it the owners of their phrases without embedded frames (level ``paper``)."""
     for number, phrase in enumerate(node.phrases):
         if number in node.children:
             for child in node.children[number]:
                 owners[child.end : phrase.end] = [child] * (phrase.end - child.end)
-                _own_leaves(child, owners)
+                _assign_leaves(child, owners)
         else:
             owners[phrase.start : phrase.end] = [node] * (phrase.end - phrase.start)
 
 
-def _own(node: Node, start: int, owners: Owners) -> None:
-    """Assigns to a frame its phrases from `start` on, and to its children theirs."""
+def _assign(node: Node, start: int, owners: Owners) -> None:
+    """Makes `node` the owner of its phrases from the word `start` on, and its children of theirs (level ``full``)."""
     for phrase in node.phrases:
         first = max(phrase.start, start)
         owners[first : phrase.end] = [node] * (phrase.end - first)
@@ -69,43 +69,43 @@ def _own(node: Node, start: int, owners: Owners) -> None:
         phrase = node.phrases[number]
         if phrase.start < start:
             continue  # part of an antecedent that belongs to the governing fact
-        opens = number == 0 and not phrase.is_predicate
-        for place, child in enumerate(children):
-            begin = None if opens else _proper_start(child, phrase.role)
+        at_beginning = number == 0 and not phrase.is_predicate
+        for index, child in enumerate(children):
+            begin = None if at_beginning else _start_after_antecedent(child, phrase.role)
             if begin is None:
-                begin = child.start if place else phrase.start
-            if place and begin == child.start:  # words between two children belong to neither
-                between = children[place - 1].end
-                owners[between:begin] = [None] * (begin - between)
+                begin = child.start if index else phrase.start
+            if index and begin == child.start:  # words between two children belong to neither
+                previous_end = children[index - 1].end
+                owners[previous_end:begin] = [None] * (begin - previous_end)
             if phrase.end - begin > 1:
                 owners[begin : phrase.end] = [child] * (phrase.end - begin)
                 inside = max(begin, child.start)
                 owners[inside : child.end] = [None] * (child.end - inside)
-                _own(child, begin, owners)
+                _assign(child, begin, owners)
 
 
-def _proper_start(child: Node, role: str) -> int | None:
-    """The start of the clause `child` without its antecedent; None if the antecedent stays with the clause.
+def _start_after_antecedent(child: Node, role: str) -> int | None:
+    """The first word of the clause `child` after its antecedent; None if the antecedent stays with the clause.
 
     Args:
         role: of the governing frame's argument that contains the clause.
     """
-    before = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)
-    relative = next((number for number in range(before) if child.phrases[number].role.startswith("R-")), None)
-    if relative is None:
+    predicate = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)
+    first = next((number for number in range(predicate) if child.phrases[number].role.startswith("R-")), None)
+    if first is None:
         if role != "ARG2":
             return None
-        relative = int(child.phrases[0].is_core)
-        if before == 2 and relative and child.phrases[1].end - child.phrases[1].start == 1:
-            relative = 2
-    return child.phrases[relative - 1].end if relative else child.start
+        first = int(child.phrases[0].is_core)
+        if predicate == 2 and first and child.phrases[1].end - child.phrases[1].start == 1:
+            first = 2
+    return child.phrases[first - 1].end if first else child.start
 
 
-def _attach(words: tuple[str, ...], owners: Owners, level: Level) -> None:
-    """Assigns an owner to the words outside all arguments, unless no word has one."""
+def _assign_remaining(words: tuple[str, ...], owners: Owners, level: Level) -> None:
+    """Gives the words outside all arguments the owner of the following or preceding word, if any word has one."""
     following: Node | None = None
     for index in range(len(words) - 1, -1, -1):
-        if owners[index] is None and (_is_said(words[index]) or (level == "full" and _opens(words, index))):
+        if owners[index] is None and (_is_word(words[index]) or (level == "full" and _is_opening(words, index))):
             owners[index] = following
         following = owners[index] or following
     preceding = next((owner for owner in owners if owner), None)
@@ -113,21 +113,22 @@ def _attach(words: tuple[str, ...], owners: Owners, level: Level) -> None:
         preceding = owners[index] = owner or preceding
 
 
-def _is_said(word: str) -> bool:
+def _is_word(word: str) -> bool:
+    """Whether a token has a letter or digit; the others are punctuation."""
     return any(character.isalnum() for character in word)
 
 
-def _opens(words: tuple[str, ...], index: int) -> bool:
+def _is_opening(words: tuple[str, ...], index: int) -> bool:
     """Whether a word is an opening bracket or quote; straight quotes alternate."""
     return words[index] in _OPENING or (words[index] == '"' and words[:index].count('"') % 2 == 0)
 
 
-def _with_words(words: tuple[str, ...], starts: list[int]) -> list[int]:
-    """Merges facts without words: punctuation with the preceding fact, conjunctions with the following one."""
+def _merge_wordless(words: tuple[str, ...], starts: list[int]) -> list[int]:
+    """`starts` after wordless facts are merged: punctuation with the preceding fact, conjunctions with the next."""
     merged: list[int] = []
     joins_next = True  # the first fact
     for start, end in pairwise((*starts, len(words))):
-        forms = [word.lower() for word in words[start:end] if _is_said(word)]
+        forms = [word.lower() for word in words[start:end] if _is_word(word)]
         if forms and not joins_next:
             merged.append(start)
         joins_next = (joins_next and not forms) or (bool(forms) and all(word in CONJUNCTIONS for word in forms))

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 
 from agggen.facts import cut, rules_fingerprint
 
-# Names after these are capitalised, so the capital does not indicate a new sentence.
+# Names follow these titles, so a capital letter after one does not indicate a new sentence.
 _TITLES = (
     "Mr Mrs Ms Dr Prof St Ste Mt Ft Gen Col Lt Sgt Capt Cmdr Adm Gov Sen Rep Rev Hon Pres Jr Sr vs "
     "approx ca cf al Fig Trans Inf Syst Admin Sci Abh Math Phys Chem Proc Univ Semin"
 )
 _BEFORE_NUMBERS = "No Nos Vol Op pp p"
-# Words that begin a new sentence even after dotted initials.
+# Words that begin a new sentence after dotted initials.
 _OPENERS = (
     "The This That These Those It Its It's He She His Her They Their There In On At One Another As With From "
     "Where Which Who While Although However Also And But A An"
@@ -29,12 +29,12 @@ _BOUNDARY = (
     r"|(?<=[a-z0-9)])(?P<glued>\.)(?=(?:The|It|He|She|They|Its|There)\s)"  # "... in 1990.It has ..."
 )
 
-_FIND = re.compile(_BOUNDARY)
+_SENTENCE_END = re.compile(_BOUNDARY)
 _TITLE = re.compile(rf"(?<![\w.])(?:{'|'.join(_TITLES.split())})$")
 _BEFORE_NUMBER = re.compile(rf"(?<![\w.])(?:{'|'.join(_BEFORE_NUMBERS.split())})$")
 _INITIAL = re.compile(r"(?<![\w'])[A-Z\u00c0-\u00de]$")
 _DOTTED = re.compile(r"(?:\b[A-Za-z]\.){1,}\s?[A-Za-z]$")
-_OPENS = re.compile(rf"[\"'(\[]*(?:{'|'.join(_OPENERS.split())})\b")
+_OPENER = re.compile(rf"[\"'(\[]*(?:{'|'.join(_OPENERS.split())})\b")
 
 
 class SentenceSegmenter:
@@ -55,7 +55,7 @@ class SentenceSegmenter:
 
 def sentence_starts(text: str) -> Iterator[int]:
     """The offsets at which the second and later sentences of `text` begin."""
-    for match in _FIND.finditer(text):
+    for match in _SENTENCE_END.finditer(text):
         if match["glued"] or match["end"][0] != "." or _ends_a_sentence(text, match.start("end"), match.end()):
             yield match.end()
 
@@ -66,5 +66,5 @@ def _ends_a_sentence(text: str, stop: int, following: int) -> bool:
     if _TITLE.search(before) or (text[following].isdigit() and _BEFORE_NUMBER.search(before)):
         return False
     if _INITIAL.search(before) or _DOTTED.search(before):
-        return _OPENS.match(text, following) is not None
+        return _OPENER.match(text, following) is not None
     return True

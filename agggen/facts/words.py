@@ -1,7 +1,7 @@
-"""Tokenisation by rules, with offsets.
+"""Tokenisation by rules, with offsets, as in English treebanks.
 
-`split_words` tokenises like English treebanks: clitics (``'s``, ``n't``), punctuation and hyphens are separate words;
-numbers with inner points and dotted initials (``U.S.``, ``A.F.C``) are one.
+Clitics (``'s``, ``n't``), punctuation and hyphens are separate words; numbers with inner points and dotted initials
+(``U.S.``, ``A.F.C``) are one word.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD_RULES = rf"""
   | \.{{2,}} | -{{2,}}
   | \S
 """
-_FIND = re.compile(_WORD_RULES, re.VERBOSE | re.IGNORECASE)
+_WORD = re.compile(_WORD_RULES, re.VERBOSE | re.IGNORECASE)
 RULES = f"1 {_WORD_RULES}"
 
 
@@ -36,5 +36,5 @@ def split_sentences(text: str) -> tuple[Words, ...]:
 
 def split_words(text: str, start: int = 0, end: int | None = None) -> Words:
     """The words of text[start:end], with offsets in the whole text."""
-    matches = list(_FIND.finditer(text, start, len(text) if end is None else end))
+    matches = list(_WORD.finditer(text, start, len(text) if end is None else end))
     return Words(tuple(match.group() for match in matches), tuple(match.span() for match in matches))

@@ -30,8 +30,8 @@ def rows_of(
     Slot errors, in the "plain" reading, are only included if all predicates of all records are slots of E2E.
 
     Args:
-        values: the results of both checks of the texts.
-        scores: of the texts, by metric.
+        values: the strict and the lenient check of the texts.
+        scores: one number per text, by metric.
     """
     slots = all(slot_of(triple.predicate) for record in records for triple in record.triples)
     rows = []
@@ -67,7 +67,7 @@ def build(
     """Builds a report, with breakdowns of the scores by triples, category, predicate and group size.
 
     Args:
-        statistics: of protocol `plain`, for the texts of `rows`.
+        statistics: the metrics of protocol `plain` for the texts of `rows`.
         references: the group sizes of the references' plans, and their source.
         published: the comparison with published systems, and how it was computed or why there is none.
     """
@@ -88,11 +88,9 @@ def build(
 def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tuple[list[int], str]:
     """The numbers of triples per fact of the references, by their plans or else by rules, and a note on the source."""
     plans = [reference.plan for record in records for reference in record.references if reference.plan]
+    sizes = [len(group) for plan in plans for group in plan.states]
     if plans:
-        return [
-            len(state) for plan in plans for state in plan.states
-        ], "The references' groups are those of their plans."
-    sizes: list[int] = []
+        return sizes, "The references' groups are those of their plans."
     for record in records:
         for facts in segmenter.segment([reference.text for reference in record.references]):
             aligned = align(record, facts, complete=False).fact_of
@@ -101,8 +99,8 @@ def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tup
     return sizes, f"The references have no plans: {how}."
 
 
-def beside_published(board: Board, sections: Sequence[Section]) -> tuple[Table, str]:
-    """A table of our and the published scores, by descending BLEU, and how both were computed."""
+def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[Table, str]:
+    """A table of our scores and the published ones, by descending BLEU, and a note on how they were computed."""
     scores = {
         measure.name: measure.score
         for section in sections

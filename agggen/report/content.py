@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas
 
 Cell = str | int | float | None
-"""A cell of a table; None without a value."""
+"""The value of a table's cell; None if there is none."""
 
 OURS = "this report"
 """The name of our row among published systems."""
@@ -55,11 +55,11 @@ class Table:
     rows: Sequence[Mapping[str, Cell]]
     note: str = ""
     mixed: bool = False
-    """Whether a column has numbers of different kinds, each with its own number of digits."""
+    """Whether numbers of different kinds share a column; each then has its own number of digits."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns; rows may lack some."""
+        """The names of the columns, of which a row may lack some."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row))
 
     @property
@@ -69,13 +69,13 @@ class Table:
         numeric = [all(cell is None or isinstance(cell, int | float) for cell in cells) for cells in columns]
         return (False, *numeric[1:])
 
-    def shown(self) -> list[tuple[str, ...]]:
+    def formatted(self) -> list[tuple[str, ...]]:
         """The rows as formatted text."""
         columns = []
         for name in self.columns:
             cells = [row.get(name) for row in self.rows]
-            wide = any(isinstance(cell, float) and abs(cell) >= 10 for cell in cells)
-            digits = None if self.mixed else 2 if wide else 4
+            large = any(isinstance(cell, float) and abs(cell) >= 10 for cell in cells)
+            digits = None if self.mixed else 2 if large else 4
             columns.append([shown(cell, digits) for cell in cells])
         return list(zip(*columns, strict=True))
 
@@ -109,7 +109,7 @@ class Bar:
     """A bar of a chart."""
 
     label: str
-    """The category on the bar of its first series; empty on its other bars."""
+    """The category on its first bar; empty on its other bars."""
     series: int
     text: str
     """The value and the name of the series."""
@@ -157,7 +157,7 @@ class Row:
     """None if the corpus has no slots."""
 
     @property
-    def mistakes(self) -> list[tuple[str, SlotError]]:
+    def labelled_errors(self) -> list[tuple[str, SlotError]]:
         """The slot errors with their kind: ``added``, ``missed`` or ``wrong``."""
         errors = self.slot_errors
         if errors is None:
@@ -187,7 +187,7 @@ class Row:
         if self.slot_errors is not None:
             line["slot_errors"] = [
                 {"kind": kind, "slot": error.slot, "value": error.value, "why": str(error)}
-                for kind, error in self.mistakes
+                for kind, error in self.labelled_errors
             ]
         return line
 
@@ -200,7 +200,7 @@ class Report:
     identity: Mapping[str, str | int]
     """Identifies the evaluation: a report may only replace one with the same identity."""
     run: Mapping[str, Cell]
-    """What was evaluated, and how."""
+    """What was evaluated: bundle, data, settings and machine, by name."""
     sections: Sequence[Section]
     rows: Sequence[Row]
     tables: Mapping[str, Table | None]
@@ -212,12 +212,13 @@ class Report:
     partial: str = ""
     """Which part of the split was evaluated; empty for all of it."""
     seed: int = 0
-    shown: int = 30
+    max_rows: int = 30
+    """Maximum number of sampled rows, and of rows with the most faults, on the page."""
 
     def run_table(self) -> Table:
         """`run` as a table."""
-        rows = [{"what": what, "value": value} for what, value in self.run.items()]
-        return Table("What was evaluated, with what and how", rows, mixed=True)
+        rows = [{"name": name, "value": value} for name, value in self.run.items()]
+        return Table("Bundle, data, settings and machine of this evaluation", rows, mixed=True)
 
     def __repr__(self) -> str:
         lines = [
@@ -234,7 +235,7 @@ class Report:
         rows = [
             f"<tr><td>{escape(section.key)}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
             for section in self.sections
-            for row in section.table().shown()
+            for row in section.table().formatted()
         ]
         return f"<p>{escape(self.title)}</p><table>{''.join(rows)}</table>"
 

@@ -24,9 +24,9 @@ from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
 from agggen.report import Report, Section
-from agggen.report.build import beside_published, build, reference_groups, rows_of
+from agggen.report.build import build, compare_with_published, reference_groups, rows_of
 from agggen.report.content import Cell, Table
-from agggen.report.sections import TextMetrics, of_model, text_scores
+from agggen.report.sections import TextMetrics, model_sections, text_scores
 
 N_BEST = 5
 """Texts per record for the measures of diversity."""
@@ -41,11 +41,11 @@ class Task:
     address: str
     """The bundle's address as the user gave it."""
     corpus: str
-    """The corpus' name in the catalogue, if it is listed; likewise for `split`."""
+    """The name of the corpus, as in the catalogue if it is listed; likewise for `split`."""
     split: str
     records: Sequence[Record]
     whole: int
-    """Number of records with references in the whole split."""
+    """The number of records with references in the whole split."""
     config: InferenceConfig
     metrics: TextMetrics
     command: str
@@ -102,7 +102,7 @@ def trained_on(bundle: Bundle) -> str | None:
 
 
 def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]:
-    """What was evaluated, and how, to reproduce the report."""
+    """The bundle, the data, the settings and the machine of an evaluation, to reproduce the report."""
     training = json.dumps(dict(task.bundle.config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return {
         "command": task.command,
@@ -148,23 +148,23 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
         RecordError: a record has too many triples.
     """
     generator = task.bundle.generator(task.device)
-    began = time.monotonic()
+    start = time.monotonic()
     written = write(generator, task.records, task.config, N_BEST, progress)
-    halfway = time.monotonic()
+    generated = time.monotonic()
     records, generations = written.records, written.generations
     scores = text_scores(task.metrics, records, written.texts, task.seed)
-    plans_written = [generation.plan for generation in generations]
+    plans = [generation.plan for generation in generations]
     values = read_values(records, written.texts, generator.checker)
     facts = [generation.facts for generation in generations]
-    rows = rows_of(records, written.texts, values, plans_written, facts, scores.single)
-    sections = scores.sections + of_model(
+    rows = rows_of(records, written.texts, values, plans, facts, scores.single)
+    sections = scores.sections + model_sections(
         written, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
     )
     for section in sections:
         for measure in section.measures:
             if measure.score is None:
                 note(f"warning: {section.key}/{measure.name} is not computed: {measure.reason}")
-    seconds = {"writing": halfway - began, "scoring": time.monotonic() - halfway}
+    seconds = {"writing": generated - start, "scoring": time.monotonic() - generated}
     return build(
         f"{task.title} on {task.corpus} {task.split}",
         task.identity,
@@ -182,4 +182,4 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
 def _published(task: Task, sections: Sequence[Section]) -> tuple[Table | None, str]:
     """The comparison with published systems, and how it was computed or why there is none."""
     board, why = board_for(task.corpus, task.split, len(task.records), task.metrics.protocol, trained_on(task.bundle))
-    return (None, why) if board is None else beside_published(board, sections)
+    return (None, why) if board is None else compare_with_published(board, sections)

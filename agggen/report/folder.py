@@ -52,11 +52,11 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     """
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a symbolic link; name its target")
-    above = next(parent for parent in folder.absolute().parents if parent.exists())
-    if not above.is_dir():
-        raise ConfigError(f"cannot write a report to {folder}: {above} is a file, not a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise ConfigError(f"cannot write a report to {folder}: no permission to write in {above}")
+    parent = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not parent.is_dir():
+        raise ConfigError(f"cannot write a report to {folder}: {parent} is a file, not a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot write a report to {folder}: no permission to write in {parent}")
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -88,17 +88,17 @@ def write_report(folder: Path, report: Report) -> None:
     """
     check_target(folder, report.identity)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        new = beside / "new"
+        new = temporary / "new"
         new.mkdir()
         rows = "".join(json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for row in report.rows)
         _write(new / "records.jsonl", rows)
         _write(new / "report.json", json.dumps(to_json(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
         _write(new / "report.html", to_html(report))
-        _put_in_place(new, folder, beside / "old")
+        _put_in_place(new, folder, temporary / "old")
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _put_in_place(new: Path, folder: Path, old: Path) -> None:

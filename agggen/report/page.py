@@ -15,10 +15,10 @@ from agggen.generation.results import WrittenFact
 from agggen.report.content import OURS, Report, Row, shown
 
 FACT_COLOURS = 6
-"""Number of colours of facts; they are reused for texts with more facts."""
+"""Number of colours of facts; in texts with more facts, they repeat."""
 
 # Control characters, lone surrogates and non-characters, which HTML does not allow.
-_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_INVALID_IN_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def environment() -> Environment:
@@ -28,13 +28,13 @@ def environment() -> Environment:
 
 
 def to_html(report: Report) -> str:
-    """The page, with all texts escaped."""
-    pages = environment()
-    pages.filters |= {"pieces": pieces, "shown": shown, "triples_of": triples_of}
-    page = pages.get_template("page.html.jinja").render(
-        report=report, chosen=chosen(report), worst=worst(report), ours=OURS, colours=FACT_COLOURS
+    """The HTML page of a report."""
+    templates = environment()
+    templates.filters |= {"pieces": pieces, "shown": shown, "triples_of": triples_of}
+    page = templates.get_template("page.html.jinja").render(
+        report=report, samples=sample_rows(report), worst=worst(report), ours=OURS, colours=FACT_COLOURS
     )
-    return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", page)
+    return _INVALID_IN_HTML.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
 def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> None:
@@ -44,22 +44,22 @@ def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> 
     path.write_text(template.render(name=name, checked=riskiest, pieces=split_at_spans), encoding="utf-8")
 
 
-def chosen(report: Report) -> list[Row]:
+def sample_rows(report: Report) -> list[Row]:
     """A sample of rows, by the report's seed, in the order of the corpus."""
-    number = min(report.shown, len(report.rows))
+    number = min(report.max_rows, len(report.rows))
     indices = random.Random(report.seed).sample(range(len(report.rows)), number)
     return [report.rows[index] for index in sorted(indices)]
 
 
 def worst(report: Report) -> list[Row]:
-    """The rows with the most faults; with as many faults, those with fewer triples come first."""
+    """The rows by descending number of faults; with equal numbers, those with fewer triples come first."""
     faulty = [row for row in report.rows if row.check.faults]
     faulty.sort(key=lambda row: (-len(row.check.faults), len(row.record.triples), row.record.id))
-    return faulty[: report.shown]
+    return faulty[: report.max_rows]
 
 
 def pieces(row: Row) -> list[tuple[int, str]]:
-    """The text in segments, with the number of the fact or 0; facts that overlap an earlier one are omitted."""
+    """The text in pieces with the number of each one's fact, or 0; facts that overlap an earlier one are omitted."""
     spans = []
     for fact in row.facts:
         piece = row.text[fact.start : fact.end]
@@ -69,6 +69,6 @@ def pieces(row: Row) -> list[tuple[int, str]]:
 
 
 def triples_of(row: Row, fact: WrittenFact) -> str:
-    """The triples of a fact."""
+    """The triples of a fact in one line, or ``no triple``."""
     triples = dict(zip(row.record.predicates, row.record.triples, strict=True))
     return "; ".join(str(triples.get(name, name)) for name in fact.predicates) or "no triple"

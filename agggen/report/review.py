@@ -1,4 +1,4 @@
-"""The review table: risky texts as a CSV in which a person corrects them, and which is then training data.
+"""The review table: a CSV of risky texts, which a person corrects so that they become training data.
 
 A row has the columns of `COLUMNS`; ``triples`` is JSON. `agggen.corpora.tables` reads such a table: the text in
 ``corrected`` is the record's reference, and a row where it is empty has none.

@@ -65,7 +65,7 @@ class TextMetrics:
 
     protocol: str = PLAIN
     metrics: tuple[str, ...] | None = None
-    """Of the protocol; None: all that can be computed on this machine."""
+    """Metrics of the protocol; None for all that can be computed on this machine."""
 
     def __post_init__(self) -> None:
         """Checks the metrics before any text is generated.
@@ -91,7 +91,7 @@ class TextScores:
 
     sections: list[Section]
     plain: Mapping[str, SegmentStatistics]
-    """Of protocol `plain`, for scores of parts of the corpus."""
+    """The metrics of protocol `plain`, for scores of parts of the corpus."""
     single: dict[str, Sequence[float]]
     """The scores of the texts, by ``protocol/metric``."""
 
@@ -105,10 +105,10 @@ def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[
     references = [[reference.text for reference in record.references] for record in records]
     plain = measure(PLAIN, texts, references)
     if choice.protocol == PLAIN:
-        named = {name: plain[name] for name in choice.metrics or PROTOCOLS[PLAIN]}
-        by_protocol: dict[str, dict[str, SegmentStatistics | str]] = {PLAIN: dict(named)}
+        requested = {name: plain[name] for name in choice.metrics or PROTOCOLS[PLAIN]}
+        by_protocol: dict[str, dict[str, SegmentStatistics | str]] = {PLAIN: dict(requested)}
     else:
-        by_protocol = {choice.protocol: _statistics(choice, texts, references), PLAIN: dict(plain)}
+        by_protocol = {choice.protocol: _statistics_or_reasons(choice, texts, references), PLAIN: dict(plain)}
     scores = TextScores([], plain, {})
     for protocol, metrics in by_protocol.items():
         computed = {name: statistic for name, statistic in metrics.items() if not isinstance(statistic, str)}
@@ -124,16 +124,16 @@ def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[
     return scores
 
 
-def _statistics(
+def _statistics_or_reasons(
     choice: TextMetrics, texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, SegmentStatistics | str]:
-    """The statistics of each metric, or why there are none."""
+    """The statistics of each metric, or the reason why it cannot be computed."""
     if choice.metrics is not None:
         return dict(measure(choice.protocol, texts, references, choice.metrics))
     try:
         return dict(measure(choice.protocol, texts, references))
     except AggGenError:
-        pass  # find the metric below
+        pass  # computed one by one below, to tell which metric fails
     statistics: dict[str, SegmentStatistics | str] = {}
     for name in PROTOCOLS[choice.protocol]:
         try:
@@ -146,7 +146,7 @@ def _statistics(
 # --- texts against records and plans ---------------------------------------------------------------------------------
 
 
-def of_model(
+def model_sections(
     written: HeldOut,
     rows: Sequence[Row],
     aligned: Alignments,
@@ -157,8 +157,8 @@ def of_model(
     """The sections on values, plans, alignments and diversity.
 
     Args:
-        values: of `agggen.evaluation.values`.
-        ablation: if there is one, the most likely plans are omitted, since texts are generated from others.
+        values: the measures of `agggen.evaluation.values`.
+        ablation: unless ``none``, the most likely plans are omitted, since texts are generated from others.
     """
     compared = with_plans(written.records)
     references = [plans for _, plans in compared]
@@ -181,8 +181,8 @@ def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], s
     statistics = dict(values)
     planned = [row for row in rows if row.facts]
     if planned:
-        kept = [(not row.check.faults and not any(fact.missing for fact in row.facts), 1) for row in planned]
-        statistics["fulfilled"] = share_statistics(kept, f"{FULFILLED}|texts:{len(kept)}")
+        counts = [(not row.check.faults and not any(fact.missing for fact in row.facts), 1) for row in planned]
+        statistics["fulfilled"] = share_statistics(counts, f"{FULFILLED}|texts:{len(counts)}")
     if all(row.slot_errors is not None for row in rows):
         records, texts = [row.record for row in rows], [row.text for row in rows]
         statistics |= slot_statistics(records, texts)
@@ -191,7 +191,7 @@ def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], s
     note = (
         "".join(f"{name}: {meaning}. " for name, meaning in VALUES.items())
         + "fulfilled: a fraction (strict). Slot errors in percent: ser. in the published reading, ser_plain. in the "
-        "plain one. All are decided by words and patterns, with some errors."
+        "plain one. All are decided by words and patterns, which are sometimes wrong."
     )
     return Section("faithfulness", "Faithfulness of the texts to the records", measured(statistics, seed), note)
 
@@ -204,18 +204,18 @@ def plans(
     seed: int,
     predicates: Predicates | None = None,
 ) -> Section | None:
-    """Agreement with the plans of the references; None without such plans."""
+    """Agreement of `predicted` with the plans of the references; None if there is nothing to compare."""
     if not predicted:
         return None
-    note = "Fractions, 0 to 1; tau -1 to 1; groups as a number. human_: the references among each other."
+    note = "Fractions, 0 to 1; tau -1 to 1; groups as a number. human_: references compared with each other."
     return Section(key, title, measured(plan_statistics(predicted, references, predicates), seed), note)
 
 
 def alignment(aligned: Alignments, seed: int) -> Section | None:
-    """Alignments of the references against gold; None without gold."""
-    measures = [
-        item for aligner, both in aligned.items() for item in measured(alignment_statistics(*both), seed, f"{aligner}_")
-    ]
+    """Predicted against gold alignments of the references; None without gold."""
+    measures: list[Measure] = []
+    for aligner, (predicted, gold) in aligned.items():
+        measures += measured(alignment_statistics(predicted, gold), seed, f"{aligner}_")
     note = "Percent of the triples. The paper's recall: triples that are aligned at all; accuracy: to the right fact."
     return Section("alignment", "Alignment of the references", measures, note) if measures else None
 

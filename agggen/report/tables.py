@@ -12,8 +12,8 @@ from agggen.evaluation.segments import SegmentStatistics
 from agggen.records import Plan
 from agggen.report.content import Cell, Chart, Row, Table
 
-CHARTED = 20
-"""Maximum number of predicates in the chart, the worst first; the table has all."""
+MAX_CHARTED = 20
+"""Maximum number of predicates in the chart, those with the most errors first; the table has all."""
 
 _WHOLE = "values said whole (strict), %"
 
@@ -48,9 +48,9 @@ def _by_part(
     for index, row in enumerate(rows):
         parts.setdefault(key(row), []).append(index)
     ordered = sorted(parts, key=lambda part: (isinstance(part, str), part))
-    body = [{name: part, **_scores(rows, parts[part], statistics)} for part in ordered]
+    table_rows = [{name: part, **_scores(rows, parts[part], statistics)} for part in ordered]
     note = "BLEU and chrF: plain sacreBLEU of each part as a corpus. Lenient: at least 60 % of the words of a value."
-    return Table(caption, body, note)
+    return Table(caption, table_rows, note)
 
 
 def _scores(all_rows: Sequence[Row], indices: Sequence[int], statistics: Statistics) -> dict[str, Cell]:
@@ -66,8 +66,8 @@ def _scores(all_rows: Sequence[Row], indices: Sequence[int], statistics: Statist
     scores["invented values per 100 texts (strict)"] = 100 * sum(len(row.check.invented) for row in rows) / len(rows)
     slot_errors = [row.slot_errors for row in rows if row.slot_errors is not None]
     if slot_errors:
-        mistakes = sum(len(errors.all) for errors in slot_errors)
-        scores["slot errors, % of slots"] = 100 * mistakes / sum(errors.slots for errors in slot_errors)
+        total_errors = sum(len(errors.all) for errors in slot_errors)
+        scores["slot errors, % of slots"] = 100 * total_errors / sum(errors.slots for errors in slot_errors)
     plans = [row.plan for row in rows if row.plan is not None]
     if plans:
         scores["groups a plan"] = sum(len(plan.states) for plan in plans) / len(plans)
@@ -81,7 +81,7 @@ def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -
         references: the sizes of all groups of the references.
     """
     counts = {
-        "plans": Counter(len(state) for plan in plans for state in plan.states),
+        "plans": Counter(len(group) for plan in plans for group in plan.states),
         "references": Counter(references),
     }
     if not counts["plans"]:
@@ -97,49 +97,49 @@ def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -
             row |= {f"groups of {name}": count[size], f"{name}, %": shares[name][index]}
         rows.append(row)
     chart = Chart("Sizes of the groups of plans, in percent of groups", [f"triples: {size}" for size in sizes], shares)
-    return Table("How many triples share a group", rows, note), chart
+    return Table("Number of triples per group", rows, note), chart
 
 
 def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
-    """Numbers of values that are not whole (strict), not mentioned (lenient), and slot errors, by predicate."""
+    """Numbers of values that are not whole (strict) or not mentioned (lenient), and of slot errors, by predicate."""
     slots = any(row.slot_errors is not None for row in rows)
     triples: Counter[str] = Counter()
     unmentioned: Counter[str] = Counter()
     not_whole: dict[str, Counter[str]] = {"part": Counter(), "missing": Counter()}
-    mistakes: dict[str, Counter[str]] = {kind: Counter() for kind in (("missed", "wrong", "added") if slots else ())}
+    slot_counts: dict[str, Counter[str]] = {kind: Counter() for kind in (("missed", "wrong", "added") if slots else ())}
     for row in rows:
-        named = dict(zip(row.record.predicates, row.record.triples, strict=True))
+        triples_by_name = dict(zip(row.record.predicates, row.record.triples, strict=True))
         triples.update(triple.predicate for triple in row.record.triples)
-        unmentioned.update(named[name].predicate for name in row.unmentioned)
+        unmentioned.update(triples_by_name[name].predicate for name in row.unmentioned)
         for value in row.check.values:
             if not value.whole:
                 not_whole[value.how][value.triple.predicate] += 1
-        for kind, error in row.mistakes:
-            mistakes[kind][error.slot] += 1
-    counted = mistakes or {"said in part": not_whole["part"], "missing": not_whole["missing"]}
-    names = set(triples).union(*mistakes.values())
-    worst = sorted(names, key=lambda name: (-sum(count[name] for count in counted.values()), name))
-    absent = not_whole["part"] + not_whole["missing"]
-    body: list[dict[str, Cell]] = [
+        for kind, error in row.labelled_errors:
+            slot_counts[kind][error.slot] += 1
+    error_counts = slot_counts or {"said in part": not_whole["part"], "missing": not_whole["missing"]}
+    names = set(triples).union(*slot_counts.values())
+    worst = sorted(names, key=lambda name: (-sum(count[name] for count in error_counts.values()), name))
+    not_said_whole = not_whole["part"] + not_whole["missing"]
+    table_rows: list[dict[str, Cell]] = [
         {
             "predicate": name,
             "triples": triples[name],
-            "not said whole (strict)": absent[name],
-            "not said whole (strict), %": 100 * absent[name] / triples[name] if triples[name] else None,
+            "not said whole (strict)": not_said_whole[name],
+            "not said whole (strict), %": 100 * not_said_whole[name] / triples[name] if triples[name] else None,
             "said in part": not_whole["part"][name],
             "not mentioned (lenient)": unmentioned[name],
-            **{kind: count[name] for kind, count in mistakes.items()},
+            **{kind: count[name] for kind, count in slot_counts.items()},
         }
         for name in worst
     ]
-    charted = [name for name in worst if any(count[name] for count in counted.values())][:CHARTED]
-    more = f" Only the {CHARTED} predicates with the most." if len(charted) == CHARTED else ""
+    charted = [name for name in worst if any(count[name] for count in error_counts.values())][:MAX_CHARTED]
+    more = f" The table has all predicates, the chart {MAX_CHARTED}." if len(charted) == MAX_CHARTED else ""
     chart = Chart(
         "Slot errors by predicate" if slots else "Values that are not said whole (strict), by predicate",
         charted,
-        {kind: [float(count[name]) for name in charted] for kind, count in counted.items()},
-        f"The worst first.{more}",
+        {kind: [float(count[name]) for name in charted] for kind, count in error_counts.items()},
+        f"By descending number.{more}",
     )
-    how = "Strict: all words of a value, in order and adjacent. Lenient: at least 60 % of its words, anywhere."
-    how += " Missed, wrong, added: slot errors." if slots else ""
-    return Table("By predicate", body, how), chart
+    note = "Strict: all words of a value, in order and adjacent. Lenient: at least 60 % of its words, anywhere."
+    note += " Missed, wrong, added: slot errors." if slots else ""
+    return Table("By predicate", table_rows, note), chart

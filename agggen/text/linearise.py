@@ -22,7 +22,7 @@ class SourceTokens:
 
     tokens: list[str]
     triple: list[int]
-    """Index of the token's triple; of ``[SEP]`` the one that it ends; -1 for ``[CLS]``."""
+    """Index of the token's triple; for ``[SEP]``, of the triple before it; -1 for ``[CLS]``."""
     role: list[int]
     """ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE or ROLE_OBJECT."""
 
@@ -55,15 +55,15 @@ def linearise(record: Record) -> SourceTokens:
     """
     tokens, triple, role = [CLS], [-1], [ROLE_SPECIAL]
     for index, item in enumerate(record.triples):
-        for part, words in (
+        for words_role, words in (
             (ROLE_SUBJECT, entity_words(item.subject)),
             (ROLE_PREDICATE, predicate_words(item.predicate)),
             (ROLE_OBJECT, entity_words(item.object)),
         ):
-            part_tokens = [token.text for token in tokenise(words, normalise=True)]
-            tokens += part_tokens
-            triple += [index] * len(part_tokens)
-            role += [part] * len(part_tokens)
+            new_tokens = [token.text for token in tokenise(words, normalise=True)]
+            tokens += new_tokens
+            triple += [index] * len(new_tokens)
+            role += [words_role] * len(new_tokens)
         tokens.append(SEP)
         triple.append(index)
         role.append(ROLE_SPECIAL)

@@ -59,9 +59,9 @@ def tokenise(text: str, normalise: bool = False) -> list[Token]:
     """The tokens of `text`; ``detokenise(token.text for token in tokenise(text)) == text`` for every string.
 
     With `normalise` (for the model's input and output) there are no raw tokens: whitespace and joiners count as one
-    space, at both ends as none; the space before closing punctuation or a clitic (``Arion ,``, ``Roma 's``) and after
-    an opening bracket is removed, and a space is added between a comma or semicolon and a word (``Akita,Japan``).
-    Offsets refer to `text` in both cases.
+    space, or none at the ends of the text; the space before closing punctuation or a clitic (``Arion ,``, ``Roma 's``)
+    and after an opening bracket is removed, and a space is added between a comma or semicolon and a word
+    (``Akita,Japan``). Offsets refer to `text` in both cases.
     """
     pieces: list[_Piece] = []
     for match in _PIECE.finditer(text):
@@ -73,14 +73,14 @@ def tokenise(text: str, normalise: bool = False) -> list[Token]:
             pieces.append(_Piece("raw", RAW + "-".join(f"{ord(char):x}" for char in match.group()), start, end))
         else:
             pieces.append(_Piece(kind, match.group(), start, end))
-    touching = [left.end == right.start for left, right in pairwise(pieces)]
+    adjacent = [left.end == right.start for left, right in pairwise(pieces)]
     if normalise:
-        touching = _mend_spacing(pieces, touching)
+        adjacent = _correct_spacing(pieces, adjacent)
 
     joins_left, joins_right = [False] * len(pieces), [False] * len(pieces)
-    for index, touches in enumerate(touching):
+    for index, is_adjacent in enumerate(adjacent):
         left, right = pieces[index], pieces[index + 1]
-        if not touches or "raw" in (left.kind, right.kind):
+        if not is_adjacent or "raw" in (left.kind, right.kind):
             continue
         if left.kind == "mark" and (right.kind in _WORDS or (right.kind == "mark" and left.text in _OPENING)):
             joins_right[index] = True
@@ -92,21 +92,21 @@ def tokenise(text: str, normalise: bool = False) -> list[Token]:
     ]
 
 
-def _mend_spacing(pieces: list[_Piece], touching: list[bool]) -> list[bool]:
+def _correct_spacing(pieces: list[_Piece], adjacent: list[bool]) -> list[bool]:
     """Whether neighbouring pieces are adjacent after typographical errors of spacing are corrected."""
-    mended = list(touching)
-    for index, touches in enumerate(touching):
+    corrected = list(adjacent)
+    for index, is_adjacent in enumerate(adjacent):
         left, right = pieces[index], pieces[index + 1]
-        if touches:
+        if is_adjacent:
             # "16,000" is one piece, so a comma of its own is punctuation.
-            mended[index] = not (left.text in _SEPARATING and right.kind == "word")
+            corrected[index] = not (left.text in _SEPARATING and right.kind == "word")
         elif left.text in _OPENING or (right.kind == "clitic" and left.kind in _WORDS):
-            mended[index] = True
+            corrected[index] = True
         elif right.text in _CLOSING:
             # A mark directly before a word belongs to it (" .5", " :smile"), but " ,otherwise" is corrected.
-            runs_into = pieces[index + 2].kind if index + 1 < len(touching) and touching[index + 1] else None
-            mended[index] = runs_into not in _WORDS or (runs_into == "word" and right.text in _SEPARATING)
-    return mended
+            next_kind = pieces[index + 2].kind if index + 1 < len(adjacent) and adjacent[index + 1] else None
+            corrected[index] = next_kind not in _WORDS or (next_kind == "word" and right.text in _SEPARATING)
+    return corrected
 
 
 def detokenise(tokens: Iterable[str]) -> str:
@@ -119,7 +119,7 @@ def detokenise_with_offsets(tokens: Iterable[str]) -> tuple[str, list[tuple[int,
     parts: list[str] = []
     spans: list[tuple[int, int]] = []
     position = 0
-    glued = True  # no space before the first token
+    joined = True  # no space before the first token
     for token in tokens:
         if raw := _RAW_TOKEN.fullmatch(token):
             body = "".join(chr(int(code, 16)) for code in raw.group(1).split("-"))
@@ -127,11 +127,11 @@ def detokenise_with_offsets(tokens: Iterable[str]) -> tuple[str, list[tuple[int,
         else:
             body = token.strip(JOINER)
             joins_left, joins_right = token.startswith(JOINER), token.endswith(JOINER)
-        if not glued and not joins_left:
+        if not joined and not joins_left:
             parts.append(" ")
             position += 1
         parts.append(body)
         spans.append((position, position + len(body)))
         position += len(body)
-        glued = joins_right
+        joined = joins_right
     return "".join(parts), spans

@@ -54,10 +54,10 @@ _AN = re.compile(r"(?!one|once|eu)[aeio][a-z]")
 _A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
 
 
-def _n_before(word: str, present: str) -> str:
-    """The "n" of "an" before a word, or nothing; `present` where spelling does not decide (``hour``, ``US``)."""
+def _an_suffix(word: str, current: str) -> str:
+    """The "n" of "an" before a word, or ""; `current` if the spelling does not decide (``hour``, ``US``)."""
     lower = word[:1].lower() + word[1:]
-    return "n" if _AN.match(lower) else "" if _A.match(lower) else present
+    return "n" if _AN.match(lower) else "" if _A.match(lower) else current
 
 
 class Vocabulary:
@@ -77,8 +77,8 @@ class Vocabulary:
         if tuple(self.words[: len(SPECIALS)]) != SPECIALS:
             raise BundleError(f"a vocabulary's words must begin with {', '.join(SPECIALS)}")
         if len(self._ids) != len(self.words):
-            twice = next(word for word, count in Counter(self.words).items() if count > 1)
-            raise BundleError(f"the vocabulary contains {twice!r} twice")
+            duplicate = next(word for word, count in Counter(self.words).items() if count > 1)
+            raise BundleError(f"the vocabulary contains {duplicate!r} twice")
         if not len(SPECIALS) <= n_output <= len(self.words):
             raise BundleError(f"n_output must be between {len(SPECIALS)} and {len(self.words)}, not {n_output}")
 
@@ -95,8 +95,8 @@ class Vocabulary:
     def grown(self, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
         """This vocabulary and the words of further records, as `build` chooses them.
 
-        The ids below `n_output` stay. The new words of texts come next, so words of the source only get higher ids; one
-        of these that the texts have becomes a word of texts.
+        The ids below `n_output` stay. The new words of texts follow, including those that so far were words of the
+        source only; the other words of the source get higher ids.
 
         Raises:
             ConfigError, CorpusError: see `build`.
@@ -131,11 +131,11 @@ class Vocabulary:
         triple: list[int] = []
         role: list[int] = []
         extras: dict[str, int] = {}
-        for token, index, part in zip(source.tokens, source.triple, source.role, strict=True):
-            number = self._ids.get(token)
-            ids.append(extras.setdefault(token, len(self) + len(extras)) if number is None else number)
+        for token, index, token_role in zip(source.tokens, source.triple, source.role, strict=True):
+            token_id = self._ids.get(token)
+            ids.append(extras.setdefault(token, len(self) + len(extras)) if token_id is None else token_id)
             triple.append(index)
-            role.append(part)
+            role.append(token_role)
         return EncodedSource(ids, triple, role, list(extras))
 
     def encode_target(self, facts: Sequence[str], source: EncodedSource) -> EncodedTarget:
@@ -156,8 +156,8 @@ class Vocabulary:
         for token in tokenise(text, normalise=True):
             while ends[fact] <= token.start:
                 fact += 1
-            number = self._ids.get(token.text, extras.get(token.text, self.UNK))
-            ids.append(number if number < self.n_output or number in in_source else self.UNK)
+            token_id = self._ids.get(token.text, extras.get(token.text, self.UNK))
+            ids.append(token_id if token_id < self.n_output or token_id in in_source else self.UNK)
             owners.append(fact)
         if not ids:
             raise RecordError(f"the text {text!r:.80} contains no words")
@@ -171,12 +171,12 @@ class Vocabulary:
         Before a word that is not in the vocabulary, its first letter decides between "a" and "an".
         """
         size, tokens = len(self), list[str]()
-        for number in ids:
-            if number < len(SPECIALS):
+        for token_id in ids:
+            if token_id < len(SPECIALS):
                 continue
-            token = self.words[number] if number < size else extras[number - size]
-            if number >= size and tokens and tokens[-1].lower() in ("a", "an"):
-                tokens[-1] = tokens[-1][0] + _n_before(token, tokens[-1][1:])
+            token = self.words[token_id] if token_id < size else extras[token_id - size]
+            if token_id >= size and tokens and tokens[-1].lower() in ("a", "an"):
+                tokens[-1] = tokens[-1][0] + _an_suffix(token, tokens[-1][1:])
             tokens.append(token)
         return tokens
 
@@ -186,10 +186,10 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, data: object) -> Vocabulary:
-        """The vocabulary of :meth:`to_json`.
+        """The vocabulary from the JSON of :meth:`to_json`.
 
         Raises:
-            BundleError: a part is missing, unknown or of the wrong form; names it.
+            BundleError: a key is missing or unknown, or a value has the wrong type.
         """
         if not isinstance(data, Mapping):
             raise BundleError(f"a vocabulary must be an object, not {type(data).__name__}")

@@ -14,8 +14,8 @@ IMPOSSIBLE = -1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
-    """One predicate's frame: BIO tags ("B-ARG0"), one per word, with B-V at the word `predicate`."""
+class TaggedFrame:
+    """A frame as BIO tags ("B-ARG0"), one per word, with B-V at the word `predicate`."""
 
     predicate: int
     tags: tuple[str, ...]
@@ -35,41 +35,41 @@ def best_frames(
     without that role elsewhere. Arguments as in `best_tags`; `roles` are those of ``tags_of``.
     """
     paths = best_tags(scores, predicates, lengths)
-    once = [2 * number + 2 for number, role in enumerate(roles) if role.startswith("ARG") and role[3:].isdigit()]
+    begin_tags = [2 * number + 2 for number, role in enumerate(roles) if role.startswith("ARG") and role[3:].isdigit()]
     forbidden = np.zeros_like(scores, dtype=bool)
-    open_frames = list(range(len(paths)))
-    for _ in once:
-        open_frames = [
+    remaining = list(range(len(paths)))
+    for _ in begin_tags:
+        remaining = [
             frame
-            for frame in open_frames
-            if _forbid_duplicates(paths[frame], predicates[frame], once, forbidden[frame])
+            for frame in remaining
+            if _forbid_duplicates(paths[frame], predicates[frame], begin_tags, forbidden[frame])
         ]
-        if not open_frames:
+        if not remaining:
             break
-        allowed_scores = np.where(forbidden[open_frames], IMPOSSIBLE, scores[open_frames])
+        allowed_scores = np.where(forbidden[remaining], IMPOSSIBLE, scores[remaining])
         for frame, path in zip(
-            open_frames, best_tags(allowed_scores, predicates[open_frames], lengths[open_frames]), strict=True
+            remaining, best_tags(allowed_scores, predicates[remaining], lengths[remaining]), strict=True
         ):
             paths[frame] = path
     return paths
 
 
-def _forbid_duplicates(path: Sequence[int], predicate: int, once: Sequence[int], forbidden: np.ndarray) -> bool:
-    """Marks the duplicates of roles in `path` as `forbidden` (T, K); returns whether there are any."""
+def _forbid_duplicates(path: Sequence[int], predicate: int, begin_tags: Sequence[int], forbidden: np.ndarray) -> bool:
+    """Marks the duplicates of roles (by `begin_tags`) in `path` as `forbidden` (T, K); whether there are any."""
     any_duplicate = False
-    for begin in once:
-        starts = [place for place, number in enumerate(path) if number == begin]
+    for begin in begin_tags:
+        starts = [position for position, number in enumerate(path) if number == begin]
         if len(starts) < 2:
             continue
         any_duplicate = True
-        phrases = [(start, _end(path, start, begin + 1)) for start in starts]
+        phrases = [(start, _phrase_end(path, start, begin + 1)) for start in starts]
         first, last = min(phrases, key=lambda phrase: max(phrase[0] - predicate, predicate - phrase[1] + 1))
         forbidden[:first, begin : begin + 2] = forbidden[last:, begin : begin + 2] = True
         forbidden[first + 1 : last, begin] = True
     return any_duplicate
 
 
-def _end(path: Sequence[int], start: int, inside: int) -> int:
+def _phrase_end(path: Sequence[int], start: int, inside: int) -> int:
     end = start + 1
     while end < len(path) and path[end] == inside:
         end += 1
@@ -82,39 +82,39 @@ def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -
     Only I-x constrains neighbouring tags, so a step is O(K) per frame, not O(K^2).
 
     Args:
-        scores: (F, T, K), by the numbers of ``tags_of``.
-        predicates: (F,), the word of the predicate.
-        lengths: (F,), words of the sentence.
+        scores: (F, T, K), of the tags by their numbers in ``tags_of``.
+        predicates: (F,), the index of the predicate's word.
+        lengths: (F,), the number of words of the frame's sentence.
     """
     frames, width, count = scores.shape
     rows = np.arange(frames)
     scores = scores.astype(np.float64)
-    fixed = scores[rows, predicates, 1]
+    predicate_scores = scores[rows, predicates, 1]
     scores[:, :, 1] = IMPOSSIBLE
     scores[rows, predicates] = IMPOSSIBLE
-    scores[rows, predicates, 1] = fixed
+    scores[rows, predicates, 1] = predicate_scores
     begins, insides = np.arange(2, count, 2), np.arange(3, count, 2)
     best = scores[:, 0].copy()
     best[:, insides] = IMPOSSIBLE
     back = np.empty((frames, width, count), dtype=np.int32)
     ends = np.zeros(frames, dtype=np.int64)
     ends[lengths == 1] = best[lengths == 1].argmax(1)
-    for place in range(1, width):
+    for position in range(1, width):
         top = best.argmax(1)  # (F,)
-        back[:, place] = top[:, None]
+        back[:, position] = top[:, None]
         step = np.repeat(best[rows, top][:, None], count, axis=1)
         from_inside = best[:, insides] > best[:, begins]
-        back[:, place, insides] = np.where(from_inside, insides, begins)
+        back[:, position, insides] = np.where(from_inside, insides, begins)
         step[:, insides] = np.where(from_inside, best[:, insides], best[:, begins])
-        best = step + scores[:, place]
-        last = lengths == place + 1
+        best = step + scores[:, position]
+        last = lengths == position + 1
         ends[last] = best[last].argmax(1)
     paths = []
     for frame in range(frames):
         number = int(ends[frame])
         path = [number]
-        for place in range(int(lengths[frame]) - 1, 0, -1):
-            number = int(back[frame, place, number])
+        for position in range(int(lengths[frame]) - 1, 0, -1):
+            number = int(back[frame, position, number])
             path.append(number)
         paths.append(path[::-1])
     return paths

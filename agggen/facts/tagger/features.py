@@ -1,7 +1,7 @@
 """Features of words as numbers: lower-cased form, prefix, suffixes and shape, so that unseen words have features too.
 
-Each feature has a table of its values in the training text; number 0 is an unknown value. Sentences are batched by
-length to reduce padding.
+Each feature has a table of the values that occur in the training text; 0 is the number of unknown values. Sentences are
+batched by length to reduce padding.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _DIGITS = re.compile(r"\d+")
 
 @lru_cache(maxsize=1 << 16)
 def values(word: str) -> tuple[str, ...]:
-    """The values of a word, one per table of ``TABLES``."""
-    low = _DIGITS.sub("0", unicodedata.normalize("NFC", word).lower())
-    return low, low[:3], low[-2:], low[-3:], shape(word)
+    """The feature values of a word, one per table of ``TABLES``."""
+    lower = _DIGITS.sub("0", unicodedata.normalize("NFC", word).lower())
+    return lower, lower[:3], lower[-2:], lower[-3:], shape(word)
 
 
 def shape(word: str) -> str:
@@ -52,18 +52,18 @@ class Features:
         return tuple(len(table) + 1 for table in self.tables.values())
 
     def numbers(self, word: str) -> tuple[int, ...]:
-        """The numbers of a word, one per table."""
+        """The feature numbers of a word, one per table."""
         return tuple(numbers.get(value, 0) for numbers, value in zip(self._numbers, values(word), strict=True))
 
 
-class Words(NamedTuple):
+class WordBatch(NamedTuple):
     """A batch of sentences, longest first."""
 
-    features: Tensor  # (B, T, E)
-    lengths: Tensor  # (B,)
+    features: Tensor  # (B, T, E), feature numbers
+    lengths: Tensor  # (B,), in words
 
 
-def groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def batch_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Batches of sentence indices, longest first, with at most `budget` words including padding, or one sentence."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     batches: list[list[int]] = []
@@ -77,10 +77,10 @@ def groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return batches
 
 
-def collate_words(sentences: Sequence[Sequence[str]], features: Features) -> Words:
+def collate_words(sentences: Sequence[Sequence[str]], features: Features) -> WordBatch:
     """A batch of non-empty sentences, which must be ordered by descending length."""
     lengths = [len(words) for words in sentences]
     array = np.zeros((len(sentences), lengths[0], len(TABLES)), dtype=np.int64)
     for row, words in enumerate(sentences):
         array[row, : len(words)] = [features.numbers(word) for word in words]
-    return Words(torch.from_numpy(array), torch.tensor(lengths))
+    return WordBatch(torch.from_numpy(array), torch.tensor(lengths))

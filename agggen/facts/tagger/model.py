@@ -19,7 +19,7 @@ FAR = 12
 
 @dataclass(frozen=True)
 class TaggerConfig:
-    """Sizes; `features` are the embedding widths of `agggen.facts.tagger.features.TABLES`."""
+    """Sizes of the network; `features` are the embedding widths of `agggen.facts.tagger.features.TABLES`."""
 
     features: tuple[int, ...] = (80, 24, 16, 32, 16)
     hidden: int = 192  # units per direction of both sentence layers
@@ -28,11 +28,10 @@ class TaggerConfig:
     dropout: float = 0.33
 
 
-class Read(NamedTuple):
+class Encoded(NamedTuple):
     """Outputs of the sentence layers for a batch."""
 
-    first: Tensor  # (B, T, 2H), of the first layer
-    states: Tensor  # (B, T, 2H), of the second layer
+    states: Tensor  # (B, T, 2H)
     predicates: Tensor  # (B, T), logits
 
 
@@ -42,43 +41,41 @@ class TaggerModel(nn.Module):
     def __init__(self, config: TaggerConfig, sizes: tuple[int, ...], n_tags: int) -> None:
         super().__init__()
         self.config = config
-        wide = 2 * config.hidden
+        state_size = 2 * config.hidden
         self.embeddings = nn.ModuleList(
             nn.Embedding(size, width) for size, width in zip(sizes, config.features, strict=True)
         )
-        self.first = Both(sum(config.features), config.hidden)
-        self.second = Both(wide, config.hidden)
-        self.predicate = nn.Linear(wide, 1)
-        self.word_side = nn.Linear(wide, config.role)
-        self.predicate_side = nn.Linear(wide, config.role)
-        self.product_side = nn.Linear(wide, config.role, bias=False)
+        self.first = BiLSTM(sum(config.features), config.hidden)
+        self.second = BiLSTM(state_size, config.hidden)
+        self.predicate = nn.Linear(state_size, 1)
+        self.word_side = nn.Linear(state_size, config.role)
+        self.predicate_side = nn.Linear(state_size, config.role)
+        self.product_side = nn.Linear(state_size, config.role, bias=False)
         self.distance = nn.Embedding(2 * FAR + 1, config.role)
-        self.frame = Both(config.role, config.role_hidden)
+        self.frame = BiLSTM(config.role, config.role_hidden)
         self.tag = nn.Linear(2 * config.role_hidden + config.role, n_tags)
         for weight in self.embeddings.parameters():
             nn.init.normal_(weight, std=0.3)
         nn.init.normal_(self.distance.weight, std=0.1)
 
-    def read(self, features: Tensor, lengths: Tensor) -> Read:
-        """Encodes sentences: numbers of features (B, T, E), lengths (B,)."""
+    def encode(self, features: Tensor, lengths: Tensor) -> Encoded:
+        """Encodes sentences: feature numbers (B, T, E), lengths (B,)."""
         columns = [embedding(features[..., i]) for i, embedding in enumerate(self.embeddings)]
-        turned = _turned(lengths, features.shape[1])
-        first = self.drop(self.first(self.drop(torch.cat(columns, -1)), turned))
-        states = self.drop(self.second(first, turned))
-        return Read(first, states, self.predicate(states).squeeze(-1))
+        reversal = _reversal(lengths, features.shape[1])
+        first = self.drop(self.first(self.drop(torch.cat(columns, -1)), reversal))
+        states = self.drop(self.second(first, reversal))
+        return Encoded(states, self.predicate(states).squeeze(-1))
 
     def roles(self, states: Tensor, lengths: Tensor, sentence: Tensor, predicate: Tensor) -> Tensor:
-        """Tag logits (F, T, K) of frames, given their sentence and predicate word, each (F,)."""
+        """Tag logits (F, T, K) of frames; `sentence` and `predicate` (F,) are each frame's sentence and word."""
         words = self.word_side(states)[sentence]  # (F, T, role)
-        verbs = states[sentence, predicate]  # (F, 2H)
-        # A low-rank bilinear term of word and predicate.
-        offers = self.product_side(states)[sentence]
-        asks = self.predicate_side(verbs).unsqueeze(1)
-        places = torch.arange(states.shape[1], device=states.device)
-        distance = (places.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-FAR, FAR) + FAR
-        seen = torch.relu(words + asks + offers * asks + self.distance(distance))
-        read = self.frame(self.drop(seen), _turned(lengths[sentence], states.shape[1]))
-        return self.tag(torch.cat((self.drop(read), seen), -1))
+        predicates = self.predicate_side(states[sentence, predicate]).unsqueeze(1)  # (F, 1, role)
+        products = self.product_side(states)[sentence] * predicates  # a low-rank bilinear term
+        positions = torch.arange(states.shape[1], device=states.device)
+        distance = (positions.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-FAR, FAR) + FAR
+        relations = torch.relu(words + predicates + products + self.distance(distance))
+        contexts = self.frame(self.drop(relations), _reversal(lengths[sentence], states.shape[1]))
+        return self.tag(torch.cat((self.drop(contexts), relations), -1))
 
     def drop(self, values: Tensor) -> Tensor:
         """Variational dropout (Gal and Ghahramani, 2016): the same units for all words of a row; values (B, T, D)."""
@@ -88,7 +85,7 @@ class TaggerModel(nn.Module):
         return values * (torch.rand(values.shape[0], 1, values.shape[2]) < keep) / keep
 
 
-class Both(nn.Module):
+class BiLSTM(nn.Module):
     """A bidirectional LSTM made of two unidirectional LSTMs.
 
     PyTorch's own needs packed rows, whose gradients take twice as long on a CPU.
@@ -99,19 +96,19 @@ class Both(nn.Module):
         self.forwards = nn.LSTM(inputs, hidden)
         self.backwards = nn.LSTM(inputs, hidden)
 
-    def forward(self, inputs: Tensor, turned: Tensor) -> Tensor:
-        """(B, T, inputs) to (B, T, 2 hidden), with the order (B * T,) of `_turned`."""
-        ahead = self.forwards(inputs.transpose(0, 1))[0].transpose(0, 1)
-        back = self.backwards(_reorder(inputs, turned).transpose(0, 1))[0].transpose(0, 1)
-        return torch.cat((ahead, _reorder(back, turned)), -1)
+    def forward(self, inputs: Tensor, reversal: Tensor) -> Tensor:
+        """(B, T, inputs) to (B, T, 2 hidden), with the order (B * T,) of `_reversal`."""
+        forward = self.forwards(inputs.transpose(0, 1))[0].transpose(0, 1)
+        backward = self.backwards(_reorder(inputs, reversal).transpose(0, 1))[0].transpose(0, 1)
+        return torch.cat((forward, _reorder(backward, reversal)), -1)
 
 
-def _turned(lengths: Tensor, width: int) -> Tensor:
+def _reversal(lengths: Tensor, width: int) -> Tensor:
     """For each position of padded rows (B, `width`), flattened, the position of its word in the reversed rows."""
-    places = torch.arange(width, device=lengths.device).unsqueeze(0)
+    positions = torch.arange(width, device=lengths.device).unsqueeze(0)
     lengths = lengths.unsqueeze(1)
-    within = torch.where(places < lengths, lengths - 1 - places, places)
-    return (within + width * torch.arange(len(lengths), device=lengths.device).unsqueeze(1)).flatten()
+    sources = torch.where(positions < lengths, lengths - 1 - positions, positions)
+    return (sources + width * torch.arange(len(lengths), device=lengths.device).unsqueeze(1)).flatten()
 
 
 def _reorder(rows: Tensor, order: Tensor) -> Tensor:

@@ -2,26 +2,24 @@
 
     tagger.json            format, sizes, roles, tables of word features, how it was trained, scores
     weights.safetensors    the parameters, as 16-bit floats
-    manifest.json          SHA-256 of both
+    manifest.json          SHA-256 of these two files
 
-A file that differs from the manifest is an error.
+Loading fails if a file does not match its hash in the manifest.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from agggen.errors import BundleError
-from agggen.facts.tagger.decode import Role, best_frames, tags_of
-from agggen.facts.tagger.features import Features, collate_words, groups
+from agggen.facts.tagger.decode import TaggedFrame, best_frames, tags_of
+from agggen.facts.tagger.features import Features, batch_by_length, collate_words
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
+from agggen.files import read_json, sha256_of
 
 FORMAT = 1
 FILES = ("tagger.json", "weights.safetensors")
@@ -37,53 +35,55 @@ class RoleTagger:
     features: Features
     role_names: tuple[str, ...]
 
-    def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Role, ...]]:
-        """The frames of each sentence (its words), in the order of their predicates."""
-        frames: list[tuple[Role, ...]] = [()] * len(sentences)
-        filled = [index for index, words in enumerate(sentences) if words]
-        for group in groups([len(sentences[index]) for index in filled], BATCH_WORDS):
-            batch = [filled[position] for position in group]
-            for index, roles in zip(batch, self._tag_batch([sentences[index] for index in batch]), strict=True):
-                frames[index] = roles
+    def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[TaggedFrame, ...]]:
+        """The frames of each sentence, a sequence of words, in the order of their predicates."""
+        frames: list[tuple[TaggedFrame, ...]] = [()] * len(sentences)
+        non_empty = [index for index, words in enumerate(sentences) if words]
+        for positions in batch_by_length([len(sentences[index]) for index in non_empty], BATCH_WORDS):
+            batch = [non_empty[position] for position in positions]
+            tagged = self._tag_batch([sentences[index] for index in batch])
+            for index, sentence_frames in zip(batch, tagged, strict=True):
+                frames[index] = sentence_frames
         return frames
 
     @torch.inference_mode()
-    def _tag_batch(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Role, ...]]:
+    def _tag_batch(self, sentences: Sequence[Sequence[str]]) -> list[tuple[TaggedFrame, ...]]:
         words = collate_words(sentences, self.features)
-        read = self.model.eval().read(words.features, words.lengths)
+        encoded = self.model.eval().encode(words.features, words.lengths)
         inside = torch.arange(words.features.shape[1]) < words.lengths.unsqueeze(1)
-        sentence, predicate = torch.nonzero((read.predicates > 0) & inside, as_tuple=True)
-        frames: list[list[Role]] = [[] for _ in sentences]
+        sentence, predicate = torch.nonzero((encoded.predicates > 0) & inside, as_tuple=True)
+        frames: list[list[TaggedFrame]] = [[] for _ in sentences]
         if len(sentence):
-            scores = self.model.roles(read.states, words.lengths, sentence, predicate)
+            scores = self.model.roles(encoded.states, words.lengths, sentence, predicate)
             lengths = words.lengths[sentence]
             names = tags_of(self.role_names)
             paths = best_frames(scores.numpy(), predicate.numpy(), lengths.numpy(), self.role_names)
-            for row, place, path in zip(sentence.tolist(), predicate.tolist(), paths, strict=True):
-                frames[row].append(Role(place, tuple(names[number] for number in path)))
-        return [tuple(roles) for roles in frames]
+            for row, word, path in zip(sentence.tolist(), predicate.tolist(), paths, strict=True):
+                frames[row].append(TaggedFrame(word, tuple(names[number] for number in path)))
+        return [tuple(sentence_frames) for sentence_frames in frames]
 
 
 def tagger_fingerprint(path: Path | str) -> str:
-    """SHA-256 of the manifest, which identifies the tagger, after the check of its files.
+    """SHA-256 of the manifest, which identifies the tagger; the files are checked first.
 
     Raises:
         BundleError: a file is missing or was modified.
     """
     path = Path(path)
-    manifest = _read_json(path / "manifest.json")
+    for name in ("manifest.json", *FILES):
+        if not (path / name).is_file():
+            raise BundleError(f"the role tagger {path} is incomplete: {name} is missing")
+    manifest = read_json(path / "manifest.json")
     if not isinstance(manifest, dict):
         raise BundleError(f"{path / 'manifest.json'} must be an object of file names and hashes")
     for name in FILES:
-        if not (path / name).is_file():
-            raise BundleError(f"the role tagger {path} is incomplete: {name} is missing")
-        if manifest.get(name) != _sha256(path / name):
-            raise BundleError(f"{path / name} is not what manifest.json says: one of them was changed; it is refused")
-    return _sha256(path / "manifest.json")
+        if manifest.get(name) != sha256_of(path / name):
+            raise BundleError(f"{path / name} does not match its hash in manifest.json: one of the two was modified")
+    return sha256_of(path / "manifest.json")
 
 
 def load_tagger(path: Path | str) -> RoleTagger:
-    """Reads a tagger after the check of hashes.
+    """Reads a tagger after its files are checked by their hashes.
 
     Raises:
         BundleError: a file is missing, was modified, does not fit the others, or has another format.
@@ -93,7 +93,7 @@ def load_tagger(path: Path | str) -> RoleTagger:
 
     path = Path(path)
     tagger_fingerprint(path)
-    description = _read_json(path / "tagger.json")
+    description = read_json(path / "tagger.json")
     if description.get("format") != FORMAT:
         raise BundleError(f"{path} has tagger format {description.get('format')}; this version reads {FORMAT}")
     try:
@@ -107,16 +107,3 @@ def load_tagger(path: Path | str) -> RoleTagger:
         return RoleTagger(model.eval(), features, roles)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise BundleError(f"the files of the role tagger {path} do not fit each other: {error}") from error
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BundleError(f"{path} cannot be read ({error.strerror}): the role tagger is incomplete") from error
-    except (ValueError, RecursionError) as error:
-        raise BundleError(f"{path} is not valid JSON: {error}") from error
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

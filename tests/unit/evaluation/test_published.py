@@ -12,7 +12,7 @@ from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, board_for
 from agggen.records import Record
 from agggen.report import Measure, Section
-from agggen.report.build import beside_published
+from agggen.report.build import compare_with_published
 
 SLOT_ERRORS = ("ser.add", "ser.miss", "ser.wrong", "ser.ser")
 
@@ -139,7 +139,7 @@ def test_our_row_stands_among_the_others_by_bleu_with_what_was_computed() -> Non
         ),
     )
     plain = Section("plain", "Texts", (Measure("bleu", Score(99.0, "13a")), Measure("chrf", Score(80.0, "chrf"))))
-    table, note = beside_published(board("webnlg", "test-seen", "webnlg"), [plain, protocol])
+    table, note = compare_with_published(board("webnlg", "test-seen", "webnlg"), [plain, protocol])
     assert table.columns == ("system", "bleu", "meteor", "ter", "source")
     names = [row["system"] for row in table.rows]
     assert names.index("this report") == 2  # below T5 and PlanEnc, above ADAPT's 60.59

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agggen.errors import BundleError
 from agggen.facts.embedded import SHIPPED
 from agggen.facts.tagger.decode import best_frames, best_tags, tags_of
-from agggen.facts.tagger.features import TABLES, Features, collate_words, groups, shape, values
+from agggen.facts.tagger.features import TABLES, Features, batch_by_length, collate_words, shape, values
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
 from agggen.facts.tagger.store import load_tagger
 from tests.unit.facts.role_notation import check_bio
@@ -37,7 +37,7 @@ def test_values_do_not_depend_on_unicode_form_or_digits() -> None:
 
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 200))
 def test_groups_hold_every_sentence_once_and_keep_to_the_budget(lengths: list[int], budget: int) -> None:
-    batches = groups(lengths, budget)
+    batches = batch_by_length(lengths, budget)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
         widths = [lengths[index] for index in batch]
@@ -117,7 +117,7 @@ def test_padding_does_not_reach_the_words() -> None:
     padded, alone = collate_words([long, short], features), collate_words([short], features)
     first, second = torch.tensor([1]), torch.tensor([1])
     with torch.inference_mode():
-        together, single = model.read(*padded), model.read(*alone)
+        together, single = model.encode(*padded), model.encode(*alone)
         torch.testing.assert_close(together.states[1:, :2], single.states)
         roles = model.roles(together.states, padded.lengths, first, second)
         torch.testing.assert_close(roles[:, :2], model.roles(single.states, alone.lengths, torch.tensor([0]), second))
@@ -132,7 +132,7 @@ def test_a_changed_or_missing_file_is_refused(tmp_path: Path, name: str) -> None
     content = bytearray((tmp_path / name).read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(BundleError, match=f"{name} is not what manifest.json says"):
+    with pytest.raises(BundleError, match=f"{name} does not match its hash in manifest.json"):
         load_tagger(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(BundleError, match=f"{name} is missing"):
@@ -140,5 +140,5 @@ def test_a_changed_or_missing_file_is_refused(tmp_path: Path, name: str) -> None
 
 
 def test_a_folder_without_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"manifest\.json cannot be read"):
+    with pytest.raises(BundleError, match=r"manifest\.json is missing"):
         load_tagger(tmp_path)

@@ -39,7 +39,7 @@ def row(number: int, size: int, wrong: int = 0, slots: bool = False, text: str =
     )
 
 
-def report(rows: list[Row], title: str = "Toy", shown: int = 30, seed: int = 0, partial: str = "") -> Report:
+def report(rows: list[Row], title: str = "Toy", max_rows: int = 30, seed: int = 0, partial: str = "") -> Report:
     references = [[reference.text for reference in row.record.references] for row in rows]
     statistics = measure("plain", [row.text for row in rows], references)
     measures = (
@@ -59,4 +59,4 @@ def report(rows: list[Row], title: str = "Toy", shown: int = 30, seed: int = 0, 
         partial,
         seed,
     )
-    return replace(made, shown=shown)
+    return replace(made, max_rows=max_rows)

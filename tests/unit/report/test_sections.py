@@ -77,7 +77,7 @@ def test_plans_of_references_may_leave_predicates_out() -> None:
 def test_slot_errors_are_counted_where_the_predicates_are_slots_of_e2e() -> None:
     pub = Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"], ["Aromi", "area", "riverside"]]})
     (row,) = checked([pub], ["Aromi serves Italian food."])
-    assert sorted((kind, error.slot) for kind, error in row.mistakes) == [("missed", "area"), ("wrong", "food")]
+    assert sorted((kind, error.slot) for kind, error in row.labelled_errors) == [("missed", "area"), ("wrong", "food")]
     names = [measure.name for measure in faithfulness([row]).measures]
     parts = ("add", "miss", "wrong", "ser")
     assert names == [*VALUES, *(f"ser.{part}" for part in parts), *(f"ser_plain.{part}" for part in parts)]
