@@ -9,7 +9,7 @@ from agggen.generation.hypotheses import PlanPrefix
 
 
 class Agenda:
-    """The unfinished facts of several plans.
+    """The facts of several plans that are not decoded yet, each identified by the plan prefix that it ends.
 
     A fact is ready when the fact before it has been decoded and one of its plans has not been pruned.
     """
@@ -17,38 +17,39 @@ class Agenda:
     def __init__(self, plans: Sequence[PlanPrefix]) -> None:
         self._plans = plans
         self._unfinished = set(range(len(plans)))
-        self._through: dict[PlanPrefix, list[int]] = {}
+        self._plans_with: dict[PlanPrefix, list[int]] = {}
         for number, plan in enumerate(plans):
-            for node in (*plan.proper_prefixes(), plan):
-                self._through.setdefault(node, []).append(number)
-        self._ready: list[tuple[int, int, PlanPrefix]] = []  # heap: by plan, then first in first out
+            for prefix in (*plan.proper_prefixes(), plan):
+                self._plans_with.setdefault(prefix, []).append(number)
+        self._ready: list[tuple[int, int, PlanPrefix]] = []  # heap: lowest plan index first, then first in first out
         self._count = 0
-        for node in {plan.first(1): None for plan in plans}:
-            self._push(node)
+        for prefix in {plan.first(1): None for plan in plans}:
+            self._add(prefix)
 
-    def of(self, node: PlanPrefix) -> list[int]:
-        """Indices of the unfinished plans that have `node` as a prefix."""
-        return [number for number in self._through[node] if number in self._unfinished]
+    def unfinished(self, prefix: PlanPrefix) -> list[int]:
+        """Indices of the unfinished plans that have `prefix` as a prefix."""
+        return [number for number in self._plans_with[prefix] if number in self._unfinished]
 
     def finish(self, plan: int) -> None:
         """Marks the plan of this index as finished or pruned."""
         self._unfinished.discard(plan)
 
-    def written(self, node: PlanPrefix) -> list[PlanPrefix]:
-        """Marks the facts of `node` as decoded; returns the prefixes that are ready now."""
-        children = dict.fromkeys(self._plans[number].first(len(node.groups) + 1) for number in self.of(node))
+    def mark_decoded(self, prefix: PlanPrefix) -> list[PlanPrefix]:
+        """Marks `prefix` as decoded; returns the prefixes that have become ready."""
+        plans = (self._plans[number] for number in self.unfinished(prefix))
+        children = dict.fromkeys(plan.first(len(prefix.groups) + 1) for plan in plans)
         for child in children:
-            self._push(child)
+            self._add(child)
         return list(children)
 
     def next(self) -> PlanPrefix | None:
-        """The next prefix whose last fact is ready, by priority of its plans; None if there is none now."""
+        """The ready prefix of the plan with the lowest index; None if no prefix is ready."""
         while self._ready:
-            node = heapq.heappop(self._ready)[2]
-            if self.of(node):
-                return node
+            prefix = heapq.heappop(self._ready)[2]
+            if self.unfinished(prefix):
+                return prefix
         return None
 
-    def _push(self, node: PlanPrefix) -> None:
-        heapq.heappush(self._ready, (self._through[node][0], self._count, node))
+    def _add(self, prefix: PlanPrefix) -> None:
+        heapq.heappush(self._ready, (self._plans_with[prefix][0], self._count, prefix))
         self._count += 1

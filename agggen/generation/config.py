@@ -11,8 +11,8 @@ from agggen.errors import ConfigError
 
 @dataclass(frozen=True)
 class BeamConfig:
-    """Settings of the beam search. Defaults are those of the original (METHOD 6), except for the minimum length, which
-    depends on the corpus.
+    """Settings of the beam search. Defaults are those of the original code (METHOD 6), except for the minimum length,
+    which depends on the corpus.
 
     Raises:
         ConfigError: a number is out of range.
@@ -21,8 +21,8 @@ class BeamConfig:
     beam: int = 5
     length_penalty: float = 0.9  # Wu et al. 2016: log p / ((5 + n) / 6)^penalty
     min_tokens_per_triple: int = 0  # minimum length of a fact, per triple of its group; at least one word
-    max_fact_tokens: int = 120  # maximum length of a fact, which also limits the minimum
-    block_ngrams: int = 3  # size of n-grams that must not repeat in a text, except those of names and values; 0: none
+    max_fact_tokens: int = 120  # maximum length of a fact; also the maximum of the minimum length
+    block_ngrams: int = 3  # n of n-grams that must not repeat in a text, except those of names and values; 0: none
 
     def __post_init__(self) -> None:
         for name, minimum in (("beam", 1), ("max_fact_tokens", 1), ("min_tokens_per_triple", 0), ("block_ngrams", 0)):
@@ -40,34 +40,28 @@ class InferenceConfig:
         ConfigError: a number is out of range.
     """
 
-    # exact: the most probable plans; two-stage: the paper's search; sample: from p(z | x), for diverse texts
+    # exact: the most probable plans; two-stage: the paper's search; sample: drawn from p(z | x), for diverse texts
     planner: Literal["exact", "two-stage", "sample"] = "exact"
     plans: int = 5  # plans per record for which texts are generated
     top_p: float = 0.9  # sample: groups are drawn from the most probable ones, up to this cumulative probability
     order_beam: int = 3  # two-stage: number of orders (paper section 3.4, k)
-    aggregations: int = 2  # two-stage: number of groupings per order (n)
-    level: int = 0  # largest number of triples in a fact; 0 means the model's L, 1 means no aggregation
+    aggregations: int = 2  # two-stage: number of aggregations per order (n)
+    level: int = 0  # aggregation level, the largest number of triples in a group; 0: the model's L, 1: no aggregation
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
     group_reward: float = 0.0  # added to a plan's log-probability per group, before normalisation
     plan_weight: float = 1.0  # weight of log p(z | x) relative to the text's score in the joint choice
-    # score: the text with the highest joint score; consensus: the text that is most like all texts of plans and beams
+    # score: the text with the highest joint score; consensus: the text most similar to all texts of plans and beams
     choice: Literal["score", "consensus"] = "score"
-    # strict: facts must pass the strict check, and unknown predicates have sentences of their own; off: the text is not
-    # constrained, but its faults are reported
+    # strict: facts must pass the strict check, and unknown predicates get separate sentences; off: texts are not
+    # constrained, but their faults are reported
     verify: Literal["strict", "off"] = "strict"
     beam: BeamConfig = field(default_factory=BeamConfig)
-    rows: int = 320  # hypotheses decoded together
-    seed: int = 0  # of sample and random-order
+    rows: int = 320  # number of hypotheses that are decoded in one batch
+    seed: int = 0  # of the planner `sample` and the ablation `random-order`
 
     def __post_init__(self) -> None:
-        for name, minimum in (
-            ("plans", 1),
-            ("order_beam", 1),
-            ("aggregations", 1),
-            ("rows", 1),
-            ("level", 0),
-            ("seed", 0),
-        ):
+        minima = {"plans": 1, "order_beam": 1, "aggregations": 1, "rows": 1, "level": 0, "seed": 0}
+        for name, minimum in minima.items():
             if getattr(self, name) < minimum:
                 raise ConfigError(f"{name} must be at least {minimum}, not {getattr(self, name)}")
         if not 0 <= self.plan_weight < math.inf:

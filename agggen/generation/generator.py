@@ -1,7 +1,7 @@
 """Inference (paper, section 3.4): generates texts with plans from records, and aligns texts.
 
-`Generator.generate` searches plans, generates texts for each and chooses jointly; `Generator.align` finds the plan of a
-text. `generate` has two parts, which may run in different processes: `Planner.candidates` and `Generator.write`.
+`Generator.generate` searches plans, generates texts for each plan and chooses jointly; `Generator.align` finds the plan
+of a text. `generate` has two parts, which may run in different processes: `Planner.candidates` and `Generator.write`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from agggen.generation.consensus import by_consensus, cost
 from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_part, per_record
-from agggen.generation.requests import Request, before_clauses, by_work
+from agggen.generation.requests import Request, batches_of, before_clauses
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import RecordConstraints, sentences, words_of
-from agggen.model.batch import Example, collate
+from agggen.generation.truth import RecordConstraints, sentences, watched_words
+from agggen.model.batch import collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
-from agggen.model.joint import JointModel, Memory
+from agggen.model.joint import JointModel
 from agggen.planning import ScoredPlan, check_indices, named_plan
 from agggen.records import Plan, Record
 from agggen.text import detokenise_with_offsets
@@ -36,20 +36,10 @@ from agggen.verification.lexicon import Lexicon
 from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS
 
-__all__ = [
-    "MAX_TRIPLES",
-    "AlignedText",
-    "Candidates",
-    "Generation",
-    "Generator",
-    "InferenceConfig",
-    "PlannedRecord",
-    "WrittenFact",
-]
-
+__all__ = ["MAX_TRIPLES", "AlignedText", "Candidates", "Generation", "Generator", "InferenceConfig", "PlannedRecord"]
 
 _FULL_STOP = f"{JOINER}."
-_LEADING = frozenset(
+_NEVER_LAST = frozenset(
     (
         *(f"{JOINER},", "and", "but", "which", "who", "whose", "that", "where", "with", "has", "have", "is", "are"),
         *("was", "were", "in", "on", "at", "by", "of", "for", "to", "as", "it", "its", "a", "an", "the", "also"),
@@ -57,17 +47,18 @@ _LEADING = frozenset(
 )
 """Words that cannot end a sentence."""
 _FAULT_COST = 10.0
-"""Subtracted from a text's score for each fault and fallback; larger than differences in log-likelihood."""
+"""Subtracted from a text's score for each fault and fallback; larger than usual differences in score."""
+_Piece = tuple[tuple[int, ...], list[str], bool]
+"""A fact of a text: the indices of its triples, its tokens, and whether they are a fallback."""
 
 
 class Generator:
     """Generates and aligns texts with one model. Not thread-safe: one call at a time.
 
     Args:
-        model: the model.
         encoder: of the model.
         config: default settings of inference.
-        lexicon: of the strict check; by default, values are matched by rule only.
+        lexicon: of the strict check. [default: values are matched by rule only]
     """
 
     def __init__(
@@ -94,13 +85,13 @@ class Generator:
         n_best: int = 1,
         config: InferenceConfig | None = None,
     ) -> list[list[Generation]]:
-        """The `n_best` best texts of each record, best first: `write` of the planner's candidates.
+        """The `n_best` best texts of each record, best first: `write` for the planner's candidates.
 
         Args:
             records: their references are ignored.
             plans: a human plan for each record, which is followed exactly; None: plans are searched.
-            complete: whether the model adds predicates that a human plan omits (otherwise an error).
-            n_best: number of texts, which differ in plan or wording.
+            complete: whether the model adds predicates that a human plan omits; otherwise they are an error.
+            n_best: largest number of texts; they differ in wording.
             config: overrides the generator's settings.
 
         Raises:
@@ -122,17 +113,17 @@ class Generator:
         search finds no such hypothesis, the fact is a sentence of the corpus or a plain clause (`fallback`), as for
         predicates unknown from training. Faults of the whole text are in `faults`.
 
-        Records with the same settings of the beam search are decoded in batches. Results do not depend on batch
-        composition, up to floating-point rounding.
+        Records with the same settings of the beam search are decoded in batches. Results do not depend on the batch, up
+        to floating-point rounding.
 
         Args:
             records: their references are ignored.
             candidates: the result of `Planner.candidates`.
-            n_best: number of texts, for all records or for each.
-            config: overrides the generator's settings, for all records or for each.
+            n_best: largest number of texts, one value for all records or one per record.
+            config: overrides the generator's settings, for all records or per record.
 
         Raises:
-            PlanError: a record has no candidates, or a plan does not have each of its predicates once.
+            PlanError: a record has no candidate plans, or a plan does not have each of its predicates once.
             RecordError: a record has too many triples.
         """
         n = len(records)
@@ -147,25 +138,26 @@ class Generator:
         requests: list[Request] = []
         finished: dict[int, list[Generation]] = {}
         arguments = zip(records, candidates, configs, counts, strict=True)
-        for i, (record, searched, config, count) in enumerate(arguments):
+        for i, (record, record_candidates, config, count) in enumerate(arguments):
             strict = config.verify == "strict"
             known, indices = known_part(self.encoder, record) if strict else (record, ())
             if known is None:
-                finished[i] = [self._unknown(record, searched)]
+                finished[i] = [self._unknown(record, record_candidates)]
                 continue
             source, extras = self.encoder.source(known)
-            scored = sorted(searched.plans, key=lambda plan: -plan.score)
+            best_first, search = sorted(record_candidates.plans, key=lambda plan: -plan.score), record_candidates.search
             constraints = None
             if strict:
-                known_words = words_of(self.encoder.vocabulary, self.checker)
-                stops = before_clauses(searched.plans[0].states, indices) if searched.given and indices else frozenset()
-                constraints = RecordConstraints(known_words, known, extras, stops)
-            request = Request(
-                record, known, indices, source, extras, constraints, scored, searched.search, config, count, []
+                sentence_ends = frozenset[int]()
+                if record_candidates.given and indices:
+                    sentence_ends = before_clauses(record_candidates.plans[0].states, indices)
+                watched = watched_words(self.encoder.vocabulary, self.checker)
+                constraints = RecordConstraints(watched, known, extras, sentence_ends)
+            requests.append(
+                Request(record, known, indices, source, extras, constraints, best_first, search, config, count, [])
             )
-            requests.append(request)
-        for batch in by_work(requests):
-            self._write_together(batch)
+        for batch in batches_of(requests):
+            self._write_batch(batch)
         for request in requests:
             if request.config.choice == "consensus":
                 request.best = by_consensus(request.best)
@@ -173,8 +165,8 @@ class Generator:
         results = [finished[i] if i in finished else next(texts).best for i in range(n)]
         return [generations[:count] for generations, count in zip(results, counts, strict=True)]
 
-    def _write_together(self, batch: Sequence[Request]) -> None:
-        """Decodes a batch of requests, first for their first plans, then for the others, and sets the best texts."""
+    def _write_batch(self, batch: Sequence[Request]) -> None:
+        """Decodes a batch of requests, their first plans before the others, and sets the best texts."""
         ranks = range(max(len(request.plans) for request in batch))
         for wave in (ranks[:1], ranks[1:]):
             tasks = [(i, item.plans[rank]) for rank in wave for i, item in enumerate(batch) if rank < len(item.plans)]
@@ -182,76 +174,73 @@ class Generator:
                 self._write_plans(batch, tasks)
 
     def _write_plans(self, batch: Sequence[Request], tasks: Sequence[tuple[int, ScoredPlan]]) -> None:
-        """Decodes texts of plans, each with the index of its request, and updates the requests' best texts."""
+        """Decodes texts of (request index, plan) pairs, and updates the requests' best texts."""
         config = batch[0].config
 
-        def needs(task: int) -> float:
+        def required_score(task: int) -> float:
             i, plan = tasks[task]
-            return batch[i].needs(plan)
+            return batch[i].required_score(plan)
 
         def constrain(prefix: PlanPrefix) -> Constraint:
             constraints = batch[prefix.record].constraints
             assert constraints is not None
             return constraints(prefix)
 
-        memory = self._encode([request.source for request in batch])
+        with torch.no_grad():
+            memory = self.model.encode(collate([request.source for request in batch]).to(self.device))
         strict = config.verify == "strict"
-        search = BeamSearch(self.model, memory, config.beam, constrain if strict else None, self._names(batch))
+        search = BeamSearch(self.model, memory, config.beam, constrain if strict else None, self._name_words(batch))
         room = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
-        written = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
-        for task, hypotheses in search.write(written, room, needs):
+        searches = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
+        for task, hypotheses in search.write(searches, room, required_score):
             i, plan = tasks[task]
             batch[i].first = batch[i].first or hypotheses[0]
             batch[i].best = self._choose(batch[i], plan, hypotheses)
 
-    @torch.no_grad()
-    def _encode(self, sources: Sequence[Example]) -> Memory:
-        return self.model.encode(collate(sources).to(self.device))
-
     def _choose(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> list[Generation]:
-        """The best texts so far, merged with those of another plan, by joint score (paper, equation 9), best first.
+        """The request's best texts and those of another plan, by joint score (paper, equation 9), best first.
 
-        Texts that cannot be among the `count` best are skipped, since faults only lower scores.
+        Hypotheses that cannot be among the `count` best are skipped, since faults only lower scores.
         """
         config, best = request.config, request.best
         for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score):
-            if hypothesis.score < request.needs(plan, best):
+            if hypothesis.score < request.required_score(plan, best):
                 break
-            new = self._spell(request, plan, hypothesis)
+            new = self._text_of(request, plan, hypothesis)
             if config.verify == "strict":
                 new = replace(new, score=new.score - _FAULT_COST * cost(new))
             best = _best_first([*best, new])
         return best
 
-    def _spell(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
+    def _text_of(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
         """The text of a hypothesis, with clauses for unknown predicates at their positions in the plan."""
         record, groups = request.record, request.groups(plan.states)
-        written = iter(zip(groups, hypothesis.facts, strict=True))
-        pieces: list[tuple[tuple[int, ...], list[str], bool]] = []
+        generated = iter(zip(groups, hypothesis.facts, strict=True))
+        pieces: list[_Piece] = []
         for group in plan.states:
             known_indices = tuple(i for i in group if not request.indices or i in request.indices)
             if known_indices:
-                known_group, fact_words = next(written)
+                known_group, fact_words = next(generated)
                 fallback_used = False
                 if request.constraints is not None:
                     fallback_used = request.constraints.fell_back(known_group, fact_words)
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras)
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
-                    _end_with(pieces[-1][1])
+                    _drop_continuation(pieces[-1][1])
                 pieces.append((known_indices, tokens, fallback_used))
             pieces += self._clauses(record, [i for i in group if i not in known_indices])
         score = hypothesis.score + request.config.plan_weight * plan.score
         return self._generation(record, plan, request.search, hypothesis.log_probability, score, pieces)
 
-    def _clauses(self, record: Record, group: Sequence[int]) -> list[tuple[tuple[int, ...], list[str], bool]]:
-        """The pieces of unknown predicates in a group: one sentence, or one for each."""
+    def _clauses(self, record: Record, group: Sequence[int]) -> list[_Piece]:
+        """The pieces of triples with unknown predicates: one sentence for all, or one per triple."""
         return [
             (tuple(group[number] for number in numbers), [token.text for token in tokenise(text, normalise=True)], True)
             for numbers, text in sentences(self.checker, [record.triples[index] for index in group])
         ]
 
     def _unknown(self, record: Record, candidates: Candidates) -> Generation:
-        """The text of a record with unknown predicates only."""
+        """The text of a record whose predicates are all unknown."""
         plan = candidates.plans[0]
         pieces = [piece for group in plan.states for piece in self._clauses(record, group)]
         return self._generation(record, plan, candidates.search, 0.0, 0.0, pieces)
@@ -263,24 +252,21 @@ class Generator:
         search: PlanSearch,
         log_probability: float,
         score: float,
-        pieces: Sequence[tuple[tuple[int, ...], list[str], bool]],
+        pieces: Sequence[_Piece],
     ) -> Generation:
-        """The text of `pieces`: triple indices, tokens, and whether they are a fallback.
-
-        The spans of the facts cover the text without overlap.
-        """
+        """The text that joins `pieces`; the spans of its facts cover it without overlap."""
         text, spans = detokenise_with_offsets([token for _, piece, _ in pieces for token in piece])
         writes = self.encoder.vocabulary.writes
-        written = [(token, fallback) for _, piece, fallback in pieces for token in piece]
+        tokens = [(token, fallback) for _, piece, fallback in pieces for token in piece]
         copied = [
             span
-            for (word, fallback), span in zip(written, spans, strict=True)
-            if not (fallback or writes(word)) and span[0] < span[1]
+            for (token, fallback), span in zip(tokens, spans, strict=True)
+            if not (fallback or writes(token)) and span[0] < span[1]
         ]
-        facts, token, start = [], 0, 0
+        facts, count, start = [], 0, 0
         for number, (group, piece, fallback) in enumerate(pieces):
-            token += len(piece)
-            end = len(text) if number + 1 == len(pieces) else (spans[token][0] if token < len(spans) else len(text))
+            count += len(piece)
+            end = spans[count][0] if number + 1 < len(pieces) and count < len(spans) else len(text)
             checks = dict(zip(sorted(group), self.checker.values(record, text[start:end], group), strict=True))
             missing = tuple(record.predicates[i] for i in group if not checks[i].whole)
             facts.append(WrittenFact(start, end, tuple(record.predicates[i] for i in group), missing, fallback))
@@ -299,8 +285,8 @@ class Generator:
             tuple(copied),
         )
 
-    def _names(self, batch: Sequence[Request]) -> Tensor:
-        """(records, ids): the words of subjects and objects, whose n-grams may be repeated."""
+    def _name_words(self, batch: Sequence[Request]) -> Tensor:
+        """(records, ids) True for words of subjects and objects, whose n-grams may be repeated."""
         vocabulary = self.encoder.vocabulary
         width = len(vocabulary) + max(len(request.extras) for request in batch)
         names = torch.zeros(len(batch), width, dtype=torch.bool)
@@ -316,13 +302,13 @@ class Generator:
     def align(
         self, records: Sequence[Record], facts: Sequence[Sequence[str]], batch_size: int = 16
     ) -> list[AlignedText]:
-        """Viterbi alignment: the most likely state of each fact (paper, section 5.3).
+        """Viterbi alignment: the most likely group of each fact (paper, section 5.3).
 
-        A fact in which no word begins has the empty state. The search is over all states, without hard alignment.
+        A fact in which no word begins has the empty group. The search is over all groups, without hard alignment.
 
         Args:
             records: one per text.
-            facts: the segments of each text.
+            facts: the facts of each text, as the segments of its characters.
             batch_size: texts per batch.
 
         Raises:
@@ -336,32 +322,32 @@ class Generator:
                 check_size(record)
                 examples.append(self.encoder.example(record, text_facts))
             batch = collate(examples).to(self.device)
-            potentials, states = self.model.potentials(batch, prune=False)
-            _, best = viterbi(potentials, states)
-            marginals = posterior(potentials, states)
-            likelihood = log_likelihood(potentials, states)
+            potentials, lattice = self.model.potentials(batch, prune=False)
+            _, best = viterbi(potentials, lattice)
+            marginals = posterior(potentials, lattice)
+            likelihood = log_likelihood(potentials, lattice)
             for row, (record, text_facts) in enumerate(chunk):
-                state_of = {fact: (t, int(best[row, t])) for t, fact in enumerate(examples[row].kept)}
+                cell_of = {fact: (t, int(best[row, t])) for t, fact in enumerate(examples[row].kept)}
                 predicates = tuple(
-                    tuple(record.predicates[i] for i in states.states[state_of[k][1]]) if k in state_of else ()
+                    tuple(record.predicates[i] for i in lattice.states[cell_of[k][1]]) if k in cell_of else ()
                     for k in range(len(text_facts))
                 )
                 posteriors = tuple(
-                    float(marginals[row, *state_of[k]]) if k in state_of else 1.0 for k in range(len(text_facts))
+                    float(marginals[row, *cell_of[k]]) if k in cell_of else 1.0 for k in range(len(text_facts))
                 )
                 text_likelihood = float(likelihood[row])
                 aligned.append(AlignedText(record.id, tuple(text_facts), predicates, posteriors, text_likelihood))
         return aligned
 
 
-def _end_with(tokens: list[str]) -> None:
-    """Removes final words that require a continuation."""
-    while len(tokens) > 1 and tokens[-1] in _LEADING:
+def _drop_continuation(tokens: list[str]) -> None:
+    """Removes words at the end that require a continuation."""
+    while len(tokens) > 1 and tokens[-1] in _NEVER_LAST:
         tokens.pop()
 
 
 def _best_first(generations: Iterable[Generation]) -> list[Generation]:
-    """Distinct texts by descending score."""
+    """The generations by descending score; of duplicate texts, the best one."""
     best: dict[str, Generation] = {}
     for generation in generations:
         if generation.text not in best or best[generation.text].score < generation.score:

@@ -1,4 +1,4 @@
-"""State of the beam search: texts at a fact's end, hypotheses within a fact, and the decoder's caches.
+"""Data of the beam search: texts at the end of a fact, hypotheses within a fact, and the decoder's caches.
 
 Shapes as in `agggen.generation.search`.
 """
@@ -49,7 +49,7 @@ def penalty(length: Number, exponent: float) -> Number:
 
 @dataclass(frozen=True)
 class PlanPrefix:
-    """The first facts of a plan as sets of triples; `last` if the prefix is the whole plan."""
+    """The first groups of a plan, as sets of triple indices; `last` if the prefix is the whole plan."""
 
     record: int
     groups: tuple[frozenset[int], ...]
@@ -65,11 +65,11 @@ class PlanPrefix:
         return [self.first(fact) for fact in range(1, len(self.groups))]
 
     def parent(self) -> PlanPrefix:
-        """The prefix without its last fact."""
+        """The prefix without its last group."""
         return self.first(len(self.groups) - 1)
 
     def first(self, fact: int) -> PlanPrefix:
-        """The prefix with this number of facts."""
+        """The prefix of `fact` groups."""
         return PlanPrefix(self.record, self.groups[:fact], self.last and fact == len(self.groups))
 
 
@@ -77,18 +77,18 @@ class PlanPrefix:
 class History:
     """The decoder's caches of n texts with K hypotheses each."""
 
-    caches: list[Cache]  # per layer, n rows; the positions that any hypothesis of a row has read
-    seen: Tensor  # (n, K, Q) which of these positions a hypothesis sees
+    caches: list[Cache]  # per layer, n rows: the positions of all hypotheses of a row
+    seen: Tensor  # (n, K, Q) True where a hypothesis attends to the position
 
     @staticmethod
     def gathered(parts: Sequence[tuple[History, Tensor]], room: int = 0) -> History:
-        """Copies the given rows of each into one history, without positions that no hypothesis sees."""
+        """Copies rows of histories into one, without unused positions and with `room` for more."""
         seen, slots = [], []
         for history, index in parts:
-            of_part = history.seen[index]
-            used = of_part.any(1)  # others belong to pruned hypotheses
+            part_seen = history.seen[index]
+            used = part_seen.any(1)  # the other positions belong to pruned hypotheses
             positions = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(used.sum(1).amax())]
-            seen.append(of_part.gather(2, positions[:, None].expand(-1, of_part.shape[1], -1)))
+            seen.append(part_seen.gather(2, positions[:, None].expand(-1, part_seen.shape[1], -1)))
             slots.append(positions)
         layers = zip(*(history.caches for history, _ in parts), strict=True)
         indices = [index for _, index in parts]
@@ -106,11 +106,11 @@ class Texts:
     last: int  # position in `text` of the last fact's mark
 
     def rows(self, index: Tensor) -> Texts:
-        """The rows `index`."""
+        """The texts of these rows."""
         return Texts(self.log_p[index], self.text[index], self.length[index], self.last)
 
     def hypotheses(self, row: int, exponent: float) -> list[Hypothesis]:
-        """The finished texts of a row, best first."""
+        """The texts of a row, best first; if every slot is empty, one text with log-probability IMPOSSIBLE."""
         scores = penalised(self.log_p[row], self.length[row], exponent)
         order = scores.argsort(descending=True, stable=True).tolist()
         log_p, text = self.log_p[row].tolist(), self.text[row].tolist()
@@ -119,28 +119,28 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class PrefixState:
-    """One row of texts with their history, from which the next fact starts."""
+class DecodedPrefix:
+    """The K decoded texts of a plan prefix, from which the next fact starts: one row of `texts` and `history`."""
 
     texts: Texts
     history: History
     row: int
 
     @staticmethod
-    def order(states: Sequence[PrefixState]) -> list[int]:
-        """Indices of the states, grouped by the texts that they are rows of."""
+    def order(prefixes: Sequence[DecodedPrefix]) -> list[int]:
+        """Indices of the prefixes, those that share their `texts` in succession."""
         by_texts: dict[int, list[int]] = {}
-        for number, state in enumerate(states):
-            by_texts.setdefault(id(state.texts), []).append(number)
+        for number, prefix in enumerate(prefixes):
+            by_texts.setdefault(id(prefix.texts), []).append(number)
         return [number for numbers in by_texts.values() for number in numbers]
 
     @staticmethod
-    def gathered(states: Sequence[PrefixState], room: int) -> tuple[Texts, History]:
-        """Copies the states into one batch, in order, with `room` for more positions."""
+    def gathered(prefixes: Sequence[DecodedPrefix], room: int) -> tuple[Texts, History]:
+        """Copies the prefixes into one batch, in this order, with `room` for more positions."""
         texts, histories = [], []
-        for _, same_texts in groupby(states, key=lambda state: id(state.texts)):
+        for _, same_texts in groupby(prefixes, key=lambda prefix: id(prefix.texts)):
             first, *others = same_texts
-            index = torch.tensor([first.row, *(state.row for state in others)], device=first.texts.text.device)
+            index = torch.tensor([first.row, *(prefix.row for prefix in others)], device=first.texts.text.device)
             texts.append(first.texts.rows(index))
             histories.append((first.history, index))
         text = padded([rows.text for rows in texts], before=True)
@@ -152,31 +152,31 @@ class PrefixState:
 class Beams:
     """K hypotheses within a fact for each of n plans."""
 
-    log_p: Tensor  # (n, K) of the whole text so far; IMPOSSIBLE for an empty slot
+    log_p: Tensor  # (n, K) log-probability of the whole text so far; IMPOSSIBLE for an empty slot
     words: Tensor  # (n, K, W) words of this fact, PAD before them
     parent: Tensor  # (n, K) which hypothesis at the fact's beginning this one continues
 
     @classmethod
     def of(cls, log_p: Tensor) -> Beams:
-        """Empty facts with these log-probabilities (n, K)."""
+        """Facts without words after texts with these log-probabilities (n, K)."""
         parent = torch.arange(log_p.shape[1], device=log_p.device).repeat(len(log_p), 1)
         return cls(log_p, parent.new_empty(*log_p.shape, 0), parent)
 
     def beams(self, index: Tensor) -> Beams:
-        """Picks beams `index` (n, K') of each plan."""
+        """The beams `index` (n, K') of each plan."""
         return Beams(self.log_p.gather(1, index), along(self.words, index), self.parent.gather(1, index))
 
     def plans(self, index: Tensor) -> Beams:
-        """Picks the plans `index`."""
+        """The plans `index`, all K beams of each."""
         return Beams(self.log_p[index], self.words[index], self.parent[index])
 
     def last_words(self, n: int) -> Beams:
-        """The last n word positions only."""
+        """The beams with only the last n word positions."""
         return replace(self, words=self.words[..., self.words.shape[2] - n :])
 
     @staticmethod
     def joined(batches: Sequence[Beams]) -> Beams:
-        """One batch of all plans."""
+        """The plans of all batches as one."""
         words = padded([batch.words for batch in batches], before=True)
         log_p, parent = ([getattr(batch, name) for batch in batches] for name in ("log_p", "parent"))
         return Beams(torch.cat(log_p), torch.cat(words), torch.cat(parent))
@@ -186,22 +186,21 @@ class Beams:
 class FinishedFacts:
     """Finished facts, removed from `ActiveFacts`."""
 
-    nodes: list[PlanPrefix]
+    prefixes: list[PlanPrefix]
     beams: Beams
-    text: Tensor  # (n, K, P), before these facts' words, by parent
+    text: Tensor  # (n, K, P) the text before these facts' words, by parent
 
     @staticmethod
     def joined(batches: Sequence[FinishedFacts]) -> FinishedFacts:
-        """One batch of all."""
+        """The facts of all batches as one."""
         text = torch.cat(padded([batch.text for batch in batches], before=True))
-        return FinishedFacts(
-            [node for batch in batches for node in batch.nodes], Beams.joined([batch.beams for batch in batches]), text
-        )
+        prefixes = [prefix for batch in batches for prefix in batch.prefixes]
+        return FinishedFacts(prefixes, Beams.joined([batch.beams for batch in batches]), text)
 
     def texts(self) -> Texts:
         """The texts that end with these facts."""
         words = self.beams.words
-        words = words.gather(2, (words == PAD).to(torch.uint8).argsort(dim=2, stable=True))  # holes last
+        words = words.gather(2, (words == PAD).to(torch.uint8).argsort(dim=2, stable=True))  # PAD last
         longest = int((words != PAD).sum(2).max())
         text = torch.cat((along(self.text, self.beams.parent), words[..., :longest]), 2)
         return Texts(self.beams.log_p, text, (text != PAD).sum(2), self.text.shape[2] - 1)
@@ -209,85 +208,81 @@ class FinishedFacts:
 
 @dataclass
 class ActiveFacts:
-    """The n facts that are being decoded, K hypotheses each."""
+    """The n facts that are being decoded, with K active and K finished hypotheses each."""
 
-    nodes: list[PlanPrefix]  # prefixes that end with these facts
-    memory: Memory  # without `cross`, which is cached apart
-    cross: list[Cache]  # per layer
-    visible: Tensor  # (n, M)
-    text: Tensor  # (n, K, P) of the facts before this one, and its mark, by parent; PAD in holes
-    base: Tensor  # (n, K) log-probability of the text before this fact, by parent
+    prefixes: list[PlanPrefix]  # prefixes that end with these facts
+    memory: Memory  # of each fact's record; without `cross`
+    cross: list[Cache]  # caches of the cross-attention, per layer
+    visible: Tensor  # (n, M) True for words of the record that belong to the fact's triples
+    text: Tensor  # (n, K, P) the facts before this one, and its mark, by parent; PAD in holes
+    text_log_p: Tensor  # (n, K) log-probability of the text before this fact, by parent
     start: Tensor  # (n, K) position of this fact's mark, by parent
-    past: History  # of the hypotheses within the fact
-    live: Beams  # active hypotheses
-    done: Beams  # the best finished hypotheses
-    score: Tensor  # (n, K) of `done`, falling
-    inputs: Tensor  # (n, K) the last mark or word of `live`, not decoded yet
-    step: Tensor  # (n,) words of `live` so far
-    floor: Tensor  # (n,) minimum number of words
-    least: Tensor  # (n,) minimum log-probability of a hypothesis
-    free: Tensor  # (n, K) the best scores of ends, falling, without constraints
+    history: History  # of the active hypotheses
+    active: Beams  # hypotheses whose fact has not ended
+    finished: Beams  # the best hypotheses whose fact has ended
+    score: Tensor  # (n, K) scores of `finished`, falling
+    inputs: Tensor  # (n, K) the last mark or word of `active`, not decoded yet
+    step: Tensor  # (n,) number of words of `active` so far
+    min_words: Tensor  # (n,) minimum number of words
+    min_log_p: Tensor  # (n,) minimum log-probability of a useful hypothesis
+    unconstrained: Tensor  # (n, K) the best scores of finished hypotheses, falling, if there were no constraint
     waited: Tensor  # (n,) words since the unconstrained search would have ended
     barred: Tensor  # (n, ids) forbidden words; no columns without constraints
     names: Tensor  # (n, ids) words whose n-grams may be repeated
-    states: dict[PlanPrefix, list[int]]  # of the constraint's automaton, for each of `live`; empty without constraints
+    automaton_states: dict[PlanPrefix, list[int]]  # of the constraint, for each of `active`; empty without constraints
 
     def leave(self, staying: Tensor) -> FinishedFacts:
-        """Removes and returns the rows where `staying` (n,) is False; the last rows move to their positions."""
+        """Removes and returns the facts where `staying` (n,) is False; the last facts move to their rows."""
         keep, leaving = staying.nonzero().flatten(), (~staying).nonzero().flatten()
         rows = leaving.tolist()
-        nodes = [self.nodes[row] for row in rows]
-        written = FinishedFacts(nodes, self.done.plans(leaving), self.text[leaving])
+        prefixes = [self.prefixes[row] for row in rows]
+        finished = FinishedFacts(prefixes, self.finished.plans(leaving), self.text[leaving])
         n = len(keep)
         order = torch.arange(n, device=staying.device)
         places = leaving[leaving < n]
         order[places] = late = keep[keep >= n]
-        for cache in (*self.cross, *self.past.caches):
+        for cache in (*self.cross, *self.history.caches):
             cache.leave(places, late, n)
         ids, triple, _, copy_keys = self.memory
         move(copy_keys, places, late)
         self.memory = Memory(ids[order], triple[order], [], copy_keys[:n])
-        self.nodes = [self.nodes[row] for row in order.tolist()]
-        for node in nodes:
-            self.states.pop(node, None)
-        self.past.seen = self.past.seen[order]
-        self.live, self.done = self.live.plans(order), self.done.plans(order)
+        self.prefixes = [self.prefixes[row] for row in order.tolist()]
+        for prefix in prefixes:
+            self.automaton_states.pop(prefix, None)
+        self.history.seen = self.history.seen[order]
+        self.active, self.finished = self.active.plans(order), self.finished.plans(order)
         for name in _BY_ROW:
             setattr(self, name, getattr(self, name)[order])
-        return written
+        return finished
 
     def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], room: int) -> ActiveFacts:
-        """Concatenates the active facts, with `room` for more positions; `memory` and `cross` are of all facts."""
+        """These facts and `other` as one batch, with `room` for more positions; `memory` and `cross` are of both."""
         both = self, other
-        live = Beams.joined([active.live.last_words(int(active.step.max())) for active in both])
-        done = Beams.joined([active.done.last_words(int(active.step.max())) for active in both])
-        past = History.gathered(
-            [(active.past, torch.arange(len(active.nodes), device=active.step.device)) for active in both], room
+        active = Beams.joined([facts.active.last_words(int(facts.step.max())) for facts in both])
+        finished = Beams.joined([facts.finished.last_words(int(facts.step.max())) for facts in both])
+        history = History.gathered(
+            [(facts.history, torch.arange(len(facts.prefixes), device=facts.step.device)) for facts in both], room
         )
-        text = padded([active.text for active in both], before=True)
-        tensors = {name: torch.cat([getattr(active, name) for active in both]) for name in _BY_ROW if name != "text"}
-        nodes = self.nodes + other.nodes
-        states = {**self.states, **other.states}
+        text = padded([facts.text for facts in both], before=True)
+        tensors = {name: torch.cat([getattr(facts, name) for facts in both]) for name in _BY_ROW if name != "text"}
         return ActiveFacts(
-            nodes, memory, cross, past=past, live=live, done=done, text=torch.cat(text), states=states, **tensors
+            self.prefixes + other.prefixes,
+            memory,
+            cross,
+            history=history,
+            active=active,
+            finished=finished,
+            text=torch.cat(text),
+            automaton_states={**self.automaton_states, **other.automaton_states},
+            **tensors,
         )
 
 
 _BY_ROW = (
-    "visible",
-    "text",
-    "base",
-    "start",
-    "score",
-    "free",
-    "inputs",
-    "step",
-    "floor",
-    "least",
-    "waited",
-    "barred",
-    "names",
+    *("visible", "text", "text_log_p", "start", "score", "unconstrained", "inputs", "step", "min_words", "min_log_p"),
+    *("waited", "barred", "names"),
 )
+"""The tensors of `ActiveFacts` with one row per fact."""
 
 
 def along(values: Tensor, index: Tensor) -> Tensor:
@@ -296,14 +291,14 @@ def along(values: Tensor, index: Tensor) -> Tensor:
 
 
 def padded(batches: Sequence[Tensor], before: bool = False) -> list[Tensor]:
-    """Pads the last dimension of all to the longest with zeros (PAD, False), at the end or `before`."""
+    """The tensors with zeros (PAD, False) at the end, or `before` the start, so that the last dimensions are equal."""
     longest = max(batch.shape[-1] for batch in batches)
     missing = [longest - batch.shape[-1] for batch in batches]
     return [F.pad(batch, (n, 0) if before else (0, n)) for batch, n in zip(batches, missing, strict=True)]
 
 
 def _split(text: list[int]) -> tuple[tuple[int, ...], ...]:
-    """Word ids of each fact from a row of marks, words and holes."""
+    """The word ids of each fact in a text of marks, words and holes."""
     facts: list[list[int]] = []
     for token in text:
         if token in (FACT, LAST):

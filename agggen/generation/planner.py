@@ -1,6 +1,6 @@
 """The planning part of inference (paper, section 3.4): searches the candidate plans of records.
 
-It only needs the model's transitions and predicate table, so it can run apart from text generation.
+It only needs the model's transitions and the encoder, so it can run apart from text generation.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from agggen.planning import IndexPlan, PlanDistribution, PlanScores, ScoredPlan,
 from agggen.records import Plan, Record
 
 MAX_TRIPLES = 24
-"""Records with more triples are rejected: the corpora have at most 7, and states grow with the cube of the triples."""
+"""Records with more triples are rejected: the corpora have at most 7, and groups grow with the cube of the triples."""
 
 _UNKNOWN_TOGETHER = 2
-"""Predicates unknown from training that share a sentence. On WebNLG dev (`tests/benchmarks/phrases.py`), pairs gain 2.9
-BLEU over single ones, and groups of three .3 over pairs."""
+"""Largest number of predicates unknown from training that share a sentence. On WebNLG dev, pairs gain 2.9 BLEU over
+single predicates, and groups of three .3 over pairs (`tests/benchmarks/phrases.py`)."""
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Planner:
     def distributions(
         self, records: Sequence[Record], config: InferenceConfig | Sequence[InferenceConfig | None] | None = None
     ) -> list[PlanDistribution]:
-        """p(z | x) of each record; `config` (default: the planner's) is for all records or for each.
+        """p(z | x) of each record; `config` (default: the planner's) is for all records or one per record.
 
         Raises:
             PlanError: a level exceeds the model's L.
@@ -97,7 +97,7 @@ class Planner:
 
     @torch.no_grad()
     def _scores(self, ids: Sequence[tuple[int, ...]]) -> list[PlanScores | None]:
-        """The transition scores between the predicates of each record, by their ids; None without predicates."""
+        """The transition scores of each record, from the ids of its predicates; None for a record without ids."""
         scores: list[PlanScores | None] = [None] * len(ids)
         by_size: dict[int, list[int]] = {}
         for index, numbers in enumerate(ids):
@@ -119,7 +119,7 @@ class Planner:
     def plan(
         self, records: Sequence[Record], k: int = 10, config: InferenceConfig | None = None
     ) -> list[list[PlannedRecord]]:
-        """The k best plans of each record, best first, by the search of the settings; fewer if it finds fewer.
+        """The k best plans of each record, best first, by the configured search; fewer if it finds fewer.
 
         The first ``config.plans`` of them are those of `candidates`.
 
@@ -136,7 +136,7 @@ class Planner:
     def plans_of(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> list[PlannedRecord]:
-        """`plan` of one record with its distribution under the same settings."""
+        """`plan` for one record, with its distribution under the same settings."""
         plans, search = self._search(record, distribution, k, config)
         return [PlannedRecord(named_plan(record, plan.states), plan.log_probability, search) for plan in plans]
 
@@ -168,7 +168,7 @@ class Planner:
         complete: bool,
         config: InferenceConfig,
     ) -> Candidates:
-        """`candidates` of one record with its distribution under the same settings.
+        """`candidates` for one record, with its distribution under the same settings.
 
         Raises:
             PlanError: the human `plan` does not fit the record.
@@ -183,7 +183,7 @@ class Planner:
     def _search(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> tuple[tuple[ScoredPlan, ...], PlanSearch]:
-        """At most `k` distinct plans, and how they were found."""
+        """At most `k` distinct plans, and the search that they come from."""
         if k < 1:
             raise PlanError(f"{k} plans were requested; the number must be at least 1")
         rng = np.random.default_rng([config.seed, *record.id.encode()])
@@ -211,9 +211,9 @@ class Planner:
 
 
 def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[int, ...]]:
-    """The record's triples with known predicates, and their indices in it.
+    """A record of the triples with known predicates, and their indices.
 
-    If all are known, the record itself without indices; if none is, None.
+    If all predicates are known: the record itself, and no indices; if none is known: None, and no indices.
     """
     ids = encoder.predicate_ids(record)
     if all(ids):
@@ -225,7 +225,7 @@ def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[i
 
 
 def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
-    """The triples that are not `known`, subject by subject in the record's order, in groups of at most `size`."""
+    """The indices that are not `known`, in groups of at most `size` triples of one subject, in the record's order."""
     by_subject: dict[str, list[int]] = {}
     for index, triple in enumerate(record.triples):
         if index not in known:
@@ -251,10 +251,10 @@ def check_size(record: Record) -> None:
 
 
 def per_record(value: T | Sequence[T], n: int, name: str) -> Sequence[T]:
-    """Repeats `value` for n records, unless it is a sequence with one value per record.
+    """`value`, repeated for n records unless it is a sequence of one value per record.
 
     Raises:
-        ValueError: the sequence has another length.
+        ValueError: the sequence does not have n values.
     """
     if not isinstance(value, Sequence):
         return [value] * n

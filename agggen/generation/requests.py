@@ -12,34 +12,34 @@ from agggen.generation.results import Generation, PlanSearch
 from agggen.generation.search import Expectation
 from agggen.generation.truth import RecordConstraints
 from agggen.model.batch import Example
-from agggen.planning import IndexPlan, ScoredPlan
+from agggen.planning import IndexPlan, ScoredPlan, restricted
 from agggen.records import Record
 
-_LONGER = 1.25
-"""In pruning, a record's further texts are taken to be at most this many times as long as its first."""
-_LIKELIER = 0.5
-"""The log-probability of their triples is taken to be at most this share of the first text's mean per triple."""
+_MAX_LENGTH_RATIO = 1.25
+"""Pruning assumes that further texts of a record are at most this many times as long as its first text."""
+_LOG_P_RATIO = 0.5
+"""Pruning assumes that their log-probability per triple is at most this multiple of the first text's."""
 
 
 @dataclass
 class Request:
-    """A record for which texts are generated."""
+    """A record for which texts are generated, with its plans and its best texts so far."""
 
     record: Record
     known: Record  # the triples whose predicates are known from training
     indices: tuple[int, ...]  # of the known triples in the record; empty if all are known
-    source: Example
-    extras: list[str]
-    constraints: RecordConstraints | None
+    source: Example  # `known`, linearised
+    extras: list[str]  # out-of-vocabulary words of `known`
+    constraints: RecordConstraints | None  # None: the text is not constrained
     plans: list[ScoredPlan]  # by descending score
     search: PlanSearch
     config: InferenceConfig
-    count: int  # number of texts
+    count: int  # number of texts to return
     best: list[Generation]  # so far, best first
-    first: Hypothesis | None = None  # the text of the first plan
+    first: Hypothesis | None = None  # the best text of the first plan that was decoded
 
-    def needs(self, plan: ScoredPlan, best: Sequence[Generation] | None = None) -> float:
-        """The lowest score of the text alone with which a text of this plan can be among the `count` best."""
+    def required_score(self, plan: ScoredPlan, best: Sequence[Generation] | None = None) -> float:
+        """The score, without the plan's, from which a text of this plan is among the `count` best of `best`."""
         if self.config.choice == "consensus":
             return -math.inf
         best = self.best if best is None else best
@@ -47,44 +47,40 @@ class Request:
         return threshold - self.config.plan_weight * plan.score
 
     def expected(self, plan: ScoredPlan) -> Expectation | None:
-        """Bounds on a useful text of a further plan, extrapolated from the text of the first plan."""
-        if self.first is None or self.needs(plan) == -math.inf:
+        """Bounds on a useful text of `plan`, extrapolated from `first`; None without `first` or a lowest score."""
+        if self.first is None or self.required_score(plan) == -math.inf:
             return None
-        per_triple = _LIKELIER * self.first.log_probability / len(self.known.triples)
-        return Expectation(self.needs(plan), _LONGER * self.first.length, per_triple)
+        per_triple = _LOG_P_RATIO * self.first.log_probability / len(self.known.triples)
+        return Expectation(self.required_score(plan), _MAX_LENGTH_RATIO * self.first.length, per_triple)
 
     def groups(self, plan: IndexPlan) -> IndexPlan:
-        """The groups of a plan without unknown triples, in indices of `known`."""
-        if not self.indices:
-            return plan
-        known_index = {index: number for number, index in enumerate(self.indices)}
-        known_groups = (tuple(known_index[index] for index in group if index in known_index) for group in plan)
-        return tuple(group for group in known_groups if group)
+        """The groups of `plan` as indices of `known`, without unknown triples."""
+        return restricted(plan, self.indices) if self.indices else plan
 
 
 def before_clauses(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
-    """The numbers of generated facts after which a clause of an unknown predicate follows."""
-    places, facts = set(), 0
+    """The numbers of generated facts, from 1, that a clause follows; `indices` are the triples of known predicates."""
+    positions, facts = set(), 0
     for group in plan:
         facts += any(index in indices for index in group)
         if not all(index in indices for index in group):
-            places.add(facts)
-    return frozenset(places)
+            positions.add(facts)
+    return frozenset(positions)
 
 
-def by_work(requests: Iterable[Request]) -> Iterable[list[Request]]:
-    """Batches of requests with the same search settings and similar length, with at most `rows` hypotheses."""
+def batches_of(requests: Iterable[Request]) -> Iterable[list[Request]]:
+    """Batches of requests with the same search settings and similar length, whose first plans fit in `rows`."""
     by_beam: dict[tuple[BeamConfig, str], list[Request]] = {}
     for request in requests:
         by_beam.setdefault((request.config.beam, request.config.verify), []).append(request)
-    for (beam, _), alike in by_beam.items():
-        chunk: list[Request] = []
+    for (beam, _), members in by_beam.items():
+        batch: list[Request] = []
         limit = 0
-        for request in sorted(alike, key=lambda request: (len(request.source.predicates), len(request.source.source))):
+        for request in sorted(members, key=lambda item: (len(item.source.predicates), len(item.source.source))):
             limit = min(limit or request.config.rows, request.config.rows)
-            if chunk and (len(chunk) + 1) * beam.beam > limit:
-                yield chunk
-                chunk, limit = [], request.config.rows
-            chunk.append(request)
-        if chunk:
-            yield chunk
+            if batch and (len(batch) + 1) * beam.beam > limit:
+                yield batch
+                batch, limit = [], request.config.rows
+            batch.append(request)
+        if batch:
+            yield batch

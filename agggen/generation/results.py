@@ -10,13 +10,13 @@ from agggen.planning import ScoredPlan
 from agggen.records import Plan
 
 PlanSearch = Literal["exact", "beam", "two-stage", "sample", "given", "random-order", "no-aggregation", "plain"]
-"""How plans were found. exact: they are the most probable; beam: by a beam search, so more probable ones may exist;
-given: by a human; the others as in `InferenceConfig`."""
+"""The search of a plan. exact: proven to be the most probable plans; beam: a beam search, so more probable plans may
+exist; given: none, the plan is a human's; the others as in `InferenceConfig`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The distinct plans of one record for which texts are generated, in indices of ``record.predicates``."""
+    """The distinct plans of a record for which texts are generated, in indices of ``record.predicates``."""
 
     plans: tuple[ScoredPlan, ...]
     search: PlanSearch
@@ -29,14 +29,14 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFact:
-    """A segment ``text[start:end]`` of a generated text and the predicates of its state."""
+    """A segment ``text[start:end]`` of a generated text and the predicates of its group."""
 
     start: int
     end: int
     predicates: tuple[str, ...]
-    missing: tuple[str, ...]  # predicates of the state whose values are not whole in the segment
+    missing: tuple[str, ...]  # predicates of the group whose values are not whole in the segment
     fallback: bool = False
-    """Whether no hypothesis passed the check, so that it is a sentence of the corpus or a plain clause."""
+    """Whether the segment is a sentence of the corpus or a plain clause, since no hypothesis passed the check."""
 
     def as_dict(self, text: str) -> dict[str, object]:
         """The JSON form; `text` is the whole text."""
@@ -51,12 +51,12 @@ class WrittenFact:
 
 @dataclass(frozen=True, slots=True)
 class Generation(Shown):
-    """One text for a record. Log-probabilities are natural; None if the model assigns none (groups larger than L)."""
+    """A generated text of a record, with natural log-probabilities."""
 
     id: str
     text: str
     plan: Plan
-    plan_log_probability: float | None  # log p(z | x) over the plans of its settings; None if unknown
+    plan_log_probability: float | None  # log p(z | x), None as in `PlannedRecord`
     plan_search: PlanSearch
     text_log_probability: float  # log p(y | z, x) of the generated words; -1 per word of a fallback
     score: float  # the objective of the joint choice
@@ -64,7 +64,7 @@ class Generation(Shown):
     faults: tuple[str, ...] = ()
     """Messages of the strict check of the whole text (`agggen.verification.check`)."""
     unknown_predicates: tuple[str, ...] = ()
-    """Predicates of the record that are unknown from training; sentences of their own say them."""
+    """Predicates of the record that are unknown from training; separate sentences express them."""
     copied: tuple[tuple[int, int], ...] = ()
     """Spans of the words that the model copied from the record because its vocabulary lacks them."""
 
@@ -75,16 +75,17 @@ class Generation(Shown):
 
     @property
     def _shown(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
-        """What is shown beside plan and text: the plan's probability, the facts, the result of the check."""
+        """Shown beside plan and text: the plan's log-probability, the facts, the result of the check."""
         probability = self.plan_log_probability
         head = "" if probability is None else f"log p(plan) = {probability:.2f}"
         pieces = [self.text[fact.start : fact.end] for fact in self.facts]
         missing = [f"{name} is not said whole" for fact in self.facts for name in fact.missing]
         fallbacks = sum(fact.fallback for fact in self.facts)
         check = "; ".join(self.faults or missing) or "every value whole, no fault found"
-        instead = f" ({fallbacks} of {len(self.facts)} facts in the corpus's own wording or as plain clauses)"
+        if fallbacks:
+            check += f" ({fallbacks} of {len(self.facts)} facts in the corpus's own wording or as plain clauses)"
         facts = list(zip(groups([fact.predicates for fact in self.facts]), pieces, strict=True))
-        return head, facts, (f"check: {check}{instead if fallbacks else ''}",)
+        return head, facts, (f"check: {check}",)
 
     def __str__(self) -> str:
         head, facts, remarks = self._shown
@@ -113,10 +114,10 @@ class Generation(Shown):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRecord(Shown):
-    """A plan of a record with log p(z | x) over the plans of its settings.
+    """A plan of a record with log p(z | x) over the plans that its settings allow.
 
-    The log-probability is None if the sum over all plans is too large to compute, or if the plan is not among them: a
-    group is larger than the model's L or the level.
+    The log-probability is None if there are too many plans to sum over, or if the plan is not among them: a group is
+    larger than the model's L or the level.
     """
 
     plan: Plan
@@ -133,7 +134,7 @@ class PlannedRecord(Shown):
 
 @dataclass(frozen=True, slots=True)
 class AlignedText(Shown):
-    """The most likely state of each fact of a text, with its posterior probability."""
+    """The most likely group of each fact of a text, with its posterior probability."""
 
     id: str
     facts: tuple[str, ...]
@@ -144,8 +145,8 @@ class AlignedText(Shown):
     @property
     def _shown(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
         facts = list(zip(groups(self.states), self.facts, strict=True))
-        certain = "  ".join(f"{posterior:.2f}" for posterior in self.posteriors)
-        return f"log p(text) = {self.log_likelihood:.2f}", facts, (f"posteriors: {certain}",)
+        posteriors = "  ".join(f"{posterior:.2f}" for posterior in self.posteriors)
+        return f"log p(text) = {self.log_likelihood:.2f}", facts, (f"posteriors: {posteriors}",)
 
     def __str__(self) -> str:
         head, facts, remarks = self._shown
@@ -157,7 +158,7 @@ class AlignedText(Shown):
     def as_dict(self) -> dict[str, object]:
         """The JSON form."""
         facts = [
-            {"text": text, "predicates": list(state), "posterior": round(certainty, 6)}
-            for text, state, certainty in zip(self.facts, self.states, self.posteriors, strict=True)
+            {"text": text, "predicates": list(group), "posterior": round(posterior, 6)}
+            for text, group, posterior in zip(self.facts, self.states, self.posteriors, strict=True)
         ]
         return {"id": self.id, "facts": facts, "log_likelihood": self.log_likelihood}

@@ -1,8 +1,8 @@
 """Constraints on facts by which texts pass the strict check.
 
 A fact expresses all values of its triples whole; its numbers, names and value words are licensed by these triples; and
-it can only end if the strict check finds no fault. If no hypothesis passes, the fact is made of one sentence for each
-triple, the corpus's most frequent one for its predicate or else a plain clause, joined by "and" where that passes.
+it can only end if the strict check finds no fault. If no hypothesis passes, the fact becomes its fallback: for each
+triple the corpus's most frequent sentence for its predicate, else a plain clause, joined by "and" where that passes.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
-_STOPS = frozenset(".!?")
+_SENTENCE_ENDS = frozenset(".!?")
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
-"""The beginning of a fact that has the grammatical subject of the fact before."""
+"""The beginning of a fact that continues the grammatical subject of the fact before."""
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
 
 
-class Words:
-    """The words of a vocabulary that a checker's lexicon regards as suspicious (`watched`), with their normal forms."""
+class WatchedWords:
+    """The watched words of a vocabulary, those `suspicious` by a checker's lexicon: their `normal_forms` by id."""
 
     def __init__(self, vocabulary: Vocabulary, checker: Checker) -> None:
         self.vocabulary, self.checker = vocabulary, checker
         self.ids = {word: number for number, word in enumerate(vocabulary.words)}
-        self.watched = {
+        self.normal_forms = {
             number: forms
             for number, word in enumerate(vocabulary.words[len(SPECIALS) :], start=len(SPECIALS))
             if (forms := self.forms(word))
         }
         self._by_form: dict[str, list[int]] = defaultdict(list)
         self._by_start: dict[str, set[str]] = defaultdict(set)
-        for number, forms in self.watched.items():
+        for number, forms in self.normal_forms.items():
             for form in forms:
                 self._by_form[form].append(number)
                 self._by_start[form[:4]].add(form)
-        self.stops = frozenset(self.ids[word] for word in self.ids if word.strip(JOINER) in _STOPS)
+        self.sentence_ends = frozenset(self.ids[word] for word in self.ids if word.strip(JOINER) in _SENTENCE_ENDS)
         self.full_stop = self.ids.get(f"{JOINER}.")
 
     def barred(self, allowed: Iterable[str]) -> set[int]:
-        """The watched words whose forms are neither in `allowed` nor derived from it."""
+        """Ids of the watched words whose forms are neither in `allowed` nor derived from it."""
         forms = {form for base in allowed for form in self._by_start[base[:4]] if form == base or derived(form, base)}
         licensed = {
-            number for form in forms for number in self._by_form[form] if forms.issuperset(self.watched[number])
+            number for form in forms for number in self._by_form[form] if forms.issuperset(self.normal_forms[number])
         }
-        return self.watched.keys() - licensed
+        return self.normal_forms.keys() - licensed
 
     def forms(self, token: str) -> tuple[str, ...]:
-        """The normal forms in a token that must be licensed by a triple."""
+        """The normal forms of a token that must be licensed by a triple."""
         lexicon = self.checker.lexicon
         return tuple(
             word.form
@@ -77,31 +77,33 @@ class RecordConstraints:
     """The constraints of one record's facts; called with the plan prefix that ends with the fact.
 
     Args:
-        known: of the vocabulary.
+        watched: of the model's vocabulary.
         record: of the text.
-        extras: its out-of-vocabulary words; those of its fallbacks are added.
-        stops_at: numbers of facts after which a sentence must end.
+        extras: the record's out-of-vocabulary words; those of its fallbacks are added.
+        sentence_ends: numbers of facts, from 1, after which a sentence must end.
     """
 
-    def __init__(self, known: Words, record: Record, extras: list[str], stops_at: frozenset[int] = frozenset()) -> None:
-        self.known, self.record, self.extras = known, record, extras
-        self.stops_at = stops_at
-        self._ids = {word: len(known.vocabulary) + number for number, word in enumerate(extras)}
-        for text in ("The, the and", *chain.from_iterable(_wordings(known.checker, t) for t in record.triples)):
-            self._encode(text, new=True)  # words of fallbacks
+    def __init__(
+        self, watched: WatchedWords, record: Record, extras: list[str], sentence_ends: frozenset[int] = frozenset()
+    ) -> None:
+        self.watched, self.record, self.extras, self.sentence_ends = watched, record, extras, sentence_ends
+        self._ids = {word: len(watched.vocabulary) + number for number, word in enumerate(extras)}
+        fallbacks = chain.from_iterable(_candidate_sentences(watched.checker, triple) for triple in record.triples)
+        for text in ("The, the and", *fallbacks):
+            self._encode(text, new=True)
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
-        self._named: dict[tuple[int, ...], tuple[str, ...]] = {}
-        self._spelled: dict[int, tuple[Spelling, ...]] = {}
-        self._found: dict[tuple[frozenset[int], frozenset[str], bool, bool], Constraint] = {}
+        self._last_named: dict[tuple[int, ...], tuple[str, ...]] = {}
+        self._spellings_of_triples: dict[int, tuple[Spelling, ...]] = {}
+        self._constraints: dict[tuple[frozenset[int], frozenset[str], bool, bool], Constraint] = {}
 
     def __call__(self, prefix: PlanPrefix) -> Constraint:
-        stops = prefix.last or len(prefix.groups) in self.stops_at
-        preceding = frozenset(self.record.triples[index].subject for group in prefix.groups[-2:-1] for index in group)
-        key = prefix.groups[-1], preceding if len(self._subjects) > 1 else frozenset(), prefix.last, stops
-        if key not in self._found:
-            self._found[key] = self._constraint(*key)
-        return self._found[key]
+        ends_sentence = prefix.last or len(prefix.groups) in self.sentence_ends
+        before = frozenset(self.record.triples[index].subject for group in prefix.groups[-2:-1] for index in group)
+        key = prefix.groups[-1], before if len(self._subjects) > 1 else frozenset(), prefix.last, ends_sentence
+        if key not in self._constraints:
+            self._constraints[key] = self._constraint(*key)
+        return self._constraints[key]
 
     def fell_back(self, group: Iterable[int], words: Spelling) -> bool:
         """Whether a fact's words end with the fallback that the search used for its group."""
@@ -109,135 +111,142 @@ class RecordConstraints:
         return fallback is not None and words[-len(fallback) :] == fallback
 
     def _fallback(self, group: frozenset[int]) -> Spelling:
-        """One sentence for all triples, or one for each."""
+        """The words of the `sentences` of a group of triples."""
         if group not in self._fallbacks:
-            checker, triples = self.known.checker, [self.record.triples[index] for index in sorted(group)]
+            checker, triples = self.watched.checker, [self.record.triples[index] for index in sorted(group)]
             spelled = [self._encode(text) for _, text in sentences(checker, triples)]
-            if None in spelled:  # joined, they have a word that is not among the extras
+            if None in spelled:  # the joined sentence has a word that is neither in the vocabulary nor an extra
                 spelled = [self._encode(sentence(checker, triple)) for triple in triples]
             self._fallbacks[group] = tuple(word for spelling in spelled for word in spelling or ())
         return self._fallbacks[group]
 
-    def _constraint(self, group: frozenset[int], preceding: frozenset[str], last: bool, stops: bool) -> Constraint:
-        """`preceding`: the subjects of the fact before, if the record has several subjects."""
-        known, checker = self.known, self.known.checker
+    def _constraint(
+        self, group: frozenset[int], previous_subjects: frozenset[str], last: bool, ends_sentence: bool
+    ) -> Constraint:
+        """`previous_subjects`: of the fact before, if the record has several; `last`: whether the fact is the last."""
+        watched, checker = self.watched, self.watched.checker
         triples = [self.record.triples[index] for index in sorted(group)]
         allowed = checker.allowed(triples)
-        barred = known.barred(allowed) | {
+        barred = watched.barred(allowed) | {
             number
             for number, forms in self._watched_extras()
             if not all(form in allowed or any(derived(form, base) for base in allowed) for form in forms)
         }
-        written = [self._spellings_of(index) for index in sorted(group)]
+        value_spellings = [self._spellings_of(index) for index in sorted(group)]
         subjects = {word for triple in triples for word in self._encode(entity_words(triple.subject)) or ()}
-        value_words = {word for value in written for spelling in value for word in spelling}
+        value_words = {word for value in value_spellings for spelling in value for word in spelling}
         barred -= subjects | value_words
         entities = names(self.record)
         elastic = {
-            number for number, triple in enumerate(triples) if not written[number] or parts(triple.object, entities)
+            number
+            for number, triple in enumerate(triples)
+            if not value_spellings[number] or parts(triple.object, entities)
         }
-        binding = {word for word in value_words - subjects if self._binds(word)}
+        value_only = {word for word in value_words - subjects if self._only_in_values(word)}
         indices = sorted(group)
 
-        subjects_of = frozenset(triple.subject for triple in triples)
+        fact_subjects = frozenset(triple.subject for triple in triples)
         passes: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
 
         def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
-            if stops and (not fact or fact[-1] not in known.stops):
+            if ends_sentence and (not fact or fact[-1] not in watched.sentence_ends):
                 return False
             earlier = [word for word in before if word not in (FACT, LAST)]
-            begins = not earlier or earlier[-1] in known.stops
-            named = subjects_of
+            begins_sentence = not earlier or earlier[-1] in watched.sentence_ends
+            required = fact_subjects
             if len(self._subjects) == 1:
-                named = frozenset()
-            elif len(subjects_of) == 1:
-                named = subjects_of - self._understood(tuple(before), fact, begins, preceding)
-            if (key := (tuple(fact), begins, named)) not in passes:
+                required = frozenset()
+            elif len(fact_subjects) == 1:
+                implied = self._implied_subjects(tuple(before), fact, begins_sentence, previous_subjects)
+                required = fact_subjects - implied
+            if (key := (tuple(fact), begins_sentence, required)) not in passes:
                 text = self._text(fact)
-                faults = checker.check(self.record, text, indices, named, begins).faults
+                faults = checker.check(self.record, text, indices, required, begins_sentence).faults
                 passes[key] = not faults and text.count("(") == text.count(")") and "()" not in text
             return passes[key] and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
 
         return Constraint(
             frozenset(barred),
-            tuple(written),
+            tuple(value_spellings),
             frozenset(elastic),
-            frozenset(binding),
+            frozenset(value_only),
             judge,
             lambda: self._fallback(group),
-            known.full_stop,
-            known.stops,
+            watched.full_stop,
+            watched.sentence_ends,
         )
 
-    def _understood(
-        self, before: tuple[int, ...], fact: Sequence[int], begins: bool, preceding: frozenset[str]
+    def _implied_subjects(
+        self, before: tuple[int, ...], fact: Sequence[int], begins_sentence: bool, previous_subjects: frozenset[str]
     ) -> frozenset[str]:
-        """The subjects that a fact of one subject need not name.
+        """The subjects that a fact of one subject need not name, because its first words refer to them.
 
         "It" refers to the first subject of the last sentence, "which" and "in" to any of its subjects, "and was" to the
         subject of the fact before. After a fact of several subjects, all of these are ambiguous.
         """
-        if len(preceding) > 1:
+        if len(previous_subjects) > 1:
             return frozenset()
-        if begins:
-            return frozenset(self._salient(before)[:1])
+        if begins_sentence:
+            return frozenset(self._last_subjects(before)[:1])
         last_word = self._text([word for word in before if word not in (FACT, LAST)][-1:])
         if last_word in ("and", "but") or _CONTINUES.match(self._text(fact)):
-            return preceding
-        return frozenset(self._salient(before))
+            return previous_subjects
+        return frozenset(self._last_subjects(before))
 
-    def _salient(self, before: tuple[int, ...]) -> tuple[str, ...]:
-        """The subjects named in the last sentence that names any, in its order.
+    def _last_subjects(self, before: tuple[int, ...]) -> tuple[str, ...]:
+        """The subjects named in the last sentence that names one, in order of mention.
 
         Args:
             before: the text so far, with the marks of facts.
         """
-        if before not in self._named:
+        if before not in self._last_named:
             sentences: list[list[int]] = [[]]
             for word in before:
                 if word not in (FACT, LAST):
                     sentences[-1].append(word)
-                    sentences += [[]] if word in self.known.stops else []
+                    sentences += [[]] if word in self.watched.sentence_ends else []
             texts = (self._text(ids) for ids in reversed(sentences) if ids)
-            named = (self.known.checker.named(self.record, text) for text in texts)
-            self._named[before] = next((subjects for subjects in named if subjects), ())
-        return self._named[before]
+            named = (self.watched.checker.named(self.record, text) for text in texts)
+            self._last_named[before] = next((subjects for subjects in named if subjects), ())
+        return self._last_named[before]
 
     def _watched_extras(self) -> Iterable[tuple[int, tuple[str, ...]]]:
-        start = len(self.known.vocabulary)
+        """The watched words among the extras: their ids and normal forms."""
+        start = len(self.watched.vocabulary)
         for number, word in enumerate(self.extras):
-            if forms := self.known.forms(word):
+            if forms := self.watched.forms(word):
                 yield start + number, forms
 
-    def _binds(self, word: int) -> bool:
-        start = len(self.known.vocabulary)
-        if word >= start or word in self.known.watched:
+    def _only_in_values(self, word: int) -> bool:
+        """Whether a word of a value is an extra, watched, or neither a function word nor an ordinary one."""
+        start = len(self.watched.vocabulary)
+        if word >= start or word in self.watched.normal_forms:
             return True
-        tokens = words(self.known.vocabulary.words[word].strip(JOINER))
-        lower = self.known.checker.lexicon.lower
+        tokens = words(self.watched.vocabulary.words[word].strip(JOINER))
+        lower = self.watched.checker.lexicon.lower
         return bool(tokens) and tokens[0].form not in FUNCTION_WORDS and tokens[0].form not in lower
 
     def _spellings_of(self, index: int) -> tuple[Spelling, ...]:
-        if index not in self._spelled:
-            self._spelled[index] = self._spellings(self.record.triples[index])
-        return self._spelled[index]
+        if index not in self._spellings_of_triples:
+            self._spellings_of_triples[index] = self._spellings(self.record.triples[index])
+        return self._spellings_of_triples[index]
 
     def _spellings(self, triple: Triple) -> tuple[Spelling, ...]:
         """The spellings of the value that can be generated; none for truth values, which have phrases instead."""
-        literal = next((item for item in self.known.checker.wordings(triple) if item.how == "literal"), None)
+        literal = next((item for item in self.watched.checker.wordings(triple) if item.how == "literal"), None)
         if literal is None:
             return ()
-        texts = [*spellings(triple.object), *self.known.checker.lexicon.variants.get(triple.object, ())]
+        texts = [*spellings(triple.object), *self.watched.checker.lexicon.variants.get(triple.object, ())]
         if not literal.exact:
-            texts += [variant for text in texts for variant in _written_otherwise(text)]
+            texts += [variant for text in texts for variant in _spelling_variants(text)]
         return tuple(dict.fromkeys(ids for text in dict.fromkeys(texts) if (ids := self._encode(text))))
 
     def _encode(self, text: str, new: bool = False) -> Spelling | None:
-        """The ids of a text's words; None if one is neither in the vocabulary nor an extra (`new`: it becomes one)."""
-        vocabulary = self.known.vocabulary
+        """The ids of a text's words; None if a word is neither in the vocabulary nor an extra (`new`: add it)."""
+        vocabulary = self.watched.vocabulary
         ids = []
         for token in tokenise(text, normalise=True):
-            number = self.known.ids.get(token.text, self._ids.get(token.text))
+            number = self.watched.ids.get(token.text, self._ids.get(token.text))
             if number is None:
                 if not new:
                     return None
@@ -247,30 +256,29 @@ class RecordConstraints:
         return tuple(ids)
 
     def _text(self, ids: Sequence[int]) -> str:
-        return detokenise(self.known.vocabulary.decode(ids, self.extras))
+        return detokenise(self.watched.vocabulary.decode(ids, self.extras))
 
 
-def _written_otherwise(text: str) -> Iterator[str]:
-    """Equivalent spellings for the checker: without article, with other case, numbers without trailing zeros."""
-    bare = _ARTICLE.sub("", text)
+def _spelling_variants(text: str) -> Iterator[str]:
+    """Further accepted spellings: without article or trailing zeros, with thousands separators, in other case."""
     number = _FINAL_ZEROS.sub("", text)
-    for variant in (text, bare, number, _THOUSANDS.sub(",", number)):
+    for variant in (text, _ARTICLE.sub("", text), number, _THOUSANDS.sub(",", number)):
         yield from (variant, variant.lower(), variant[:1].lower() + variant[1:], variant[:1].upper() + variant[1:])
 
 
 def sentence(checker: Checker, triple: Triple) -> str:
-    """The lexicon's sentence for a triple, if it passes the check; else a plain clause.
+    """The first candidate for a triple that passes the check; a plain clause if none does.
 
-    The clause of a truth value may say the contrary by its phrases ("The family friendly of Aromi is no."); then one is
-    made of a learned phrase ("Aromi is not family friendly.").
+    The plain clause of a truth value may say the contrary by its phrases ("The family friendly of Aromi is no."), so a
+    clause of a learned phrase ("Aromi is not family friendly.") is a candidate, too.
     """
-    texts = _wordings(checker, triple)
-    plain = clause(triple)
-    return next((text for text in texts if not checker.check(Record("-", (triple,)), text).faults), plain)
+    candidates = _candidate_sentences(checker, triple)
+    passed = (text for text in candidates if not checker.check(Record("-", (triple,)), text).faults)
+    return next(passed, clause(triple))
 
 
-def _wordings(checker: Checker, triple: Triple) -> list[str]:
-    """Candidates for the sentence of a triple, best first."""
+def _candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
+    """Candidates for `sentence`, best first."""
     template = checker.lexicon.template(triple.predicate)
     learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple)]
     subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
@@ -294,9 +302,9 @@ def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[i
 
 
 def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
-    """The sentences joined by "and"; those that follow one of the same subject do not name it again.
+    """The sentences joined by "and"; a sentence after one of the same subject does not name the subject again.
 
-    None if one of them begins neither with its subject nor with "The".
+    None if a sentence begins neither with its subject nor with "The".
     """
     subjects = [entity_words(triple.subject) for triple in triples]
     parts = []
@@ -314,6 +322,6 @@ def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
 
 
 @lru_cache(maxsize=4)
-def words_of(vocabulary: Vocabulary, checker: Checker) -> Words:
-    """The `Words` of a vocabulary and a checker, cached."""
-    return Words(vocabulary, checker)
+def watched_words(vocabulary: Vocabulary, checker: Checker) -> WatchedWords:
+    """The `WatchedWords` of a vocabulary and a checker, cached."""
+    return WatchedWords(vocabulary, checker)

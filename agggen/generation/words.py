@@ -1,4 +1,4 @@
-"""The inner loop of the beam search: facts of many plans, word by word.
+"""The inner loop of the beam search: decodes a batch of facts word by word.
 
 Shapes as in `agggen.generation.search`; W is the number of words of the longest active fact.
 """
@@ -21,14 +21,13 @@ from agggen.model.transformer import Cache
 
 Constrain = Callable[[PlanPrefix], Constraint]
 PATIENCE = 24
-"""Words for which the search for a hypothesis that passes its constraint continues after the unconstrained search would
-have ended."""
+"""Number of words by which the constrained search may outlast the unconstrained one."""
 FALLBACK_WORD_LOG_P = -1.0
 """Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
 LIKELY_END = -5.0
-"""Ends with a lower log-probability are not checked."""
+"""A constrained hypothesis may only end where the end of the fact has a higher log-probability."""
 SCORE_MARGIN = 2.0
-"""Hypotheses whose score is more than this below the best finished one are not checked."""
+"""A constrained hypothesis may only end if its score is less than this below that of the best finished one."""
 
 
 def decode(
@@ -37,166 +36,170 @@ def decode(
     position: Tensor,
     cross: list[Cache],
     visible: Tensor,
-    past: list[Cache],
+    caches: list[Cache],
     mask: Tensor,
 ) -> Tensor:
-    """Decodes tokens (n, any) with `mask` (n, any, Q) over the cached positions, which they join: (n, any, D)."""
+    """The decoder's outputs (n, T, D) for tokens (n, T) at `position` (n, T), which are added to the caches.
+
+    The tokens attend to the record where `visible` (n, M), and to cached positions, new ones included, where `mask`
+    (n, T, Q).
+    """
     x = model.embed_target(tokens, position, int(position.max()) + 1)
     lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
     cross_bias, self_bias = (
         torch.zeros_like(allowed, dtype=x.dtype).masked_fill_(~allowed, lowest)[:, None]
         for allowed in (visible[:, None], mask)
     )
-    hidden, _ = model.decoder(x, [layer.keys_values() for layer in cross], cross_bias, past, self_bias)
+    hidden, _ = model.decoder(x, [layer.keys_values() for layer in cross], cross_bias, caches, self_bias)
     return hidden
 
 
 def write_words(
-    model: JointModel, config: BeamConfig, rows: ActiveFacts, until: int, constrain: Constrain | None = None
+    model: JointModel, config: BeamConfig, facts: ActiveFacts, until: int, constrain: Constrain | None = None
 ) -> FinishedFacts:
-    """Decodes until at most `until` facts are active; removes the finished ones from `rows` and returns them.
+    """Decodes until at most `until` facts are active; removes the finished ones from `facts` and returns them.
 
-    A fact is finished when K hypotheses have ended and no active one would have a better score if it ended next; or
-    when no hypothesis can reach the log-probability that the fact needs (then fewer than K may have ended).
+    A fact is finished when it has K finished hypotheses and no active one would have a better score if it ended next;
+    or when no hypothesis can reach `min_log_p` (then fewer than K may be finished).
 
-    With `constrain`, a hypothesis can only end if it passes the fact's constraint. If fewer than K have ended, the fact
-    is finished when the unconstrained search would be and no active hypothesis can overtake the best one, but at most
-    `PATIENCE` words later. If none has ended, the fallback is the only hypothesis.
+    With `constrain`, a hypothesis can only end if it passes the fact's constraint. A fact with fewer than K finished
+    hypotheses is finished when the unconstrained search would be and no active hypothesis can overtake the best one,
+    but at most `PATIENCE` words later. If it has no finished hypothesis, the fallback becomes the only one.
 
     Args:
         model: in evaluation mode.
         config: the search's settings.
-        rows: the active facts; changed in place.
+        facts: the active facts; changed in place.
         until: less than the number of active facts.
-        constrain: returns the constraint of a fact.
+        constrain: returns the constraint of a fact. [default: unconstrained search]
     """
     k, max_words = config.beam, config.max_fact_tokens
-    written: list[FinishedFacts] = []
-    while len(rows.nodes) > until:
-        live, done = rows.live, rows.done
-        length = rows.start.gather(1, live.parent) + rows.step[:, None] + 1  # with the fact's mark
-        candidates, words, end = _next_words(model, config, rows, length - 1)
+    batches: list[FinishedFacts] = []
+    while len(facts.prefixes) > until:
+        active, finished = facts.active, facts.finished
+        length = facts.start.gather(1, active.parent) + facts.step[:, None] + 1  # with the fact's mark
+        candidates, words, end = _next_words(model, config, facts, length - 1)
         if constrain is not None:
-            _force_begun_values(constrain, rows, candidates, words, end)
-        ended = live.log_p + end.masked_fill((rows.step < rows.floor)[:, None], IMPOSSIBLE)
+            _force_begun_values(constrain, facts, candidates, words, end)
+        ended = active.log_p + end.masked_fill((facts.step < facts.min_words)[:, None], IMPOSSIBLE)
         ended_score = penalised(ended, length, config.length_penalty)
         if constrain is not None:
-            rows.free = torch.cat((rows.free, ended_score), 1).topk(k, dim=1).values
-            min_score = torch.maximum(rows.score[:, -1:], rows.score[:, :1] - SCORE_MARGIN)
-            refused = ~_passed(constrain, rows, (ended_score > min_score) & (end > LIKELY_END))
+            facts.unconstrained = torch.cat((facts.unconstrained, ended_score), 1).topk(k, dim=1).values
+            min_score = torch.maximum(facts.score[:, -1:], facts.score[:, :1] - SCORE_MARGIN)
+            refused = ~_passed(constrain, facts, (ended_score > min_score) & (end > LIKELY_END))
             ended = ended.masked_fill(refused, IMPOSSIBLE)
             ended_score = ended_score.masked_fill(refused, IMPOSSIBLE)
         pool = Beams(
-            torch.cat((done.log_p, ended), 1),
-            torch.cat((done.words, live.words), 1),
-            torch.cat((done.parent, live.parent), 1),
+            torch.cat((finished.log_p, ended), 1),
+            torch.cat((finished.words, active.words), 1),
+            torch.cat((finished.parent, active.parent), 1),
         )
-        rows.score, best = torch.cat((rows.score, ended_score), 1).topk(k, dim=1)
-        rows.done = pool.beams(best)
-        top, index = (live.log_p[..., None] + candidates).flatten(1).topk(k, dim=1)
+        facts.score, best = torch.cat((facts.score, ended_score), 1).topk(k, dim=1)
+        facts.finished = pool.beams(best)
+        top, index = (active.log_p[..., None] + candidates).flatten(1).topk(k, dim=1)
         origin = index // candidates.shape[2]
-        rows.inputs = words.flatten(1).gather(1, index)
-        rows.live = live.beams(origin)
-        rows.live.log_p = top
-        rows.live.words = torch.cat((rows.live.words, rows.inputs[..., None]), 2)
-        rows.done.words = F.pad(rows.done.words, (1, 0), value=PAD)
-        rows.past.seen = along(rows.past.seen, origin)
-        rows.step = rows.step + 1
+        facts.inputs = words.flatten(1).gather(1, index)
+        facts.active = active.beams(origin)
+        facts.active.log_p = top
+        facts.active.words = torch.cat((facts.active.words, facts.inputs[..., None]), 2)
+        facts.finished.words = F.pad(facts.finished.words, (1, 0), value=PAD)
+        facts.history.seen = along(facts.history.seen, origin)
+        facts.step = facts.step + 1
         hope = penalised(top, length.gather(1, origin) + 1, config.length_penalty).amax(1)
-        unfinished = rows.score[:, -1] < hope
+        unfinished = facts.score[:, -1] < hope
         if constrain is not None:
-            _advance(constrain, rows, origin)
-            free = rows.free[:, -1] >= hope
-            rows.waited = rows.waited + free
-            unfinished = unfinished & ~(free & (rows.score[:, 0] >= hope)) & (rows.waited < PATIENCE)
-        likely = torch.maximum(top[:, 0], rows.done.log_p.amax(1)) >= rows.least
-        going_on = unfinished & likely & (rows.step <= max_words)
-        if not bool(going_on.all()):
+            _advance(constrain, facts, origin)
+            unconstrained_ended = facts.unconstrained[:, -1] >= hope
+            facts.waited = facts.waited + unconstrained_ended
+            unfinished = unfinished & ~(unconstrained_ended & (facts.score[:, 0] >= hope)) & (facts.waited < PATIENCE)
+        likely = torch.maximum(top[:, 0], facts.finished.log_p.amax(1)) >= facts.min_log_p
+        staying = unfinished & likely & (facts.step <= max_words)
+        if not bool(staying.all()):
             if constrain is not None:
-                _fall_back(constrain, rows, going_on)
-            written.append(rows.leave(going_on))
-    return FinishedFacts.joined(written)
+                _fall_back(constrain, facts, staying)
+            batches.append(facts.leave(staying))
+    return FinishedFacts.joined(batches)
 
 
 def _force_begun_values(
-    constrain: Constrain, rows: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
+    constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Restricts hypotheses within a value to the value's next words; `candidates` (n, K, any) are scores of `words`."""
-    for row, node in enumerate(rows.nodes):
-        constraint = constrain(node)
-        for beam, state in enumerate(rows.states[node]):
+    """Forces hypotheses within a value to continue it; `candidates` (n, K, C) and `end` (n, K) are their log p."""
+    for row, prefix in enumerate(facts.prefixes):
+        constraint = constrain(prefix)
+        for beam, state in enumerate(facts.automaton_states[prefix]):
             if following := constraint.following(state):
                 allowed = torch.isin(words[row, beam], words.new_tensor(sorted(following)))
                 candidates[row, beam].masked_fill_(~allowed, IMPOSSIBLE)
                 end[row, beam] = IMPOSSIBLE
 
 
-def _passed(constrain: Constrain, rows: ActiveFacts, candidates: Tensor) -> Tensor:
-    """(n, K): which of the `candidates` (n, K), hypotheses that would end now, pass the constraint of their fact."""
+def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Tensor:
+    """(n, K) which of the `candidates` (n, K), hypotheses that would end now, pass the constraint of their fact."""
     passed = torch.zeros_like(candidates)
     texts: dict[int, list[list[int]]] = {}
     for row, beam in candidates.nonzero().tolist():
-        node = rows.nodes[row]
-        constraint = constrain(node)
-        if not constraint.said(rows.states[node][beam]):
+        prefix = facts.prefixes[row]
+        constraint = constrain(prefix)
+        if not constraint.all_said(facts.automaton_states[prefix][beam]):
             continue
         if row not in texts:
-            texts[row] = rows.text[row].tolist()
-        step, parent = int(rows.step[row]), int(rows.live.parent[row, beam])
-        fact_words = rows.live.words[row, beam, rows.live.words.shape[2] - step :].tolist()
+            texts[row] = facts.text[row].tolist()
+        step, parent = int(facts.step[row]), int(facts.active.parent[row, beam])
+        fact_words = facts.active.words[row, beam, facts.active.words.shape[2] - step :].tolist()
         passed[row, beam] = constraint.judge(fact_words, [word for word in texts[row][parent] if word != PAD])
     return passed
 
 
-def _advance(constrain: Constrain, rows: ActiveFacts, origin: Tensor) -> None:
-    """Advances the automata by the last word of each hypothesis."""
-    words = rows.inputs.tolist()
-    for row, (node, origins) in enumerate(zip(rows.nodes, origin.tolist(), strict=True)):
-        constraint, before = constrain(node), rows.states[node]
-        rows.states[node] = [
+def _advance(constrain: Constrain, facts: ActiveFacts, origin: Tensor) -> None:
+    """Advances the automata by the last word of each active hypothesis, which continues `origin` (n, K)."""
+    words = facts.inputs.tolist()
+    for row, (prefix, origins) in enumerate(zip(facts.prefixes, origin.tolist(), strict=True)):
+        constraint, before = constrain(prefix), facts.automaton_states[prefix]
+        facts.automaton_states[prefix] = [
             constraint.step(before[beam], word) for beam, word in zip(origins, words[row], strict=True)
         ]
 
 
-def _fall_back(constrain: Constrain, rows: ActiveFacts, staying: Tensor) -> None:
-    """Sets the fallback as the only hypothesis of finished facts without one."""
-    failed = (~staying & (rows.done.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
+def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> None:
+    """Gives finished facts, those not `staying` (n,), without a finished hypothesis their fallback as the only one."""
+    failed = (~staying & (facts.finished.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
     for row in failed:
-        parent = int(rows.base[row].argmax())
-        fallback = constrain(rows.nodes[row]).instead(rows.text[row, parent].tolist())
-        wider = len(fallback) - rows.done.words.shape[2]
+        parent = int(facts.text_log_p[row].argmax())
+        fallback = constrain(facts.prefixes[row]).fallback_after(facts.text[row, parent].tolist())
+        wider = len(fallback) - facts.finished.words.shape[2]
         if wider > 0:
-            for beams in (rows.done, rows.live):
+            for beams in (facts.finished, facts.active):
                 beams.words = F.pad(beams.words, (wider, 0), value=PAD)
-        rows.done.words[row, 0] = PAD
-        rows.done.words[row, 0, rows.done.words.shape[2] - len(fallback) :] = rows.inputs.new_tensor(fallback)
-        rows.done.parent[row, 0] = parent
-        rows.done.log_p[row, 0] = rows.base[row, parent] + FALLBACK_WORD_LOG_P * len(fallback)
+        words = facts.finished.words[row, 0].fill_(PAD)
+        words[len(words) - len(fallback) :] = facts.inputs.new_tensor(fallback)
+        facts.finished.parent[row, 0] = parent
+        facts.finished.log_p[row, 0] = facts.text_log_p[row, parent] + FALLBACK_WORD_LOG_P * len(fallback)
 
 
 def _next_words(
-    model: JointModel, config: BeamConfig, rows: ActiveFacts, position: Tensor
+    model: JointModel, config: BeamConfig, facts: ActiveFacts, position: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`JointModel.next_words` after the last words, at `position` (n, K), which are added to the caches."""
+    """`JointModel.next_words` after the last words, which are at `position` (n, K) and are added to the caches."""
     n, k = position.shape
     itself = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
-    past = rows.past
-    past.seen = torch.cat((past.seen, itself), 2)
-    hidden = decode(model, rows.inputs, position, rows.cross, rows.visible, past.caches, past.seen)
-    blocked = _repeating(along(rows.text, rows.live.parent), rows.live.words, config.block_ngrams, rows.names)
-    barred = rows.barred if rows.barred.shape[1] else None
-    return model.next_words(hidden, rows.memory, rows.visible, blocked, k, barred)
+    history = facts.history
+    history.seen = torch.cat((history.seen, itself), 2)
+    hidden = decode(model, facts.inputs, position, facts.cross, facts.visible, history.caches, history.seen)
+    blocked = _repeating(along(facts.text, facts.active.parent), facts.active.words, config.block_ngrams, facts.names)
+    barred = facts.barred if facts.barred.shape[1] else None
+    return model.next_words(hidden, facts.memory, facts.visible, blocked, k, barred)
 
 
 def _repeating(text: Tensor, words: Tensor, size: int, names: Tensor) -> Tensor:
-    """(n, K, any): words (or PAD) that would repeat an n-gram of the text within a fact.
+    """(n, K, windows) ids of words, or PAD, that would repeat an n-gram of `size` words within a fact.
 
-    N-grams of earlier facts with one of the `names` (n, ids) may be repeated, since facts may share values.
+    N-grams of earlier facts, `text`, with one of the `names` (n, ids) may be repeated, since facts may share values.
     """
     w = words.shape[-1]
     if not size or w < size - 1:
         return words[..., :0]
-    # (n, K, windows, size); windows across facts contain a mark, those across holes PAD: neither is in a suffix
+    # (n, K, windows, size). Windows across facts contain a mark, those across holes PAD; a suffix contains neither.
     all_words = torch.cat((text, words), 2)
     windows = all_words.unfold(2, size, 1)
     suffix = words[..., w - size + 1 :]

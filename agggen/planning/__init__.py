@@ -12,7 +12,7 @@ from agggen.planning.bounded import search
 from agggen.planning.control import named_plan, resolve_plan
 from agggen.planning.distribution import PlanDistribution
 from agggen.planning.exact import is_exact, k_best, log_partition, sample
-from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit, plan_score, rewarded
+from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, plan_score, restricted
 from agggen.planning.two_stage import aggregations, no_aggregation, orderings, random_order, two_stage
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "aggregations",
     "beam_plans",
     "check_indices",
-    "group_limit",
     "is_exact",
     "k_best",
     "log_partition",
@@ -33,7 +32,7 @@ __all__ = [
     "plan_score",
     "random_order",
     "resolve_plan",
-    "rewarded",
+    "restricted",
     "sample",
     "search",
     "two_stage",

@@ -1,6 +1,6 @@
 """Beam search over plans, for records with too many predicates for exact planning.
 
-It keeps the best `width` partial plans of each number of used predicates, ranked by the scores of `exact.k_best`.
+For each number of used predicates it keeps the best `width` partial plans, ranked by the scores of `exact.k_best`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def beam_plans(
 ) -> list[ScoredPlan]:
     """At most `k` distinct plans, best first, from max(`width`, `k`) partial plans per number of used predicates.
 
-    `level` and `prefix` are those of `exact.k_best`.
+    `level` and `prefix` are as in `exact.k_best`.
 
     Raises:
         PlanError: `level` is out of range, or the prefix has an unknown or repeated predicate.
@@ -29,7 +29,7 @@ def beam_plans(
         for size in range(1, limit + 1)
     ]
     members = [np.array([scores.states[i] for i in states]) for states in by_size]  # (S_size, size) each
-    n_used = sum(len(state) for state in prefix)
+    n_used = sum(len(group) for group in prefix)
     stacks: list[list[tuple[float, IndexPlan]]] = [[] for _ in range(n + 1)]  # by number of used predicates
     stacks[n_used].append((0.0, prefix))
     for count in range(n_used, n):
@@ -38,7 +38,7 @@ def beam_plans(
             continue
         used = np.zeros((len(beam), n), dtype=bool)
         for row, (_, plan) in enumerate(beam):
-            used[row, [index for state in plan for index in state]] = True
+            used[row, [index for group in plan for index in group]] = True
         transition = np.stack([scores.out[plan[-1][-1]] if plan else scores.start for _, plan in beam])
         total = np.where(used, -np.inf, np.array([score for score, _ in beam])[:, None] + transition)  # (beam, J)
         for states, member in zip(by_size[: n - count], members, strict=False):
@@ -56,4 +56,5 @@ def beam_plans(
 
 
 def _best(stack: list[tuple[float, IndexPlan]], count: int) -> list[tuple[float, IndexPlan]]:
+    """The `count` partial plans with the highest scores, ties in lexicographic order."""
     return sorted(stack, key=lambda entry: (-entry[0], entry[1]))[:count]

@@ -1,14 +1,14 @@
 """The k best plans of records that are too large for the tables of `exact`: a beam search with a proof of optimality.
 
-The bound comes from a relaxation of the state space (Christofides, Mingozzi and Toth 1981, Networks 11): its states
-have the number of unused predicates, not their set, so that a plan may repeat a predicate and omit another. A price on
+The bound comes from a relaxation of the search space (Christofides, Mingozzi and Toth 1981, Networks 11): its cells
+hold the number of unused predicates, not their set, so that a plan may repeat a predicate and omit another. A price on
 each predicate, optimised by subgradient steps, penalises that (Held and Karp 1971). With f(n, p) the greatest priced
 value of a relaxed continuation by n predicates after predicate p,
 
     value of any continuation of (used set, p)  <=  f(J - |used|, p) + sum of the prices of the unused predicates.
 
-An A* search under this bound, in which only prefixes that can still beat the beam's k-th plan are kept, ends with the
-k best plans or at `MAX_EXPANSIONS`.
+An A* search under this bound keeps only prefixes that can still beat the beam's k-th plan; it ends with the k best
+plans or at `MAX_EXPANSIONS`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _TOLERANCE = 1e-9
 def search(
     scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()
 ) -> tuple[list[ScoredPlan], bool]:
-    """The k best plans, best first, and whether they are proven to be the best; arguments as `exact.k_best`.
+    """The k best plans, best first, and whether they are proven to be the best; arguments as in `exact.k_best`.
 
-    They are proven if the tables of `exact` fit or the bound suffices; otherwise they are those of a beam search.
+    They are proven if the tables of `exact` fit or the bound suffices; otherwise they come from a beam search.
 
     Raises:
         PlanError: `k` is below 1, `level` is out of range, or the prefix has an unknown or repeated predicate.
@@ -46,7 +46,7 @@ def search(
 
 
 class _Relaxation:
-    """The bound f of the module's docstring for all n and p, with its states and prices."""
+    """The bound f of the module's docstring for all n and p, with its prices; a row is a group of at most `limit`."""
 
     def __init__(self, scores: PlanScores, limit: int) -> None:
         kept = sorted((i for i, s in enumerate(scores.states) if len(s) <= limit), key=scores.states.__getitem__)
@@ -72,7 +72,7 @@ class _Relaxation:
         price = self.members @ self.prices
         self.f = np.full((unused + 1, n), -np.inf)
         self.f[0] = 0.0
-        self.values: list[Floats] = []  # by n, (states,): the value of a next state and its continuation, minus prices
+        self.values: list[Floats] = []  # by n - 1: (rows,) priced value of a next group with its continuation
         for left in range(1, unused + 1):
             fits = self.size <= left
             rest = self.f[np.maximum(left - self.size, 0), self.last]
@@ -82,26 +82,26 @@ class _Relaxation:
             self.f[left] = (self.transition + into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """The greatest priced value after `transition` into first predicates, and its number of each predicate."""
-        says: Counter[int] = Counter()
+        """The greatest priced value by `unused` predicates after `transition` (J,), and its count of each predicate."""
+        counts: Counter[int] = Counter()
         value, left = None, unused
         while left:
             candidates = transition[self.first] + self.values[left - 1]
             best = int(candidates.argmax())
             value = float(candidates[best]) if value is None else value
-            says.update(self.scores.states[self.states[best]])
+            counts.update(self.scores.states[self.states[best]])
             left -= int(self.size[best])
             transition = self.transition[self.last[best]]
-        return value or 0.0, says
+        return value or 0.0, counts
 
 
 def _a_star(
     scores: PlanScores, k: int, limit: int, prefix: IndexPlan, incumbents: list[ScoredPlan]
 ) -> list[ScoredPlan] | None:
-    """The k best plans; None if `MAX_EXPANSIONS` do not suffice. `incumbents` are k plans of the beam search."""
+    """The k best plans; None if `MAX_EXPANSIONS` do not suffice. `incumbents` are the plans of the beam search."""
     n = scores.n_predicates
-    everything = (1 << n) - 1
-    begin = sum(1 << index for state in prefix for index in state)
+    full_set = (1 << n) - 1
+    begin = sum(1 << index for group in prefix for index in group)
     unused_predicates = [index for index in range(n) if not begin >> index & 1]
     if not unused_predicates or len(incumbents) < k:
         return None
@@ -117,12 +117,12 @@ def _a_star(
     expansions = 0
     while queue and len(best_plans) < k:
         _, plan, score, used = heapq.heappop(queue)
-        if used == everything:
+        if used == full_set:
             best_plans.append(ScoredPlan(plan, score))
             continue
         cell = (used, plan[-1][-1] if plan else n)
         visits[cell] += 1
-        if visits[cell] > k:  # k prefixes with the same continuations and at least this score came before
+        if visits[cell] > k:  # k prefixes with the same continuations and at least this score were extended before
             continue
         expansions += 1
         if expansions > MAX_EXPANSIONS:
@@ -141,16 +141,16 @@ def _a_star(
 
 
 def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[int], best: float) -> None:
-    """Sets prices with a low bound at the root; `best` is the score of a known plan."""
+    """Sets the prices that give the lowest bound at the root; `best` is the score of the best known plan."""
     lowest, prices = np.inf, relaxation.prices.copy()
     for step in range(_SUBGRADIENT_STEPS):
         relaxation.solve(len(unused_predicates))
-        value, says = relaxation.relaxed_plan(root, len(unused_predicates))
+        value, counts = relaxation.relaxed_plan(root, len(unused_predicates))
         bound = value + float(relaxation.prices[unused_predicates].sum())
         if bound < lowest:
             lowest, prices = bound, relaxation.prices.copy()
         excess = np.array(
-            [says[index] - 1.0 if index in unused_predicates else says[index] for index in range(len(root))]
+            [counts[index] - 1.0 if index in unused_predicates else counts[index] for index in range(len(root))]
         )
         if bound - best <= _TOLERANCE or not excess.any():
             break

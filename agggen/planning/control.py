@@ -1,6 +1,6 @@
 """Human plans, checked against their records (paper section 3.5).
 
-`PlanDistribution.complete` adds what a plan omits.
+`PlanDistribution.complete` adds the predicates that a plan omits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from agggen.records import Plan, Record
 def resolve_plan(record: Record, plan: Plan | str, partial: bool = False) -> IndexPlan:
     """A human plan (``[eatType] [near food]``) in the indices of `record.predicates`.
 
-    It must have each predicate once, or if `partial` at most once. Groups may be larger than the model's L: the text
-    model accepts any set of triples, but the plan has no probability.
+    The plan must have each predicate once, or if `partial` at most once. Groups may be larger than the model's L: the
+    text model accepts any set of triples, but such a plan has no probability.
 
     Raises:
-        PlanError: the notation is invalid, or a predicate is unknown (names similar ones), repeated or omitted; names
-            the record.
+        PlanError: the notation is invalid, or a predicate is unknown, repeated or omitted. The message names the record
+            and predicates similar to an unknown one.
     """
     where = f"plan for record {record.id!r}"
     if isinstance(plan, str):
@@ -38,9 +38,9 @@ def resolve_plan(record: Record, plan: Plan | str, partial: bool = False) -> Ind
     omitted = [name for name in record.predicates if name not in plan.predicates]
     if omitted and not partial:
         raise PlanError(f"{where} omits {', '.join(omitted)}; add them, or let the model complete the plan")
-    return tuple(tuple(index_of[name] for name in state) for state in plan.states)
+    return tuple(tuple(index_of[name] for name in group) for group in plan.states)
 
 
 def named_plan(record: Record, plan: IndexPlan) -> Plan:
     """A plan with the names of the record's predicates; inverse of `resolve_plan`."""
-    return Plan(tuple(tuple(record.predicates[index] for index in state) for state in plan))
+    return Plan(tuple(tuple(record.predicates[index] for index in group) for group in plan))

@@ -1,7 +1,7 @@
 """p(z | x), the distribution over the plans of a record.
 
 Plans consist of indices of the record's predicates. Predicates unknown from training are not part of the distribution;
-their groups follow the plan of the others.
+their groups follow the plan of the known predicates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from functools import cached_property
 import numpy as np
 
 from agggen.planning import bounded, exact
-from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit, plan_score, rewarded
+from agggen.planning.scores import (
+    IndexPlan,
+    PlanScores,
+    ScoredPlan,
+    check_indices,
+    group_limit,
+    plan_score,
+    restricted,
+    rewarded,
+)
 from agggen.planning.two_stage import no_aggregation, random_order, two_stage
 
 
@@ -29,10 +38,10 @@ class PlanDistribution:
     ) -> None:
         """
         Args:
-            n_predicates: of the record.
-            scores: of the transitions between known predicates; None if there are none.
-            unknown: the groups of the unknown predicates, by index.
-            level: the largest group of a plan. [default: the model's L]
+            n_predicates: the number of the record's predicates.
+            scores: of the transitions between known predicates; None if all are unknown.
+            unknown: the groups of the unknown predicates.
+            level: the aggregation level, the size of a plan's largest group. [default: the model's L]
             reward: added to a plan's log-score per group, before normalisation.
 
         Raises:
@@ -48,11 +57,11 @@ class PlanDistribution:
 
     @cached_property
     def log_partition(self) -> float | None:
-        """log of the summed weight of all plans; None if there are too many to sum over."""
+        """`exact.log_partition`; None if there are too many plans to sum over, or no known predicates."""
         return None if self.scores is None else exact.log_partition(self.scores, self.level)
 
     def scored(self, plan: IndexPlan) -> ScoredPlan:
-        """The plan with its log-probability, which is also its score, or with its log-score if the former is unknown.
+        """The plan with its log-probability, which is also its score; if that is unknown, with its log-score.
 
         A plan outside the distribution (with a group larger than the level) has the score 0.
 
@@ -60,7 +69,7 @@ class PlanDistribution:
             PlanError: the plan does not have each predicate exactly once.
         """
         check_indices(self.n_predicates, plan)
-        score = None if self.scores is None else plan_score(self.scores, self._of_known(plan))
+        score = None if self.scores is None else plan_score(self.scores, restricted(plan, self.known))
         if score is None or max(map(len, plan)) > (self.level or self.n_predicates):
             return ScoredPlan(plan, 0.0)
         if self.log_partition is None:
@@ -87,11 +96,11 @@ class PlanDistribution:
         """
         check_indices(self.n_predicates, prefix, complete=False)
         used = {index for group in prefix for index in group}
-        known_prefix = self._of_known(prefix)
+        known_prefix = restricted(prefix, self.known)
         rest: IndexPlan = ()
         if self.scores is not None and not used.issuperset(self.known):
             (best, *_), _ = bounded.search(self.scores, 1, self.level, known_prefix)
-            rest = self._of_record(best.states[len(known_prefix) :])
+            rest = self._to_record(best.states[len(known_prefix) :])
         unused = (tuple(index for index in group if index not in used) for group in self.unknown)
         return (*prefix, *rest, *(group for group in unused if group))
 
@@ -105,7 +114,7 @@ class PlanDistribution:
             exact.check_sampling(self.scores, self.level)
 
     def sample(self, count: int, rng: np.random.Generator, top_p: float = 1.0) -> list[ScoredPlan]:
-        """Plans drawn independently (`exact.sample`); one may be drawn more than once.
+        """`count` plans drawn independently, so with possible duplicates (`exact.sample`).
 
         Raises:
             PlanError: there are too many plans to sum over.
@@ -113,11 +122,11 @@ class PlanDistribution:
         return self._plans(lambda scores: exact.sample(scores, count, rng, self.level, top_p), count)
 
     def two_stage(self, beam: int, top: int) -> list[ScoredPlan]:
-        """The paper's plans, in the paper's order: `top` groupings of each of the `beam` best orders."""
+        """The paper's plans, in the paper's order: the `top` best aggregations of each of the `beam` best orders."""
         return self._plans(lambda scores: two_stage(scores, beam, top, self.level))
 
     def random_order(self, rng: np.random.Generator, top: int) -> list[ScoredPlan]:
-        """The ablation -OD: the `top` best groupings of a random order."""
+        """The ablation -OD: the `top` best aggregations of a random order."""
         return self._plans(lambda scores: random_order(scores, rng, top, self.level))
 
     def no_aggregation(self, beam: int) -> list[ScoredPlan]:
@@ -125,23 +134,15 @@ class PlanDistribution:
         return self._plans(lambda scores: no_aggregation(scores, beam))
 
     def _plans(self, search: Callable[[PlanScores], Iterable[ScoredPlan]], count: int = 1) -> list[ScoredPlan]:
-        """The plans of a search over the known predicates as plans of the record with their log-probabilities.
+        """The plans of a search over the known predicates, as scored plans of the record.
 
-        If no predicate is known: `count` copies of the plan that groups the unknown predicates.
+        If no predicate is known: `count` copies of the plan of the unknown predicates.
         """
         if self.scores is None:
             return [ScoredPlan(self.unknown, 0.0)] * count
-        plans = [(*self._of_record(plan.states), *self.unknown) for plan in search(self.scores)]
+        plans = [(*self._to_record(plan.states), *self.unknown) for plan in search(self.scores)]
         return [self.scored(plan) for plan in plans]
 
-    def _of_record(self, plan: IndexPlan) -> IndexPlan:
-        if not self.unknown:
-            return plan
+    def _to_record(self, plan: IndexPlan) -> IndexPlan:
+        """A plan of the known predicates in indices of the record's predicates."""
         return tuple(tuple(self.known[index] for index in group) for group in plan)
-
-    def _of_known(self, plan: IndexPlan) -> IndexPlan:
-        if not self.unknown:
-            return plan
-        place = {index: number for number, index in enumerate(self.known)}
-        groups = (tuple(place[index] for index in group if index in place) for group in plan)
-        return tuple(group for group in groups if group)

@@ -1,9 +1,9 @@
 """Exact planning: the k best plans of a record and the sum over all plans, by dynamic programming.
 
-Because p_out sees only the last predicate of one state and the first of the next, what can still follow depends on
-(set of used predicates, last predicate) alone. One backward recursion over these cells, from the full set down,
-serves two semirings: its log-sum is the partition function; its maximum is the exact value of the best completion of
-every prefix, with which a best-first search expands only prefixes of the k best plans.
+Since p_out depends only on the last predicate of a group and the first of the next, the continuations of a prefix
+depend only on its (set of used predicates, last predicate). One backward recursion over these cells, from the full set
+down, serves two semirings: its log-sum is the partition function; its maximum is the exact value of the best
+completion of every prefix, with which a best-first search expands only prefixes of the k best plans.
 
 Cost: sum over sizes l of J!/(J-l)! * 2^(J-l) transitions (5 152 for J = 7, L = 3; 120 320 for J = 10), no Python loop
 over them.
@@ -25,33 +25,33 @@ from agggen.model.lattice import IndexState, ordered_states
 from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit, plan_score
 
 MAX_TRANSITIONS = 1_000_000
-"""Transitions up to which the tables fit in time and memory: J = 12 with groups of 3, 14 with 2, 16 with 1."""
+"""Largest number of transitions for exact planning: J = 12 with groups of 3, 14 with 2, 16 with 1."""
 
 Ints = NDArray[np.intp]
 Reduce = Callable[[Floats], Floats]
-"""The sum of a semiring over the last axis."""
+"""The semiring's sum over the last axis."""
 
 
 @dataclass(frozen=True)
-class _Level:
-    """The n used sets of one cardinality p; r = J - p predicates are unused, C states start with each of them."""
+class _Layer:
+    """The n used sets of one cardinality p; r = J - p predicates are unused, and C groups start with each of them."""
 
     sets: Ints  # (n,) bit masks
     used: Ints  # (n, p) ascending
     unused: Ints  # (n, r) ascending
-    states: Ints  # (n, r, C) positions in PlanScores.states, lexicographic: the states that avoid the used set
-    cells: Ints  # (n, r, C) cell (used set | state, last of state) that the state leads to, as set * J + last
+    states: Ints  # (n, r, C) positions in PlanScores.states, lexicographic: the groups without used predicates
+    cells: Ints  # (n, r, C) cell (used set | group, last of group) to which the group leads, as set * J + last
 
 
 @dataclass(frozen=True)
 class _Tables:
-    levels: tuple[_Level, ...]  # by cardinality of the used set, 0..J-1
-    rows: Ints  # (2^J,) row of a used set in its level
+    layers: tuple[_Layer, ...]  # by cardinality of the used set, 0..J-1
+    rows: Ints  # (2^J,) row of a used set in its layer
 
 
 @lru_cache(maxsize=16)
 def _tables(n_predicates: int, max_group_size: int, limit: int) -> _Tables:
-    """Index tables of the recursion for J, L and the largest group that is allowed; they do not depend on scores."""
+    """Index tables of the recursion for J, L and groups of at most `limit`; they do not depend on scores."""
     n, states = n_predicates, ordered_states(n_predicates, max_group_size)
     # Lexicographic order makes ties deterministic.
     kept = np.array(sorted((i for i, s in enumerate(states) if len(s) <= limit), key=states.__getitem__))
@@ -61,33 +61,33 @@ def _tables(n_predicates: int, max_group_size: int, limit: int) -> _Tables:
     member = (sets[:, None] >> np.arange(n)) & 1 == 1  # (2^J, J)
     cardinality = member.sum(1)
     rows = np.zeros(1 << n, dtype=np.intp)
-    levels = []
+    layers = []
     for p in range(n):
-        level_sets = np.flatnonzero(cardinality == p)
-        count, r = len(level_sets), n - p
-        rows[level_sets] = np.arange(count)
-        used = np.nonzero(member[level_sets])[1].reshape(count, p)
-        unused = np.nonzero(~member[level_sets])[1].reshape(count, r)
-        # Each used set leaves equally many states for each unused first predicate, so the tables are rectangular.
-        row, state = np.nonzero(level_sets[:, None] & state_sets == 0)
-        cells = (level_sets[row] | state_sets[state]) * n + state_last[state]
-        levels.append(_Level(level_sets, used, unused, kept[state].reshape(count, r, -1), cells.reshape(count, r, -1)))
-    return _Tables(tuple(levels), rows)
+        layer_sets = np.flatnonzero(cardinality == p)
+        count, r = len(layer_sets), n - p
+        rows[layer_sets] = np.arange(count)
+        used = np.nonzero(member[layer_sets])[1].reshape(count, p)
+        unused = np.nonzero(~member[layer_sets])[1].reshape(count, r)
+        # Each used set leaves equally many groups for each unused first predicate, so the tables are rectangular.
+        row, state = np.nonzero(layer_sets[:, None] & state_sets == 0)
+        cells = (layer_sets[row] | state_sets[state]) * n + state_last[state]
+        layers.append(_Layer(layer_sets, used, unused, kept[state].reshape(count, r, -1), cells.reshape(count, r, -1)))
+    return _Tables(tuple(layers), rows)
 
 
 def _backward(scores: PlanScores, tables: _Tables, reduce: Reduce) -> list[Floats]:
-    """By cardinality p of the used set: values (n, r, C) of a next state with its best, or summed, continuation.
+    """By cardinality p of the used set: values (n, r, C) of a next group with its best, or summed, continuation.
 
-    A value holds within[state] and everything after it, but not yet the transition into the state.
+    A value includes the group's weight and all that follows, but not the transition into the group.
     """
-    n, everything = scores.n_predicates, (1 << scores.n_predicates) - 1
-    rest = np.zeros((1 << n) * n)  # (used set, last) -> value of all that may follow; 0 once all predicates are used
+    n, full_set = scores.n_predicates, (1 << scores.n_predicates) - 1
+    rest = np.zeros((1 << n) * n)  # by cell: value of the continuations; 0 once all predicates are used
     values: list[Floats] = []
-    for level in reversed(tables.levels):
-        value = scores.group_scores(level.states, level.cells // n == everything) + rest[level.cells]
-        into = reduce(value)  # (n, r): over the states with the same first predicate
-        transition = scores.out[level.used[:, :, None], level.unused[:, None, :]]  # (n, p, r)
-        rest[level.sets[:, None] * n + level.used] = reduce(transition + into[:, None, :])
+    for layer in reversed(tables.layers):
+        value = scores.group_scores(layer.states, layer.cells // n == full_set) + rest[layer.cells]
+        entry = reduce(value)  # (n, r): over the groups with the same first predicate
+        transition = scores.out[layer.used[:, :, None], layer.unused[:, None, :]]  # (n, p, r)
+        rest[layer.sets[:, None] * n + layer.used] = reduce(transition + entry[:, None, :])
         values.append(value)
     return values[::-1]
 
@@ -115,7 +115,7 @@ def log_partition(scores: PlanScores, level: int | None = None) -> float | None:
     """log of the summed weight of all plans with groups of at most `level` (default: L) predicates.
 
     ``plan_score(scores, z) - log_partition(scores)`` is log p(z | x), a proper distribution over the record's plans.
-    None where the tables would be too large (`is_exact`).
+    None if the tables would be too large (`is_exact`).
 
     Raises:
         PlanError: `level` is out of range.
@@ -140,32 +140,33 @@ def k_best(scores: PlanScores, k: int, level: int | None = None, prefix: IndexPl
     check_indices(scores.n_predicates, prefix, complete=False)
     tables = _tables_of(scores, level)
     values = _backward(scores, tables, _maximum)
-    everything = (1 << scores.n_predicates) - 1
-    used = sum(1 << index for state in prefix for index in state)
+    full_set = (1 << scores.n_predicates) - 1
+    used = sum(1 << index for group in prefix for index in group)
 
     @cache
     def extensions(used: int, last: int | None) -> list[tuple[float, float, IndexState]]:
-        """The k best next states: value with all that follows, own log-score, state."""
+        """The k best next groups: value with the best continuation, log-score of the group alone, group."""
         cardinality, row = used.bit_count(), tables.rows[used]
-        table = tables.levels[cardinality]
+        table = tables.layers[cardinality]
         transition = (scores.start if last is None else scores.out[last])[table.unused[row]]
         value = (transition[:, None] + values[cardinality][row]).ravel()
         best = np.argsort(-value, kind="stable")[:k]
         states = table.states[row].ravel()[best]
-        ends = table.cells[row].ravel()[best] // scores.n_predicates == everything
-        own = transition[best // table.states.shape[-1]] + scores.group_scores(states, ends)
-        return [(v, o, scores.states[s]) for v, o, s in zip(value[best].tolist(), own.tolist(), states, strict=True)]
+        ends = table.cells[row].ravel()[best] // scores.n_predicates == full_set
+        step_score = transition[best // table.states.shape[-1]] + scores.group_scores(states, ends)
+        groups = [scores.states[state] for state in states]
+        return list(zip(value[best].tolist(), step_score.tolist(), groups, strict=True))
 
     best_plans: list[ScoredPlan] = []
     queue: list[tuple[float, IndexPlan, float, int]] = [(0.0, prefix, 0.0, used)]  # (-bound, plan, score, used set)
     while queue and len(best_plans) < k:
         _, plan, score, used = heapq.heappop(queue)
-        if used == everything:
+        if used == full_set:
             best_plans.append(ScoredPlan(plan, score))
             continue
-        for value, own, state in extensions(used, plan[-1][-1] if plan else None):
-            now_used = used | sum(1 << index for index in state)
-            heapq.heappush(queue, (-(score + value), (*plan, state), score + own, now_used))
+        for value, step_score, group in extensions(used, plan[-1][-1] if plan else None):
+            new_used = used | sum(1 << index for index in group)
+            heapq.heappush(queue, (-(score + value), (*plan, group), score + step_score, new_used))
     # The bounds and the scores round differently: order the plans by their scores.
     return sorted(best_plans, key=lambda plan: (-plan.score, plan.states))
 
@@ -183,10 +184,10 @@ def check_sampling(scores: PlanScores, level: int | None = None) -> None:
 def sample(
     scores: PlanScores, count: int, rng: np.random.Generator, level: int | None = None, top_p: float = 1.0
 ) -> list[ScoredPlan]:
-    """Plans drawn independently from p(z | x), group by group, with the exact probability of each next group.
+    """`count` plans drawn independently from p(z | x), group by group, by the exact probability of the next group.
 
-    With `top_p` below 1, each next group is drawn among the most probable groups only: the fewest whose probabilities,
-    given the groups before them, sum to `top_p` at least (Holtzman et al. 2020, for groups instead of words).
+    With `top_p` below 1, the next group is drawn from the most probable groups only: the fewest whose probabilities,
+    given the groups before them, sum to at least `top_p` (Holtzman et al. 2020, for groups instead of words).
 
     Raises:
         PlanError: `level` is out of range, or the tables would be too large (`is_exact`).
@@ -198,16 +199,16 @@ def sample(
     tables = _tables_of(scores, level)
     values = _backward(scores, tables, _log_sum)
     n = scores.n_predicates
-    everything = (1 << n) - 1
+    full_set = (1 << n) - 1
 
     @cache
     def choices(used: int, last: int | None) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
-        """The states that may come next, their probabilities, and the used sets that they lead to."""
+        """The groups that may come next (positions), their probabilities, and the used sets to which they lead."""
         cardinality, row = used.bit_count(), tables.rows[used]
-        table = tables.levels[cardinality]
+        table = tables.layers[cardinality]
         transition = (scores.start if last is None else scores.out[last])[table.unused[row]]
-        weight = (transition[:, None] + values[cardinality][row]).ravel()
-        probability = np.exp(weight - _log_sum(weight[None])[0])
+        value = (transition[:, None] + values[cardinality][row]).ravel()
+        probability = np.exp(value - _log_sum(value[None])[0])
         order = np.argsort(-probability, kind="stable")
         before = np.cumsum(probability[order]) - probability[order]
         kept = order[before < top_p] if top_p < 1 else order
@@ -218,7 +219,7 @@ def sample(
     for _ in range(count):
         plan: list[IndexState] = []
         used = 0
-        while used != everything:
+        while used != full_set:
             states, probability, leads_to = choices(used, plan[-1][-1] if plan else None)
             place = int(rng.choice(len(states), p=probability))
             plan.append(scores.states[states[place]])

@@ -6,7 +6,7 @@ a group of 0 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -39,20 +39,19 @@ class PlanScores:
     """
 
     start: Floats
-    """(J,) log p_out(first predicate of the first state | start)."""
+    """(J,) log p_out(first predicate of the first group | start)."""
     out: Floats
-    """(J, J) log p_out(first predicate of the next state | last of this); rows are the last predicate."""
+    """(J, J) log p_out(first predicate of the next group | last of this group); rows are the last predicate."""
     inside_start: Floats
-    """(J,) log p_in(first predicate | start); the two-stage ordering begins with it."""
+    """(J,) log p_in(first predicate | start), with which the two-stage ordering begins."""
     inside: Floats
-    """(J, J) logits of p_in, rows are the previous predicate; the ordering normalises them over unused predicates."""
+    """(J, J) logits of p_in; rows are the previous predicate. The ordering normalises them over unused predicates."""
     within: Floats
-    """(S,) log-weight of a state given its first predicate (its other predicates and its length), in the order of
-    `states`."""
+    """(S,) log-weight of a group's other predicates and length given its first predicate, in the order of `states`."""
     max_group_size: int
-    """L, the size of the largest group that has a score; at most J."""
+    """L, the size of the largest group with a score; at most J."""
     within_last: Floats | None = None
-    """(S,) the same for the last state of a plan, where the transitions weigh it differently; None: `within`."""
+    """(S,) the same for the last group of a plan, if the model weighs it differently; None: `within`."""
 
     def __post_init__(self) -> None:
         n = len(self.start)
@@ -83,16 +82,16 @@ class PlanScores:
 
     @property
     def states(self) -> tuple[IndexState, ...]:
-        """All S ordered groups of 1..L distinct predicates, in the HMM's order (`agggen.model.lattice`)."""
+        """All S ordered groups of 1..L distinct predicates, the HMM's states in its order (`agggen.model.lattice`)."""
         return ordered_states(self.n_predicates, self.max_group_size)
 
     @property
     def positions(self) -> dict[IndexState, int]:
-        """The index of each state in `states`, `within` and `within_last`."""
+        """The index of each group in `states`, `within` and `within_last`."""
         return _positions(self.n_predicates, self.max_group_size)
 
     def group_scores(self, states: NDArray[np.intp], last: NDArray[np.bool_]) -> Floats:
-        """The log-weights of the states with these indices; `last` (broadcastable) marks those that end their plan."""
+        """The log-weights of the groups with these indices; `last` (broadcastable) marks the last groups of plans."""
         if self.within_last is None:
             return self.within[states]
         return np.where(last, self.within_last[states], self.within[states])
@@ -102,7 +101,7 @@ def rewarded(scores: PlanScores, reward: float) -> PlanScores:
     """The scores under which a plan of T groups is exp(`reward` * T) times as probable, before normalisation.
 
     The most probable plan has fewer groups than plans have on average, because each further group divides probability
-    among more orders. A reward compensates for that.
+    among more orders. A reward compensates for this.
     """
     if not reward:
         return scores
@@ -116,13 +115,13 @@ class ScoredPlan:
 
     states: IndexPlan
     score: float
-    """The score of its search, not normalised over plans."""
+    """The score by which its search ranks plans, not always normalised over plans."""
     log_probability: float | None = None
-    """log p(z | x), from a `PlanDistribution`; None if unknown."""
+    """log p(z | x) by a `PlanDistribution`; None outside it, or if there are too many plans to sum over."""
 
 
 def group_limit(scores: PlanScores, level: int | None) -> int:
-    """The largest group of a search: `level` (the aggregation level), or by default the L of `scores`.
+    """The size of the largest group in a search: `level` (the aggregation level), by default the L of `scores`.
 
     Raises:
         PlanError: `level` is below 1, or above L although the record has more than L predicates.
@@ -137,17 +136,24 @@ def group_limit(scores: PlanScores, level: int | None) -> int:
     return min(level, largest)
 
 
+def restricted(plan: IndexPlan, indices: Sequence[int]) -> IndexPlan:
+    """`plan` without predicates that are not in `indices`; its indices are positions in `indices`."""
+    position = {index: number for number, index in enumerate(indices)}
+    groups = (tuple(position[index] for index in group if index in position) for group in plan)
+    return tuple(group for group in groups if group)
+
+
 def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> None:
     """Checks that `plan` has each of the indices 0..J-1 exactly once (if not `complete`, at most once).
 
     Raises:
-        PlanError: a group is empty, or an index is unknown, repeated or omitted; names it.
+        PlanError: a group is empty, or an index is unknown, repeated or omitted; the message names it.
     """
     used: set[int] = set()
-    for number, state in enumerate(plan, start=1):
-        if not state:
+    for number, group in enumerate(plan, start=1):
+        if not group:
             raise PlanError(f"group {number} of the plan is empty")
-        for index in state:
+        for index in group:
             if not 0 <= index < n_predicates:
                 raise PlanError(f"the plan names predicate {index}; the record has 0 to {n_predicates - 1}")
             if index in used:
@@ -158,25 +164,21 @@ def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> 
         raise PlanError(f"the plan omits predicate {omitted}")
 
 
-def _steps(scores: PlanScores, plan: IndexPlan) -> Iterator[float]:
-    last = scores.within if scores.within_last is None else scores.within_last
-    weights = [scores.within] * (len(plan) - 1) + [last]
-    yield float(scores.start[plan[0][0]] + weights[0][scores.positions[plan[0]]])
-    for (before, state), weight in zip(pairwise(plan), weights[1:], strict=True):
-        yield float(scores.out[before[-1], state[0]] + weight[scores.positions[state]])
-
-
 def plan_score(scores: PlanScores, plan: IndexPlan) -> float | None:
     """The log-score of `plan`: start[z_1] + sum of within[z_t] + sum of out[last of z_t-1, first of z_t].
 
-    This is not yet normalised over plans (a chain could also repeat or omit predicates): subtract
-    `exact.log_partition` for log p(z | x). None if a group is larger than the model's L, since such a group, which
-    only a human plan can hold, has no probability under the model.
+    It is not normalised over plans, since a Markov chain could also repeat or omit predicates: subtract
+    `exact.log_partition` for log p(z | x). None if a group is larger than the model's L, which only a human plan can
+    have, since such a group has no probability under the model.
 
     Raises:
         PlanError: the plan does not use every predicate exactly once.
     """
     check_indices(scores.n_predicates, plan)
-    if any(state not in scores.positions for state in plan):
+    if any(group not in scores.positions for group in plan):
         return None
-    return sum(_steps(scores, plan))
+    transitions = [scores.start[plan[0][0]], *(scores.out[before[-1], group[0]] for before, group in pairwise(plan))]
+    last = scores.within if scores.within_last is None else scores.within_last
+    weights = [scores.within] * (len(plan) - 1) + [last]
+    groups = zip(transitions, weights, plan, strict=True)
+    return sum(float(transition + weight[scores.positions[group]]) for transition, weight, group in groups)

@@ -1,7 +1,7 @@
 """The paper's planning: first the order of the predicates, then their aggregation (paper section 3.4, METHOD 6).
 
-Plans are scored like in the paper, by log p_in of the order plus log p_out of the boundaries between groups, unlike
-`plan_score`, which also includes the order within groups and their lengths.
+Plans are scored as in the paper, by log p_in of the order plus log p_out of the boundaries between groups. `plan_score`
+also includes the order within groups and their lengths.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agggen.planning.scores import IndexPlan, IndexState, PlanScores, ScoredPlan
 def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float]]:
     """Input ordering: orders of all predicates by beam search under p_in, with their log-probabilities, best first.
 
-    After each step the used predicates leave the mask and p_in is normalised over those that remain.
+    At each step p_in is normalised over the unused predicates.
 
     Raises:
         PlanError: `beam` is below 1.
@@ -43,8 +43,8 @@ def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float
 def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
     """Input aggregation: the `top` best ways to cut `order` into groups of at most `level` (default: L).
 
-    Scored by p_out across the boundaries alone: last predicate of a group, first of the next. The paper lists all
-    wait/emit patterns; the same ranking comes from the best `top` cuts of each prefix of the order.
+    They are scored by p_out at the boundaries alone: last predicate of a group, first of the next. The paper lists all
+    wait/emit patterns; keeping the best `top` cuts of each prefix of the order gives the same ranking.
 
     Raises:
         PlanError: `top` is below 1, or `level` is out of range.
@@ -80,7 +80,7 @@ def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, level: int | None
 def random_order(
     scores: PlanScores, rng: np.random.Generator, top: int = 2, level: int | None = None
 ) -> list[ScoredPlan]:
-    """The ablation -OD: the `top` aggregations of one random order, whose probability is 1/J!.
+    """The ablation -OD: the `top` best aggregations of one random order, whose probability is 1/J!.
 
     Raises:
         PlanError: `top` is below 1, or `level` is out of range.
@@ -91,7 +91,7 @@ def random_order(
 
 
 def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:
-    """The ablation -AG: every predicate alone, in the `beam` best orders; the score is that of the order.
+    """The ablation -AG: every predicate alone, in the `beam` best orders; a plan's score is that of its order.
 
     Raises:
         PlanError: `beam` is below 1.

@@ -1,13 +1,13 @@
 """The strict check of a text against its record: omitted, incomplete, hallucinated, repeated and swapped values.
 
 A value is *whole* if all its words occur in the text, adjacent and in order, in the normal form of
-``agggen.verification.normal``. Also accepted are spellings derived by rule (``values.value_wordings``), wordings
-learned from training texts (``lexicon``) and, for truth values, learned phrases. A value inside a longer name does not
+``agggen.verification.normal``. Spellings derived by rule (``values.value_wordings``), wordings learned from training
+texts (``lexicon``) and, for truth values, learned phrases are accepted, too. A value inside a longer name does not
 count: "Azerbaijan Premier League" does not mention "Azerbaijan" if a triple has the league as its value; "Baku,
 Azerbaijan" does. ``agggen.verification.lenient`` is the lenient check, which compares bags of words.
 
-The check is about values, not about sentences: "died in" in place of "born in" is only detected if two values of the
-same kind are exchanged (``swapped``) and the lexicon has contexts of both predicates.
+The check compares values, not relations: "died in" in place of "born in" is only detected if two values of the same
+kind are exchanged (``swapped``) and the lexicon has contexts of both predicates.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from agggen.verification.results import Span, TextCheck, ValueCheck
 from agggen.verification.values import MATCH_KINDS, MatchKind, TextIndex, Wording, parts, to_wording, value_wordings
 
 MAX_NEW_WORD_RATE = 0.01
-"""Highest probability (Good-Turing) of an unseen word before a predicate's values at which it counts as a fault."""
+"""An unseen word before a predicate's value is a fault if its Good-Turing probability there is at most this."""
 SWAP_MARGIN = 6.0
-"""Log-likelihood ratio of the exchanged over the actual order above which two values count as swapped."""
+"""Two values are swapped if the log-likelihood ratio of the exchanged over the actual order is above this."""
 
 Match = tuple[Span, MatchKind]
 
@@ -45,7 +45,7 @@ _ITEM_BEGINS = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
 
 
 class Checker:
-    """Checks texts against records, with the wordings of a lexicon (none: by rule alone)."""
+    """Checks texts against records, with the wordings of a lexicon. [default: by rule alone]"""
 
     def __init__(self, lexicon: Lexicon | None = None) -> None:
         self.lexicon = lexicon or Lexicon()
@@ -53,7 +53,7 @@ class Checker:
         self._allowed = lru_cache(maxsize=1 << 14)(self._allowed_of)
 
     def wordings(self, triple: Triple) -> tuple[Wording, ...]:
-        """The accepted wordings of the object of `triple`, the literal one first; for truth values the learned ones."""
+        """The accepted wordings of the triple's object, the literal one first; for truth values the learned phrases."""
         return self._wordings(triple.predicate, triple.object)
 
     def _wordings_of(self, predicate: str, value: str) -> tuple[Wording, ...]:
@@ -78,30 +78,30 @@ class Checker:
         """Checks `text` against `record`.
 
         Args:
-            record: the record; no other values may occur in the text.
+            record: the record; values of other records are faults.
             text: the whole text, or the text of one fact.
-            triples: indices of the triples that `text` must express; all by default. Values of the other triples are
-                reported as ``elsewhere``.
-            subjects: the subjects that `text` must name whole; by default those of the required triples.
+            triples: indices of the triples that `text` must express; values of the other triples are reported as
+                ``elsewhere``. [default: all]
+            subjects: the subjects that `text` must name whole. [default: those of `triples`]
             initial: whether `text` begins a sentence.
         """
         indexed = TextIndex(text, initial)
-        chosen = range(len(record.triples)) if triples is None else sorted(triples)
-        required = [record.triples[index] for index in chosen]
+        indices = range(len(record.triples)) if triples is None else sorted(triples)
+        required = [record.triples[index] for index in indices]
         subject_spans = {triple.subject: indexed.find(*value_wordings(triple.subject)) for triple in required}
         occurrences = self._occurrences(required, indexed, subject_spans)
         spans = [span for matches in occurrences for span, _ in matches] + list(chain(*subject_spans.values()))
         starts = {start for start, _ in spans}
         values = tuple(
-            self._value(record, triple, indexed, matches, starts)
+            self._check_value(record, triple, indexed, matches, starts)
             for triple, matches in zip(required, occurrences, strict=True)
         )
         unnamed = self._unnamed(indexed, subject_spans if subjects is None else subjects)
-        invented, elsewhere = self._foreign(record, required, indexed, spans)
+        invented, elsewhere = self._hallucinated(record, required, indexed, spans)
         invented = (*invented, *self._contradictions(record, indexed))
-        repeated = self._repeated(indexed, record.triples, spans)
+        repeated = self._repeated_words(indexed, record.triples, spans)
         if triples is not None:
-            repeated += self._twice(indexed, required, occurrences, subject_spans)
+            repeated += self._repeated_values(indexed, required, occurrences, subject_spans)
         explained = indexed.covered(spans)
         swapped = self._swapped(required, occurrences, indexed, explained)
         swapped += _exchanged(required, occurrences, subject_spans)
@@ -123,7 +123,7 @@ class Checker:
         return tuple(name for name in subjects if words(entity_words(name)) and not indexed.find(*value_wordings(name)))
 
     def values(self, record: Record, text: str, triples: Collection[int] | None = None) -> tuple[ValueCheck, ...]:
-        """The check of each value, in the record's order; `triples` as in :meth:`check`."""
+        """``check(...).values``: the check of each value, in the record's order."""
         return self.check(record, text, triples).values
 
     def _occurrences(
@@ -138,24 +138,26 @@ class Checker:
                     kinds.setdefault(span, wording.how)
             matches.append(sorted(kinds.items()))
         longer = {*chain(*subject_spans.values()), *(span for spans in matches for span, _ in spans)}
-        free = [[(span, how) for span, how in spans if not _inside(indexed.text, span, longer)] for spans in matches]
-        # a number below 1000 that is the value of two predicates must be mentioned twice
+        accepted = [
+            [(span, how) for span, how in spans if not _inside_name(indexed.text, span, longer)] for spans in matches
+        ]
+        # a number below 1000 that is the value of several predicates must be mentioned once for each
         by_number: dict[str, list[int]] = {}
         for index, triple in enumerate(triples):
             if small_number(triple.object):
                 by_number.setdefault(words(entity_words(triple.object))[0].form, []).append(index)
         for indices in by_number.values():
             predicates = {triples[index].predicate for index in indices}
-            spans = {span for index in indices for span, _ in free[index]}
+            spans = {span for index in indices for span, _ in accepted[index]}
             if len(spans) < len(predicates):
                 for index in indices[len(spans) :]:
-                    free[index] = []
-        return free
+                    accepted[index] = []
+        return accepted
 
-    def _value(
+    def _check_value(
         self, record: Record, triple: Triple, indexed: TextIndex, matches: Sequence[Match], starts: set[int]
     ) -> ValueCheck:
-        """`starts`: the offsets at which names and values of the record begin in the text."""
+        """The check of one value; names and values of the record begin at the offsets `starts` of the text."""
         if matches:
             span, how = min(matches, key=lambda match: MATCH_KINDS.index(match[1]))
             return ValueCheck(triple, how, span)
@@ -168,15 +170,15 @@ class Checker:
         for first in sorted(spans[0]) if spans and all(spans) else ():
             others = [{span for span in part if indexed.one_sentence(first, span)} for part in spans[1:]]
             part_starts = {start for part in others for start, _ in part}
-            if all(others) and not _goes_on(indexed.text, first[1], starts | part_starts):
+            if all(others) and not _continues(indexed.text, first[1], starts | part_starts):
                 return ValueCheck(triple, "rule", first)
         shared = {word.form for word in words(literal)} & {word.form for word in indexed.whole.words}
         return ValueCheck(triple, "part" if shared else "missing")
 
-    def _foreign(
+    def _hallucinated(
         self, record: Record, triples: Sequence[Triple], indexed: TextIndex, spans: Sequence[Span]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Suspicious words that no triple of the record has, and those that only other triples have."""
+        """Suspicious words that no triple of the record licenses, and those that only other triples license."""
         candidates = [
             word
             for word, covered in zip(indexed.whole.words, indexed.covered(spans), strict=True)
@@ -194,7 +196,7 @@ class Checker:
         return tuple(dict.fromkeys(invented)), tuple(dict.fromkeys(elsewhere))
 
     def allowed(self, triples: Iterable[Triple]) -> frozenset[str]:
-        """The normal forms that may occur in a text of `triples`: those of their words and of learned wordings."""
+        """The normal forms that a text of `triples` may contain: those of their words and of learned wordings."""
         return frozenset[str]().union(*map(self._allowed, triples))
 
     def _allowed_of(self, triple: Triple) -> frozenset[str]:
@@ -206,7 +208,7 @@ class Checker:
         return frozenset(allowed)
 
     def _contradictions(self, record: Record, indexed: TextIndex) -> tuple[str, ...]:
-        """Phrases that express a truth value the record does not have."""
+        """Phrases that express a truth value that the record does not have."""
         contradictions: list[str] = []
         for predicate, phrases in self.lexicon.booleans.items():
             values = {entity_words(triple.object).lower() for triple in record.triples if triple.predicate == predicate}
@@ -215,7 +217,8 @@ class Checker:
                     contradictions += [indexed.text[slice(*span)] for span in indexed.find(wording)]
         return tuple(dict.fromkeys(contradictions))
 
-    def _repeated(self, indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
+    def _repeated_words(self, indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
+        """Sequences of one to three words that occur twice in a row, except in names and between values."""
         tokens, text = indexed.whole.words, indexed.text
         if len({word.form for word in tokens}) == len(tokens):
             return ()
@@ -229,7 +232,7 @@ class Checker:
                 if [word.form for word in left] != [word.form for word in right] or right[0].initial:
                     continue
                 if length == 1 and (
-                    (left[0].form, right[0].form) in allowed or _border(text, left[0], right[0], spans)
+                    (left[0].form, right[0].form) in allowed or _between_values(text, left[0], right[0], spans)
                 ):
                     continue
                 if any(word.kind == "number" for word in (*left, *right)) and length == 1:
@@ -237,16 +240,16 @@ class Checker:
                 repetitions.append(" ".join(word.raw for word in (*left, *right)))
         return tuple(dict.fromkeys(repetitions))
 
-    def _twice(
+    def _repeated_values(
         self,
         indexed: TextIndex,
         triples: Sequence[Triple],
         occurrences: Sequence[Sequence[Match]],
         subject_spans: Mapping[str, set[Span]],
     ) -> tuple[str, ...]:
-        """Values that a fact mentions more often than its triples have them, or again in part ("Axel").
+        """Values that a fact mentions more often than its triples contain them, or again in part ("Axel").
 
-        Occurrences inside a subject's name and values matched in parts do not count.
+        Occurrences inside a subject's name and values matched in parts are ignored.
         """
         subjects = set(chain(*subject_spans.values()))
         covered = indexed.covered([*subjects, *(span for matches in occurrences for span, _ in matches)])
@@ -277,6 +280,7 @@ class Checker:
         indexed: TextIndex,
         explained: Sequence[bool],
     ) -> tuple[tuple[str, str], ...]:
+        """Pairs of predicates whose values fit each other's contexts better than their own, by `SWAP_MARGIN`."""
         contexts = self.lexicon.contexts
         tokens = indexed.whole.words
         located: list[tuple[Triple, tuple[int, int]]] = []
@@ -308,8 +312,8 @@ class Checker:
         max_new_word_rate: float,
         initial: bool,
     ) -> tuple[Triple, ...]:
-        """The triples whose values only follow words that never precede the predicate's values in training texts ("is a
-        1766 gas"), nor in its ``clause``.
+        """The triples whose values only follow words that never precede values of the predicate ("is a 1766 gas"),
+        neither in training texts nor in its ``clause``.
         """
         tokens = indexed.whole.words
         misplaced: list[Triple] = []
@@ -317,7 +321,7 @@ class Checker:
             contexts = self.lexicon.contexts.get(triple.predicate)
             word_spans = [at for span, how in matches if how != "phrase" and (at := indexed.words_in(span))]
             if not contexts or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
-                continue  # the words before the fact are not known here
+                continue  # the words before the fact are unknown
             if all(
                 never_precedes(contexts, next(neighbours(tokens, start, end, explained)), max_new_word_rate)
                 for start, end in word_spans
@@ -331,7 +335,7 @@ class Checker:
 def _exchanged(
     triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], subject_spans: Mapping[str, set[Span]]
 ) -> tuple[tuple[str, str], ...]:
-    """Values of one predicate that each stand behind the subject of the other ("Gold is in group 12, Silver in 11")."""
+    """Values of one predicate that follow each other's subject ("Gold is in group 12, Silver in 11")."""
     exchanged: list[tuple[str, str]] = []
     for (left, left_matches), (right, right_matches) in combinations(zip(triples, occurrences, strict=True), 2):
         if left.predicate != right.predicate or left.subject == right.subject or left.object == right.object:
@@ -346,9 +350,9 @@ def _exchanged(
     return tuple(exchanged)
 
 
-def _inside(text: str, span: Span, longer: Collection[Span]) -> bool:
-    """Whether a span is part of a longer name: neither an item of a list or address ("Baku, Azerbaijan") nor a common
-    word of a phrase ("white rice").
+def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:
+    """Whether a span is part of a longer name, except as an item of a list or address ("Baku, Azerbaijan") or in lower
+    case ("white rice").
     """
     if text[span[0]].islower():
         return False
@@ -360,8 +364,8 @@ def _inside(text: str, span: Span, longer: Collection[Span]) -> bool:
     return False
 
 
-def _goes_on(text: str, end: int, starts: Collection[int]) -> bool:
-    """Whether the first part of a value continues into something other than its next part: ``Austin, Minnesota``."""
+def _continues(text: str, end: int, starts: Collection[int]) -> bool:
+    """Whether the part of a value before `end` continues with words that do not begin at `starts`: ``Austin, Ohio``."""
     joint = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
     return joint is not None and joint.end() not in starts
 
@@ -370,8 +374,8 @@ def _overlap(left: Span, right: Span) -> bool:
     return left[0] < right[1] and right[0] < left[1]
 
 
-def _border(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:
-    """Whether two equal words, separated by punctuation, end one value or name and begin the next."""
+def _between_values(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:
+    """Whether two equal words, separated by punctuation, end one value or name and begin the next one."""
     return (
         bool(text[left.end : right.start].strip())
         and any(left.end == end for _, end in spans)

@@ -22,16 +22,17 @@ Value = tuple[str, str]
 MAX_WORDS = 4
 """Longest learned wording."""
 _MIN_TEXTS = 3
-"""Texts that must contain a wording."""
+"""Minimum number of texts that contain a wording."""
 _PRECISION = 0.8
-"""Fraction of a wording's texts with the predicate that must be about the value."""
+"""Minimum fraction with the value, among a wording's texts with the predicate."""
 _CONTRAST = 3
-"""How many times more frequent a wording must be in texts without a rule match of the value than in those with one."""
-_MIN_TEXTS_UNLIKE = 5
-"""Texts that must contain a wording that shares no stem with the value."""
+"""Minimum ratio of a wording's frequencies in texts without a rule match of the value and in texts with one."""
+_MIN_TEXTS_WITHOUT_STEM = 5
+"""The same for a wording that shares no stem with the value."""
 _BOOLEAN_PRECISION = 0.95
-_PART = 0.9
-"""Fraction of a wording's texts with one and the same longer wording from which the longer one replaces it."""
+"""Minimum fraction with the truth value, among a phrase's texts."""
+_PART_SHARE = 0.9
+"""A longer wording replaces a wording if it occurs in at least this fraction of the wording's texts."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class _Text:
     record: Record
     indexed: TextIndex
     values: tuple[set[tuple[int, int]], ...]
-    """The spans of each triple's value, by rule."""
+    """The spans that match each triple's value by rule."""
     explained: list[bool]
     """Whether each word is part of a value or of a subject's name."""
 
@@ -50,7 +51,7 @@ class _Text:
         return self.indexed.whole.words
 
 
-def _read(records: Iterable[Record]) -> Iterator[_Text]:
+def _indexed_texts(records: Iterable[Record]) -> Iterator[_Text]:
     for record in records:
         for reference in record.references:
             indexed = TextIndex(reference.text)
@@ -60,7 +61,7 @@ def _read(records: Iterable[Record]) -> Iterator[_Text]:
 
 
 def _grams(text: _Text) -> Iterator[tuple[int, Gram]]:
-    """The sequences of unexplained words that neither begin nor end with a function word, each with its start."""
+    """The sequences of unexplained words without a function word at either end, each with the index of its first."""
     tokens, explained = text.words, text.explained
     for start, first in enumerate(tokens):
         if explained[start] or first.form in FUNCTION_WORDS or first.optional:
@@ -75,7 +76,7 @@ def _grams(text: _Text) -> Iterator[tuple[int, Gram]]:
 
 def learn(records: Sequence[Record]) -> Lexicon:
     """Learns a lexicon from training records and their references."""
-    texts = list(_read(records))
+    texts = list(_indexed_texts(records))
     lower, value_words = _word_kinds(texts)
     booleans_of = _boolean_predicates(records)
     return Lexicon(
@@ -121,8 +122,8 @@ def _word_kinds(texts: Sequence[_Text]) -> tuple[frozenset[str], frozenset[str]]
 
 
 def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """Word sequences that replace a value in texts that do not match it by rule, and that are rare in texts that do and
-    in texts in which the predicate has another value.
+    """By value: wordings that replace it in texts without a rule match, and that are rare in texts with a rule match
+    and in texts in which the predicate has another value.
     """
     unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
     subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
@@ -143,7 +144,7 @@ def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tup
     candidates: dict[Gram, list[Value]] = defaultdict(list)
     for value, counts in unmatched.items():
         for gram, count in counts.items():
-            min_texts = max(_MIN_TEXTS, (0.05 if _alike(gram, value[1]) else 0.15) * text_counts[False][value])
+            min_texts = max(_MIN_TEXTS, (0.05 if _share_stem(gram, value[1]) else 0.15) * text_counts[False][value])
             if count >= min_texts and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]):
                 candidates[gram].append(value)
     surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
@@ -169,11 +170,11 @@ def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tup
             precise = count >= _PRECISION * (count + with_other_value[value, gram])
             share = count / text_counts[False][value]
             share_matched = matched[value, gram] / max(1, text_counts[True][value])
-            frequent = _alike(gram, value[1]) or count >= _MIN_TEXTS_UNLIKE
+            frequent = _share_stem(gram, value[1]) or count >= _MIN_TEXTS_WITHOUT_STEM
             if precise and share >= _CONTRAST * share_matched and frequent:
                 accepted[value[1]][gram] += count
     return {
-        value: tuple(surfaces[gram].most_common(1)[0][0] for gram in _minimal(counts))
+        value: tuple(surfaces[gram].most_common(1)[0][0] for gram in _minimal_wordings(counts))
         for value, counts in accepted.items()
     }
 
@@ -186,7 +187,7 @@ def _surface(text: _Text, gram: Gram) -> str:
     return text.indexed.text[tokens[start].start : tokens[start + len(gram) - 1].end]
 
 
-def _alike(gram: Gram, value: str) -> bool:
+def _share_stem(gram: Gram, value: str) -> bool:
     """Whether a wording and a value share a stem of four letters: ``italian`` and ``Italy``."""
     value_stems = {word.form[:4] for word in words(entity_words(value)) if len(word.form) > 3}
     return any(form[:4] in value_stems for form in gram)
@@ -199,17 +200,17 @@ def _may_replace(gram: Gram, value: str) -> bool:
     return value_forms <= set(gram) or not value_forms & set(gram) or gram == before
 
 
-def _minimal(counts: Mapping[Gram, int], max_words: int = MAX_WORDS) -> tuple[Gram, ...]:
+def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = MAX_WORDS) -> tuple[Gram, ...]:
     """The wordings of at most `max_words` words, most frequent first, without those that contain a more frequent one or
     are nearly always part of a longer one.
     """
-    longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])
+    longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])  # counts with one more word before, and behind
     for gram, count in counts.items():
         longer[gram[1:]][0] += count
         longer[gram[:-1]][1] += count
     minimal: list[Gram] = []
     for gram in sorted(counts, key=lambda gram: (-counts[gram], gram)):
-        part = gram in longer and max(longer[gram]) >= _PART * counts[gram]
+        part = gram in longer and max(longer[gram]) >= _PART_SHARE * counts[gram]
         if len(gram) <= max_words and not part and not any(_contains(gram, shorter) for shorter in minimal):
             minimal.append(gram)
     return tuple(minimal)
@@ -221,8 +222,8 @@ def _contains(longer: Gram, shorter: Gram) -> bool:
 
 
 def _booleans(texts: Sequence[_Text], predicates: frozenset[str]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Phrases of at most three words that occur (almost) only with one truth value of a predicate. Those that follow a
-    negation get a leading ``not``: ``not family friendly``.
+    """Phrases of at most three words that occur (almost) only with one truth value, by predicate and value. Phrases
+    that follow a negation get a leading ``not``: ``not family friendly``.
     """
     if not predicates:
         return {}
@@ -243,7 +244,7 @@ def _booleans(texts: Sequence[_Text], predicates: frozenset[str]) -> dict[str, d
         phrases[value[0]][value[1]] = tuple(
             "not " * negation + " ".join(gram)
             for negation in (False, True)
-            for gram in _minimal(
+            for gram in _minimal_wordings(
                 {
                     gram: count
                     for (negative, gram), count in gram_counts.items()
@@ -256,7 +257,7 @@ def _booleans(texts: Sequence[_Text], predicates: frozenset[str]) -> dict[str, d
 
 
 def _wordings(texts: Sequence[_Text], value_words: frozenset[str], lower: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """Names, numbers and value words that occur with a predicate across subjects and values."""
+    """By predicate: names, numbers and value words that occur with it across subjects and values."""
     pairs: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
     co_occurrences: Counter[tuple[str, str]] = Counter()
     text_counts: Counter[str] = Counter()
@@ -282,9 +283,7 @@ def _wordings(texts: Sequence[_Text], value_words: frozenset[str], lower: frozen
 
 
 def _templates(records: Sequence[Record], value_words: frozenset[str], lower: frozenset[str]) -> dict[str, str]:
-    """The most frequent text of a single triple per predicate, with placeholders for subject and object, among those
-    without other names.
-    """
+    """The most frequent of the `_delexicalised` texts of each predicate."""
     return {
         predicate: min(counts, key=lambda template: (-counts[template], len(template), template))
         for predicate, counts in _delexicalised(records, value_words, lower).items()
@@ -294,7 +293,9 @@ def _templates(records: Sequence[Record], value_words: frozenset[str], lower: fr
 def _delexicalised(
     records: Iterable[Record], value_words: frozenset[str], lower: frozenset[str]
 ) -> dict[str, Counter[str]]:
-    """Per predicate, how often each text of a single triple occurs, with placeholders for subject and object."""
+    """By predicate: the texts of single triples without other names, with placeholders for subject and object, and
+    their counts.
+    """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
         if len(record.triples) > 1:
@@ -305,34 +306,34 @@ def _delexicalised(
             text = reference.text
             if text.count(subject) == 1 and text.count(value) == 1 and subject not in value and value not in subject:
                 template = text.replace(subject, "{subject}").replace(value, "{object}")
-                bare = _bare(template)
+                rest = _without_placeholders(template)
                 predicate_forms = {word.form for word in words(predicate_words(triple.predicate))}
-                foreign = (
+                other_names = (
                     word
-                    for word in words(bare)
+                    for word in words(rest)
                     if suspicious(word, value_words, lower) and word.form not in predicate_forms
                 )
-                if not any(char in bare for char in "{}") and bare.rstrip().endswith(".") and not any(foreign):
+                if not any(char in rest for char in "{}") and rest.rstrip().endswith(".") and not any(other_names):
                     counts[triple.predicate][template.strip()] += 1
     return counts
 
 
-def _bare(template: str) -> str:
+def _without_placeholders(template: str) -> str:
     return template.replace("{subject}", "").replace("{object}", "")
 
 
-_CALLS_SUBJECT = re.compile(
+_SUBJECT_IS_A_X_OF_OBJECT = re.compile(
     r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
 )
 _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 
 
 def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
-    """Sentences for predicates that training never saw, by `phrase_key`, from a corpus of single triples.
+    """Sentences for predicates that training never saw, by `phrase_key`, from the single triples of a corpus.
 
     A sentence is the wording of at least two texts, or has all words of the predicate and at most one other content
-    word. Sentences that exchange subject and object are left out where words show it: "Ulm is a region of
-    Germany" for the predicate ``region``, "Ann was written by Emma" for ``written by``.
+    word. Sentences whose words show that they exchange subject and object are excluded: "Ulm is a region of Germany"
+    for the predicate ``region``, "Ann was written by Emma" for ``written by``.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for predicate, texts in _delexicalised(records, frozenset(), frozenset()).items():
@@ -341,15 +342,15 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
             if _PREPOSITION_LAST.search(name):
                 exchanged = text.index("{object}") < text.index("{subject}")
             else:
-                called = _CALLS_SUBJECT.match(text)
-                exchanged = called is not None and bool(_stems(name) & _stems(called[1]))
+                statement = _SUBJECT_IS_A_X_OF_OBJECT.match(text)
+                exchanged = statement is not None and bool(_stems(name) & _stems(statement[1]))
             if not exchanged and "}' " not in text:
                 counts[phrase_key(predicate)][text] += count
     phrases = {}
     for key, texts in counts.items():
         costs = {}
         for text, count in texts.items():
-            stems = _stems(_bare(text))
+            stems = _stems(_without_placeholders(text))
             extra = len(stems - _stems(key))
             if count > 1 or (stems >= _stems(key) and extra <= 1):
                 costs[text] = (-count if count > 1 else 0, extra + text.lower().count("the {"), len(text), text)
@@ -359,11 +360,12 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
 
 
 def _stems(text: str) -> set[str]:
+    """The first four letters of each content word."""
     return {word.form[:4] for word in words(text) if word.form not in FUNCTION_WORDS and word.kind == "word"}
 
 
 def _contexts(texts: Sequence[_Text]) -> dict[str, dict[str, int]]:
-    """Counts of the context features of values that occur once; of singletons only the left words (L1) are kept."""
+    """By predicate: counts of the context features of values that occur once; counts of 1 only for L1 features."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         for triple, spans in zip(text.record.triples, text.values, strict=True):

@@ -5,12 +5,12 @@ may pass. ``agggen.verification.check`` is the strict check.
 
 Text and object are normalised like the aligner's words (accents, case, camelCase, underscores, thousands separators,
 dates, stems), and further: number words up to twenty, numbers split from units (``18g``), trailing zeros (75.30),
-initials with and without dots, codes (``C-130``), and compounds with and without a hyphen. Optional are remarks in
-brackets (``75.3 (square kilometres)``), a unit after a number, and generic heads (``English_language``); words after a
+initials with and without dots, codes (``C-130``), and compounds with and without a hyphen. Remarks in brackets (``75.3
+(square kilometres)``), a unit after a number, and generic heads (``English_language``) are optional; words after a
 comma (``Glen_Ridge,_New_Jersey``) have half weight. An acronym may replace a name of three or more words (``MIT``).
 
 Texts paraphrase the values of E2E ("kid friendly"), so triples of its slots are matched with the phrases of
-``agggen.verification.e2e``, in the plain reading, if they cover the value.
+``agggen.verification.e2e``, in the plain reading, if there are phrases for the value.
 
 Measured on the references of the development sets: the percentage of triples found, and of triples found after their
 object was replaced by another object of the predicate (with other words, and not in the same record).
@@ -64,7 +64,7 @@ _GENERIC_HEADS = frozenset(words("language people"))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether a text mentions a triple, and why."""
+    """Whether a text mentions a triple, and the reason."""
 
     triple: Triple
     mentioned: bool
@@ -85,20 +85,20 @@ class Mentions:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a text must contain to mention an object."""
+    """The words that a text must contain to mention an object."""
 
     weights: dict[str, float]
     """Weight of each word in the aligner's normal form; empty if the object has none."""
     literal: str
     """The object without remarks."""
     acronym: str | None
-    """Accepted in its place: MIT."""
+    """Accepted in place of the object: MIT. None for fewer than three capitalised words."""
     final_letter: re.Pattern[str] | None
-    """Matches its last two words if the last is a single letter, which the aligner drops: Serie A."""
+    """Matches the last two words if the last is a single letter, which the aligner drops: Serie A. None otherwise."""
 
 
 def verify(record: Record, text: str) -> Mentions:
-    """Which triples of `record` are mentioned in `text`."""
+    """The check of each triple of `record` in `text`."""
     return Mentions(tuple(_check(triple, text) for triple in record.triples))
 
 
@@ -106,7 +106,7 @@ def _check(triple: Triple, text: str) -> Check:
     """The check of one triple: at least 60 % of the words of its object occur, or an E2E phrase for it.
 
     Texts never contain the values "yes" and "no"; instead, the words of the predicate must occur. Whether the text
-    affirms or denies it is checked for E2E's familyFriendly only.
+    affirms or denies the predicate is checked for E2E's familyFriendly only.
     """
     slot = slot_of(triple.predicate)
     if slot is not None and known(slot, triple.object):

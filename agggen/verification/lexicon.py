@@ -1,7 +1,7 @@
-"""The lexicon of the strict check: wordings of values, words and contexts of predicates, and known ordinary words.
+"""The lexicon of the strict check: wordings of values, words and contexts of predicates, and ordinary words.
 
 It is learned from the training split only (``agggen.verification.learning``) and saved as JSON in the bundle. A user
-may add wordings of values (`read_wordings`), whose matches scores count separately, and sentences for predicates
+may add wordings of values (`read_wordings`), whose matches are counted separately, and sentences for predicates
 (`read_templates`, ``agggen.verification.learning.learn_phrases``).
 """
 
@@ -28,7 +28,7 @@ from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
 _NEIGHBOURS = 2
 _MIN_VALUES = 20
-"""Training values that a predicate needs before its contexts are used."""
+"""Minimum number of a predicate's training values for its contexts to be used."""
 
 _VERBS = frozenset(
     (
@@ -53,7 +53,7 @@ _PREPOSITIONS = frozenset(
 _PARTICIPLE = re.compile(
     r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|worn|written", re.IGNORECASE
 )
-"""The first words of predicates like ``written by``; not ``seed of``, ``need for`` or ``bed in``."""
+"""The first words of predicates such as ``written by``; not of ``seed of``, ``need for`` or ``bed in``."""
 _PLURAL = re.compile(
     r"(?!.*(?:ss|us|as|is|ics|news|series|species|means)$)\w{3,}s|children|men|people|women", re.IGNORECASE
 )
@@ -67,7 +67,7 @@ class Lexicon:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Wordings by value: ``United_States``: ``("American", ...)``."""
+    """Wordings by value: ``{"United_States": ("American", ...)}``."""
     booleans: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """For predicates whose values are truth values: phrases by predicate and value."""
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -75,13 +75,13 @@ class Lexicon:
     templates: Mapping[str, str] = field(default_factory=dict)
     """The most frequent sentence for a single triple of a predicate, with ``{subject}`` and ``{object}``."""
     contexts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Counts of words near a predicate's values, by relative position: ``L1 period``: 40; under ``""`` their sum."""
+    """By predicate: counts of the `neighbours` of its values, ``{"L1 period": 40}``; under ``""`` their sum."""
     value_words: frozenset[str] = frozenset()
-    """Normal forms that almost only occur within values."""
+    """Normal forms that occur almost only within values."""
     lower: frozenset[str] = frozenset()
     """Normal forms of words that training texts capitalise only at the beginning of a sentence."""
     phrases: Mapping[str, str] = field(default_factory=dict)
-    """Sentences like `templates`, of another corpus, for predicates that training never saw, by `phrase_key`."""
+    """Sentences like `templates` from another corpus, for predicates that training never saw, by `phrase_key`."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -90,7 +90,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, data: object, where: str = "a lexicon") -> Lexicon:
-        """The lexicon of :meth:`as_dict`; missing parts are empty.
+        """The lexicon in the form of :meth:`as_dict`; missing parts are empty.
 
         Raises:
             BundleError: `data` has an unknown part or a wrong type.
@@ -100,9 +100,8 @@ class Lexicon:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             part = ".".join(map(str, first["loc"])) or "the whole"
-            raise BundleError(
-                f"{where} is not a valid lexicon: {part}: {first['msg']}; its parts are {', '.join(_PARTS)}"
-            ) from error
+            reason = f"{part}: {first['msg']}; its parts are {', '.join(Lexicon.__dataclass_fields__)}"
+            raise BundleError(f"{where} is not a valid lexicon: {reason}") from error
 
     @classmethod
     def read(cls, path: Path) -> Lexicon:
@@ -120,10 +119,10 @@ class Lexicon:
 
     def with_variants(self, additions: Mapping[str, Sequence[str]]) -> Lexicon:
         """A copy with further wordings of values."""
-        return replace(self, variants=_united(self.variants, additions))
+        return replace(self, variants=_union(self.variants, additions))
 
     def template(self, predicate: str) -> str | None:
-        """The sentence for a single triple of the predicate, if there is one."""
+        """The sentence for a single triple of the predicate; None if there is none."""
         return self.templates.get(predicate) or self.phrases.get(phrase_key(predicate))
 
     def merged(self, other: Lexicon) -> Lexicon:
@@ -132,7 +131,7 @@ class Lexicon:
         A word that is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
         booleans = {
-            name: _united(self.booleans.get(name, {}), other.booleans.get(name, {}))
+            name: _union(self.booleans.get(name, {}), other.booleans.get(name, {}))
             for name in {**self.booleans, **other.booleans}
         }
         contexts = {
@@ -141,9 +140,9 @@ class Lexicon:
         }
         ordinary = (self.lower - self.value_words) | (other.lower - other.value_words)
         return Lexicon(
-            variants=_united(self.variants, other.variants),
+            variants=_union(self.variants, other.variants),
             booleans=booleans,
-            wordings=_united(self.wordings, other.wordings),
+            wordings=_union(self.wordings, other.wordings),
             templates={**other.templates, **self.templates},
             contexts=contexts,
             value_words=(self.value_words | other.value_words) - ordinary,
@@ -152,10 +151,7 @@ class Lexicon:
         )
 
 
-_PARTS = tuple(Lexicon.__dataclass_fields__)
-
-
-def _united(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def _union(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     return {key: tuple(dict.fromkeys((*first.get(key, ()), *second.get(key, ())))) for key in {**first, **second}}
 
 
@@ -163,7 +159,7 @@ def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
     """Reads wordings of values from a JSON file: ``{"United_States": ["the States"]}``, values as in the records.
 
     Raises:
-        ConfigError: the file cannot be read, is not JSON of this form, or a wording contains no word.
+        ConfigError: the file cannot be read or is not JSON of this form, or a wording contains no word.
     """
     form = f'{path} must be JSON like {{"United_States": ["the States", "American"]}}'
     try:
@@ -187,7 +183,7 @@ def read_templates(path: Path) -> dict[str, str]:
     """Reads sentences for predicates from lines ``birthPlace<tab>{subject} was born in {object}.``
 
     Raises:
-        ConfigError: the file cannot be read, has no line, or a line is not of this form.
+        ConfigError: the file cannot be read or has no line, or a line is not of this form.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -231,25 +227,25 @@ def fill(template: str, triple: Triple) -> str:
     subject, value = entity_words(triple.subject), entity_words(triple.object)
     article = "an" if value[:1].lower() in "aeiou" else "a"
     template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
-    return _ended(template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject))
+    return _one_full_stop(template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject))
 
 
-def _ended(sentence: str) -> str:
-    """A sentence that ends in an abbreviation has no second full stop."""
+def _one_full_stop(sentence: str) -> str:
+    """The sentence without a second full stop after an abbreviation."""
     return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
 
 
 def clause(triple: Triple) -> str:
-    """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.`` With a
-    plural: ``The awards of Ann are two medals.``
+    """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
+    plural ``The awards of Ann are two medals.``
 
-    Where the words leave it open how they are joined, they are listed: ``Oda: successor to: Ann.``, ``Oda: is alive:
-    false.``
+    If the predicate's words do not show how to join it, the parts are listed: ``Oda: successor to: Ann.``, ``Oda: is
+    alive: false.``
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
     first, *middle, last = name.split() if " " in name else (name, name)
-    words_before = [*takewhile(lambda word: word not in _PREPOSITIONS, name.split())]
-    verb = "are" if words_before and _PLURAL.fullmatch(words_before[-1]) else "is"
+    head = [*takewhile(lambda word: word not in _PREPOSITIONS, name.split())]
+    verb = "are" if head and _PLURAL.fullmatch(head[-1]) else "is"
     if triple.subject == NO_SUBJECT:
         text = f"The {name} {verb} {value}."
     elif first in _VERBS and value.lower() in BOOLEANS:
@@ -268,21 +264,21 @@ def clause(triple: Triple) -> str:
         text = f"{subject}: {name}: {value}."
     else:
         text = f"The {name} of {subject} {verb} {value}."
-    return _ended(text)
+    return _one_full_stop(text)
 
 
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:
     """Context features of the words ``[start, end)``, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
 
-    ``an`` counts as ``a``, since the choice depends on the value. Words of other values appear as ``*``, the beginning
-    of a sentence as ``^``, the end of the text as ``$``.
+    ``an`` counts as ``a``, since the choice depends on the value. Words of other values appear as ``*``, positions
+    before the sentence as ``^``, positions after the text as ``$``.
     """
-    opened = False
+    before_sentence = False
     for distance in range(1, _NEIGHBOURS + 1):
         left, right = start - distance, end - 1 + distance
-        opened = opened or left < 0 or tokens[left + 1].initial
+        before_sentence = before_sentence or left < 0 or tokens[left + 1].initial
         yield f"L{distance} " + (
-            "^" if opened else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
+            "^" if before_sentence else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
         )
         yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
 

@@ -76,19 +76,19 @@ _SUBSCRIPTS = str.maketrans("\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2
 
 _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _SPELLED = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True)).replace("-", r"[-\s]")
-_MINUS = r"\b(?i:minus|negative)\s+"
-_SIGN = rf"(?:(?<![\w)\]])[-\u2212\u2013](?=\.?\d)|{_MINUS}(?=\.?\d))"
-_TH, _COMMA = r"(?:\s?(?:st|nd|rd|th))?", r"(?:\s?,)?"  # with a space before them in tokenised texts
+_MINUS_WORD = r"\b(?i:minus|negative)\s+"
+_SIGN = rf"(?:(?<![\w)\]])[-\u2212\u2013](?=\.?\d)|{_MINUS_WORD}(?=\.?\d))"
+_ORDINAL_SUFFIX, _COMMA = r"(?:\s?(?:st|nd|rd|th))?", r"(?:\s?,)?"  # with a space before them in tokenised texts
 _TOKEN = re.compile(
     rf"""
     (?P<iso> \b(\d{{4}})[-./](\d{{1,2}})[-./](\d{{1,2}})\b )
   | (?P<dotted> \b(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}})\b )
-  | (?P<day> \b(\d{{1,2}}){_TH}\s+(?:of\s+)?(?i:({_MONTH}))\b\.?{_COMMA}\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
-  | (?P<month> \b(?i:({_MONTH}))\b\.?\s+(?:the\s+)?(\d{{1,2}}){_TH}{_COMMA}\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
+  | (?P<day> \b(\d{{1,2}}){_ORDINAL_SUFFIX}\s+(?:of\s+)?(?i:({_MONTH}))\b\.?{_COMMA}\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
+  | (?P<month> \b(?i:({_MONTH}))\b\.?\s+(?:the\s+)?(\d{{1,2}}){_ORDINAL_SUFFIX}{_COMMA}\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
   | (?P<ordinal> \b(\d+)(?i:st|nd|rd|th)\b )
   | (?P<number> {_SIGN}?(?: \d{{1,3}}(?:,\d{{3}})+(?!,?\d)(?:\.\d+)?
                          | \d+(?:\.\d+)?(?:[eE][+-]?\d{{1,3}}\b)? | (?<![\w.])\.\d+ ) )
-  | (?P<spelled> (?:{_MINUS})?\b(?i:{_SPELLED})\b(?![\u0300-\u036f]) )
+  | (?P<spelled> (?:{_MINUS_WORD})?\b(?i:{_SPELLED})\b(?![\u0300-\u036f]) )
   | (?P<possessive> (?<=\w)['\u2019](?i:s)\b )
   | (?P<word> (?:[^\W\d_][\u0300-\u036f]*)+ )
   | (?P<and> & ) | (?P<percent> % ) | (?P<sign> (?<=\w)[+#](?!\w) )
@@ -96,7 +96,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r"\s*([^\W\d_]+)(?=[\s.,;:!?)]|$)")
-"""Fast path for ordinary words: skips the expression above except for the words in ``_NOT_PLAIN``."""
+"""Fast path: matches ordinary words without ``_TOKEN``, which the words in ``_NOT_PLAIN`` need."""
 _NOT_PLAIN = frozenset(("minus", "negative", *_MONTH_OF, *(part for name in _NUMBER_WORDS for part in name.split("-"))))
 _SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
 _OPENING = re.compile(r"^[\s\"'(\[\u201c\u2018]*$")
@@ -110,17 +110,18 @@ class Word:
     """The normal form, which is compared."""
     start: int
     end: int
-    """Its characters ``[start, end)`` in the text."""
+    """The word is the characters ``[start, end)`` of the text."""
     raw: str
-    """Its surface form."""
+    """The surface form."""
     kind: Kind
     initial: bool
-    """Whether it begins a sentence."""
+    """Whether the word begins a sentence."""
     optional: Literal["", "article", "possessive"] = ""
+    """Why the word may be omitted from the comparison; empty if it may not."""
 
     @property
     def spelled(self) -> bool:
-        """Whether it is written without digits."""
+        """Whether the word contains no digit."""
         return not any(char.isdigit() for char in self.raw)
 
 
@@ -134,7 +135,7 @@ def fold(text: str) -> str:
 def _number(text: str) -> str:
     negative = text[0] in "-\u2212\u2013" or not (text[0].isdigit() or text[0] == ".")
     value = Decimal(re.sub(r"^[^\d.]+", "", text).replace(",", ""))
-    return _plain(value.copy_negate() if negative else value)
+    return _digits(value.copy_negate() if negative else value)
 
 
 def _spelled(text: str) -> str:
@@ -143,7 +144,7 @@ def _spelled(text: str) -> str:
     return str(-value if sign else value)
 
 
-def _plain(value: Decimal) -> str:
+def _digits(value: Decimal) -> str:
     """All digits of a number, without an exponent and without trailing zeros of its fraction."""
     if not value:
         return "0"
@@ -151,13 +152,15 @@ def _plain(value: Decimal) -> str:
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
-def _times(form: str, power: int) -> str:
+def _shifted(form: str, power: int) -> str:
+    """The number `form` times 10 to the `power`."""
     sign, figures, exponent = Decimal(form).as_tuple()
     assert isinstance(exponent, int)
-    return _plain(Decimal((sign, figures, exponent + power)))
+    return _digits(Decimal((sign, figures, exponent + power)))
 
 
 def _date(year: str, month: str, day: str) -> str | None:
+    """The normal form of a date; None if its month or day does not exist."""
     number = _MONTH_OF.get(month.lower()) or int(month)
     return f"{int(year)}-{number}-{int(day)}" if 1 <= number <= 12 and 1 <= int(day) <= 31 else None
 
@@ -180,7 +183,8 @@ _FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
 """Kind and normal form of the other expressions of ``_TOKEN``."""
 
 
-def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
+def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
+    """The words of `text` before `_with_multipliers_and_units`; arguments as in `words`."""
     text = text.translate(_SUBSCRIPTS)
     position = 0
     kind: str | None
@@ -206,7 +210,7 @@ def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                     at, to = start + part.start(), start + part.end()
                     yield Word(_number(part.group()), at, to, part.group(), "number", begins and at == start)
                 continue
-            # as separate words: emit the first number or word and continue after it
+            # a date as separate words: yields the first number or word and continues after it
             first = re.compile(r"\d+|[^\W\d_]+").match(text, start)
             assert first is not None
             position = first.end()
@@ -232,14 +236,14 @@ def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                 yield Word(form, start, end, raw, "word", begins, "article" if article else "")
 
 
-def _joined(words: list[Word]) -> Iterator[Word]:
-    """Joins numbers with their multiplier (``5.3 million``) and normalises the units after numbers."""
+def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
+    """Joins numbers with their multipliers (``5.3 million``) and normalises the units after numbers."""
     index = 0
     while index < len(words):
         word = words[index]
         following = words[index + 1] if index + 1 < len(words) else None
         if word.kind == "number" and following is not None and following.form in _MULTIPLES:
-            value = _times(word.form, _MULTIPLES[following.form])
+            value = _shifted(word.form, _MULTIPLES[following.form])
             raw = f"{word.raw} {following.raw}"
             word = Word(value, word.start, following.end, raw, "number", word.initial)
             index += 1
@@ -280,7 +284,7 @@ def words(text: str, initial: bool = True, dates: bool = True) -> tuple[Word, ..
         initial: whether the text begins a sentence.
         dates: whether a date is one word; otherwise day, month and year are separate words.
     """
-    return tuple(_joined(list(_matches(text, initial, dates))))
+    return tuple(_with_multipliers_and_units(list(_single_words(text, initial, dates))))
 
 
 OMITTED: tuple[frozenset[str], ...] = (
@@ -288,7 +292,7 @@ OMITTED: tuple[frozenset[str], ...] = (
     frozenset(("article",)),
     frozenset(("article", "possessive")),
 )
-"""The sets of optional words that are omitted; value and text are compared with the same set omitted."""
+"""The sets of optional words that a comparison omits, both from the value and from the text."""
 
 
 def letters(tokens: tuple[Word, ...], omission: int) -> str:
@@ -297,7 +301,7 @@ def letters(tokens: tuple[Word, ...], omission: int) -> str:
 
 
 def _letters(word: Word) -> str:
-    """The form of a word; numbers, dates and units in angle brackets, so that 1 2 does not equal 12."""
+    """The form of a word; numbers, ordinals, dates and units in angle brackets, so that 1 2 does not equal 12."""
     return word.form if word.kind == "word" else f"<{word.form}>"
 
 
@@ -307,7 +311,7 @@ class LetterIndex:
     def __init__(self, tokens: tuple[Word, ...]) -> None:
         self.words = tokens
         self._indices: list[tuple[str, dict[int, int], dict[int, int]]] = []
-        """For each set of ``OMITTED`` the letters, and by letter offset the word that starts or ends there."""
+        """For each set of ``OMITTED``: the letters, and by offset in them the words that start there and end there."""
         optional = {word.optional for word in tokens}
         for omitted in OMITTED:
             if self._indices and optional.isdisjoint(omitted):

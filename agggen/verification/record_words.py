@@ -1,4 +1,4 @@
-"""Properties of a record's words: its names, normal forms and value types, and which words are derived from them."""
+"""Properties of a record's words: names, normal forms and value types, and the words derived from them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def akin(word: Word, form: str) -> bool:
 
 
 def derived(form: str, base: str) -> bool:
-    """Whether a normal form looks like an adjective or plural of `base`: ``italian`` of ``italy``."""
+    """Whether a normal form has the shape of an adjective or plural of `base`: ``italian`` of ``italy``."""
     return len(base) > 3 and form[:4] == base[:4] and form.endswith(_DERIVED)
 
 

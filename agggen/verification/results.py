@@ -23,7 +23,7 @@ class ValueCheck:
     """The kind of wording that matched: ``literal``, ``rule``, ``lexicon`` or ``phrase``; ``part`` if only some of the
     value's words occur, ``missing`` if none."""
     span: Span | None = None
-    """Its first occurrence, in characters ``[start, end)``; None if the value is not whole."""
+    """The characters ``[start, end)`` of its first occurrence; None if the value is not whole."""
 
     @property
     def whole(self) -> bool:
@@ -41,15 +41,15 @@ class TextCheck:
     values: tuple[ValueCheck, ...]
     """One per triple, in the record's order."""
     unnamed: tuple[str, ...] = ()
-    """Subjects that are never named whole."""
+    """Subjects that the text never names whole."""
     invented: tuple[str, ...] = ()
-    """Hallucinated numbers, names and value words: those in no triple of the record."""
+    """Hallucinated numbers, names and value words: they occur in no triple of the record."""
     elsewhere: tuple[str, ...] = ()
-    """Such words that are only in triples of other facts."""
+    """Numbers, names and value words that occur only in triples of other facts."""
     repeated: tuple[str, ...] = ()
     """Words that occur twice in a row; in a fact also values that occur twice."""
     swapped: tuple[tuple[str, str], ...] = ()
-    """Pairs of predicates whose values are in each other's context; with their subjects if these are exchanged."""
+    """Pairs of predicates whose values are in each other's contexts; with subjects if these are exchanged."""
     misplaced: tuple[Triple, ...] = ()
     """Triples whose values only follow words that never precede values of their predicate in training texts."""
 
@@ -82,7 +82,7 @@ class TextCheck:
 
 
 def check_paired(records: Sequence[Record], texts: Sequence[str]) -> None:
-    """Checks that each record has one text.
+    """Checks that there are as many texts as records, and at least one.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.

@@ -1,4 +1,4 @@
-"""The wordings of a value that follow by rule: literal, without its remark in brackets, other spellings and forms."""
+"""The wordings of a value by rule: literal, without its remark in brackets, and in other spellings and forms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPENERS = frozenset(
 """Words that often begin a sentence and are not names."""
 
 _REMARK = re.compile(r"\s*\([^()]{0,100}\)")
-_REMARK_MARKS = re.compile(r"[()]")
+_BRACKETS = re.compile(r"[()]")
 _NEGATIONS = frozenset(("not", "no", "non", "never", "without", "isn", "doesn", "don", "aren", "isnt", "doesnt", "t"))
 _NEXT_SENTENCE = re.compile(r"[a-z0-9)][a-z0-9)][.!?][\"')\u201d]*\s+[\"'(\u201c]*[A-Z]")
 _SEASON = re.compile(r"(\d{4}(?:[-\u2013]\d{2,4})?) (.+)")
@@ -53,7 +53,7 @@ COUNTRIES = {
 _DETERMINERS = frozenset(("the", "this", "that", "each", "every", "any", "another", "no", "some", "which"))
 _LETTER_BEFORE = re.compile(r"\b[^\W\d_]\.$")
 _LETTER_AFTER = re.compile(r"\.[^\W\d_]\b")
-_MONEY = re.compile(r"[$\u00a3\u20ac\u00a5]")
+_CURRENCY_SIGN = re.compile(r"[$\u00a3\u20ac\u00a5]")
 _CURRENCIES = {"yen": "\u00a5"} | {
     f"{name}{plural}": sign
     for name, sign in (("dollar", "$"), ("pound", "\u00a3"), ("euro", "\u20ac"))
@@ -67,24 +67,24 @@ class Wording:
     """A wording of a value: what to search for, and the conditions on its context."""
 
     strings: tuple[str, ...]
-    """Its `letters`, one for each set of ``normal.OMITTED``."""
+    """The wording's `letters`, one for each set of ``normal.OMITTED``."""
     how: MatchKind
     dates: bool
     """Whether a date counts as one word."""
     exact: tuple[str, ...] = ()
-    """The words to compare case-sensitively; empty if case does not matter."""
+    """The words to compare case-sensitively; empty if case is ignored."""
     unit: str = ""
     """The unit in the value's remark, ``(square metres)``: a unit after the wording must be this one."""
     remark: str = ""
     """The letters of the value's remark if this wording omits it: a remark after the wording must be this one."""
     money: str = ""
-    """Its currency signs: currency signs at the match must be the same."""
+    """The wording's currency signs: currency signs at the match must be the same."""
     negated: bool | None = None
     """Whether a negation must precede it (True) or must not (False); None: either."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Two wordings with equal keys match the same spans."""
+        """Identifies duplicates: wordings of one value with equal keys match the same spans."""
         return self.strings, self.exact, self.dates, self.negated
 
 
@@ -117,17 +117,17 @@ class TextIndex:
                 unit = following[0].form if following and following[0].kind == "unit" else ""
                 if not (
                     (len(match) == 1 and _pronoun(index.words, first))
-                    or (wording.exact and not self._exactly(match, wording, following))
+                    or (wording.exact and not self._same_spelling(match, wording, following))
                     or (match[-1].kind == "word" and following and following[0].raw in ("+", "#"))  # C in C++
-                    or (wording.money and not self._money_fits(wording, match, following))
+                    or (wording.money and not self._same_currency(wording, match, following))
                     or (wording.unit and unit and unit != wording.unit)
-                    or (wording.remark and not self._remark_fits(wording, match[-1].end))
+                    or (wording.remark and not self._same_remark(wording, match[-1].end))
                     or (wording.negated is not None and negated(index.words, first) != wording.negated)
                 ):
                     yield match[0].start, match[-1].end
 
     def covered(self, spans: Collection[Span]) -> list[bool]:
-        """Whether each word (of ``whole``) lies within one of `spans`."""
+        """For each word (of ``whole``), whether it lies within one of `spans`."""
         return [any(start <= word.start and word.end <= end for start, end in spans) for word in self.whole.words]
 
     def words_in(self, span: Span) -> Span | None:
@@ -135,11 +135,11 @@ class TextIndex:
         inside = [index for index, covered in enumerate(self.covered([span])) if covered]
         return (inside[0], inside[-1] + 1) if inside else None
 
-    def _exactly(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
-        """Whether the words have this spelling and are neither a unit, a sentence opener nor a letter of ``U.S.``
+    def _same_spelling(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
+        """Whether the words have the wording's spelling and are neither a unit, a sentence opener nor part of ``U.S.``
 
-        A single function word must not govern what follows: "the symbol In the periodic table" does not mention ``In``.
-        In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are abbreviations of countries.
+        A single function word must not govern the next word: "the symbol In the periodic table" does not mention
+        ``In``. In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are abbreviations of countries.
         """
         surface, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
         if wording.how == "rule" and surface == exact.lower() and self.text.islower():
@@ -152,17 +152,17 @@ class TextIndex:
         abbreviation = before or _LETTER_AFTER.match(self.text, word.end)
         if abbreviation or word.form not in FUNCTION_WORDS:
             return not abbreviation
-        adjacent = [next_ for next_ in following if self.text[word.end : next_.start].isspace()]
-        governs = any(next_.optional == "article" or next_.form not in FUNCTION_WORDS for next_ in adjacent)
+        adjacent = [neighbour for neighbour in following if self.text[word.end : neighbour.start].isspace()]
+        governs = any(neighbour.optional == "article" or neighbour.form not in FUNCTION_WORDS for neighbour in adjacent)
         return not word.initial and ((word.raw.isupper() and len(word.raw) > 1) or not governs)
 
-    def _money_fits(self, wording: Wording, match: Sequence[Word], following: Sequence[Word]) -> bool:
-        signs = set(_MONEY.findall(self.text, max(0, match[0].start - 1), match[-1].end + 1))
+    def _same_currency(self, wording: Wording, match: Sequence[Word], following: Sequence[Word]) -> bool:
+        signs = set(_CURRENCY_SIGN.findall(self.text, max(0, match[0].start - 1), match[-1].end + 1))
         signs |= {_CURRENCIES[word.form] for word in following if word.form in _CURRENCIES}
         return not signs or signs == set(wording.money)
 
-    def _remark_fits(self, wording: Wording, end: int) -> bool:
-        """Whether no remark other than the value's own follows: ``23rd Street (Queens)``."""
+    def _same_remark(self, wording: Wording, end: int) -> bool:
+        """Whether no remark other than the value's follows: ``23rd Street (Queens)``."""
         remark = re.compile(r"\s*\(([^()]*)\)").match(self.text, end)
         return remark is None or letters(words(remark.group(1)), 0) in wording.remark
 
@@ -186,19 +186,19 @@ def negated(tokens: Sequence[Word], first: int) -> bool:
 
 
 def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> Wording | None:
-    """`text` as a wording; None if it contains no word. A leading ``not`` of a phrase requires a negation."""
+    """`text` as a wording; None if it contains no word. A phrase requires a negation if it begins with ``not``."""
     negation = None
     if how == "phrase":
         negation, text = text.startswith("not "), text.removeprefix("not ")
     tokens = words(text)
     if not tokens:
         return None
-    bare = [word for word in tokens if not word.optional]
+    required = [word for word in tokens if not word.optional]
     short = len(tokens) <= 2 and all(word.kind in ("word", "unit") and len(word.form) <= 2 for word in tokens)
     initials = how == "rule" and len(tokens) == 1 and tokens[0].raw.isupper()
-    exact = short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in bare)
+    exact = short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
     strings = tuple(letters(tokens, omission) for omission in range(len(OMITTED)))
-    money = "".join(sorted(set(_MONEY.findall(text))))
+    money = "".join(sorted(set(_CURRENCY_SIGN.findall(text))))
     # a date mentions its year, but not its day as a number
     dates = any(word.kind == "date" or (word.kind == "number" and len(word.form) < 3) for word in tokens)
     spelling = tuple(word.raw for word in tokens) if exact else ()
@@ -225,7 +225,7 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
     """The wordings of `value` by rule, the literal one first; empty if the value contains no word or number."""
     literal = entity_words(value)
     wordings: dict[object, Wording] = {}
-    units = [word.form for word in words(_REMARK_MARKS.sub(" ", literal)) if word.kind == "unit"]
+    units = [word.form for word in words(_BRACKETS.sub(" ", literal)) if word.kind == "unit"]
     remark = "".join(letters(words(part), 0) for part in _REMARK.findall(literal))
 
     def add(text: str, how: MatchKind) -> None:
@@ -246,7 +246,7 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
 def _reworded(value: str) -> Iterator[str]:
     """Equivalent spellings: singular and plural, acronyms, country names, other prepositions, commas and slashes.
 
-    None for values longer than ``_LONGEST_REWORDED`` characters, since the number of spellings grows with the length.
+    No spellings for values longer than ``_LONGEST_REWORDED`` characters, since their number grows with the length.
     """
     if len(value) > _LONGEST_REWORDED:
         return
@@ -294,8 +294,8 @@ def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
     """The parts of a value that a text may mention in any order; empty if the value is indivisible.
 
     It is split at commas and conjunctions (``Austin``, ``Texas``), before a final number (``MIT``, ``1963``) and its
-    preposition (``MIT``, ``in 1963``), after a season (``2014-15``, ``Serie A``), and before a final place name (``Prime
-    Minister of Romania``) that is one of `entities`, the subjects and objects of the record.
+    preposition (``MIT``, ``in 1963``), after a season (``2014-15``, ``Serie A``), and before a final place name
+    (``Prime Minister of Romania``) that is one of `entities`, the subjects and objects of the record.
     """
     literal = _REMARK.sub("", entity_words(value)).strip()
     if "," in literal or re.search(r" (?:and|or) ", literal):

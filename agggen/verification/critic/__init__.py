@@ -1,1 +1,1 @@
-"""A learned critic of any text about a record, beside the check by words."""
+"""The learned critic, which checks any text about a record by meaning, not by words."""

@@ -1,8 +1,8 @@
-"""Training examples of the critic: texts of a corpus, unchanged and with errors that are known because we made them.
+"""Training examples of the critic: correct texts of a corpus, and texts with synthetic errors, whose labels are known.
 
-In the text a value is exchanged, replaced or cut short; in the record a relation or object is replaced, or a triple is
-added, removed or reversed; a sentence is negated, deleted or inserted; words are repeated, dropped or moved. Right
-texts are varied too: entities renamed alike in record and text, records joined, plain clauses in place of the text.
+In the text a subject or value is replaced, cut short or exchanged; a sentence is negated, deleted or inserted; words
+are repeated, dropped or moved. In the record a predicate or object is replaced, or a triple is added, removed or
+reversed. Correct texts vary, too: entities are renamed, records are joined, or plain clauses replace the text.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _CLAUSES = tuple(
     )
 )
 _VERBS = {"is": "not", "was": "not", "are": "not", "were": "not", "has": "never", "had": "never"}
-_PIECES = ("port", "ham", "ton", "shire", "es", "son", "000", "ville", "an", "-2")
+_ENDINGS = ("port", "ham", "ton", "shire", "es", "son", "000", "ville", "an", "-2")
 
 
 class Corruptor:
-    """Draws examples at random from texts that are right.
+    """Draws examples at random.
 
     Args:
-        texts: examples that are correct, or that people labelled.
+        texts: examples that are correct or have human labels.
         seed: of all random choices.
     """
 
@@ -50,10 +50,10 @@ class Corruptor:
                 self._related[predicate] |= relations
         self._relations_of_value = {value: sorted(relations) for value, relations in relations_of_value.items()}
         self._relations = sorted(self._values)
-        self._by_kind: dict[str, list[str]] = defaultdict(list)
+        self._by_value_kind: dict[str, list[str]] = defaultdict(list)
         self._by_word: dict[str, list[str]] = defaultdict(list)
         for predicate in self._relations:
-            self._by_kind[self._kind(predicate)].append(predicate)
+            self._by_value_kind[self._value_kind(predicate)].append(predicate)
             for word in predicate_words(predicate):
                 self._by_word[word].append(predicate)
         self._triples = [triple for example in texts for triple in example.triples]
@@ -62,19 +62,19 @@ class Corruptor:
         self._name_words = [
             word for name in self._names for word in value_words(name) if word.isalpha() and len(word) > 2
         ]
-        self._single = [example for example in texts if len(example.triples) == 1 and not any(example.labels)]
+        self._single_triples = [example for example in texts if len(example.triples) == 1 and not any(example.labels)]
         self._changes: list[tuple[Callable[[Example], None], int]] = [
             *((self._replace_value, 3), (self._cut_value, 2), (self._exchange_values, 3), (self._replace_subject, 3)),
-            *((self._delete_sentence, 2), (self._negate, 2), (self._insert_sentence, 1), (self._disturb, 2)),
+            *((self._delete_sentence, 2), (self._negate, 2), (self._insert_sentence, 1), (self._disturb_words, 2)),
             *((self._add_triple, 2), (self._replace_relation, 3), (self._replace_object, 2), (self._reverse, 2)),
             (self._drop_triple, 2),
         ]
-        """The errors and how often each is made."""
+        """The errors and their weights."""
 
     def draw(self) -> Example:
-        """An example: about three in ten are right, the others have one or two errors."""
+        """An example: with 30 % probability correct, with 35 % each with one or two errors."""
         chance = self._random.random
-        example = self._right()
+        example = self._correct_example()
         errors = 0 if chance() < 0.3 else 1 if chance() < 0.65 else 2
         changes, weights = zip(*self._changes, strict=True)
         for change in self._random.choices(changes, weights, k=errors):
@@ -86,12 +86,12 @@ class Corruptor:
             example.words, example.invented = ["."], [0]
         return example
 
-    # --- right texts --------------------------------------------------------------------------------------------------
+    # --- correct texts ------------------------------------------------------------------------------------------------
 
-    def _right(self) -> Example:
+    def _correct_example(self) -> Example:
         chance = self._random.random
-        if self._single and chance() < len(self._single) / len(self._texts) * 0.7:
-            example = self._composed()
+        if self._single_triples and chance() < len(self._single_triples) / len(self._texts) * 0.7:
+            example = self._combined()
         else:
             example = self._copy(self._random.choice(self._texts))
             other = self._random.choice(self._texts)
@@ -100,7 +100,7 @@ class Corruptor:
                 example.triples, example.words = example.triples + other.triples, example.words + other.words
                 example.invented = [0] * len(example.words)
         if chance() < 0.18 and not any(example.labels):
-            self._plain_clauses(example)
+            self._replace_text(example)
         if chance() < 0.35:
             self._rename(example)
         return example
@@ -108,10 +108,10 @@ class Corruptor:
     def _copy(self, example: Example) -> Example:
         return Example(list(example.triples), list(example.words), list(example.labels), list(example.invented))
 
-    def _composed(self) -> Example:
-        """Texts of several single triples, mostly about one subject, which a pronoun may stand for."""
+    def _combined(self) -> Example:
+        """The texts of several single triples as one, mostly with one subject, which a pronoun may replace."""
         chosen = self._random.sample(
-            self._single, min(len(self._single), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
+            self._single_triples, min(len(self._single_triples), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
         )
         shared = chosen[0].triples[0][0] if self._random.random() < 0.7 else None
         example = Example([], [])
@@ -123,7 +123,7 @@ class Corruptor:
                 for start in reversed(starts):
                     words[start : start + len(named)] = by
                 if words[: len(by)] == list(by) and self._random.random() < 0.4 and example.words[-1:] == ["."]:
-                    example.words[-1:] = [",", "and"]  # one sentence with the clause before
+                    example.words[-1:] = [",", "and"]  # joins the sentence before
                 subject = shared
             if (subject, predicate, value) not in example.triples:
                 example.triples.append((subject, predicate, value))
@@ -131,7 +131,8 @@ class Corruptor:
         example.__post_init__()
         return example
 
-    def _plain_clauses(self, example: Example) -> None:
+    def _replace_text(self, example: Example) -> None:
+        """Replaces the text by one plain clause per triple."""
         self._random.shuffle(example.triples)
         words: list[str] = []
         for subject, predicate, value in example.triples:
@@ -142,7 +143,7 @@ class Corruptor:
         example.words, example.invented = words, [0] * len(words)
 
     def _rename(self, example: Example) -> None:
-        """Gives entities and numbers new names, the same in record and text."""
+        """Renames entities and numbers, in the record as in the text."""
         values = {name for subject, _, value in example.triples for name in (subject, value)}
         for value in sorted(values):
             words, starts = mention(value, example.words)
@@ -167,7 +168,7 @@ class Corruptor:
     # --- errors in the text -------------------------------------------------------------------------------------------
 
     def _replace_value(self, example: Example) -> None:
-        index = self._said(example)
+        index = self._random_said(example)
         if index is None:
             return
         _, predicate, value = example.triples[index]
@@ -180,7 +181,7 @@ class Corruptor:
         example.mark_lost(before, WRONG)
 
     def _cut_value(self, example: Example) -> None:
-        index = self._said(example)
+        index = self._random_said(example)
         if index is None:
             return
         words, starts = mention(example.triples[index][2], example.words)
@@ -209,7 +210,7 @@ class Corruptor:
         left, right = mention(one[2], example.words), mention(two[2], example.words)
         if len(left[1]) != 1 or len(right[1]) != 1 or set(left[0]) & set(right[0]):
             return False
-        (words, (start,)), (later_words, (later,)) = sorted((left, right), key=lambda found: found[1])
+        (words, (start,)), (later_words, (later,)) = sorted((left, right), key=lambda mentioned: mentioned[1])
         if start + len(words) > later:
             return False
         example.splice(later, len(later_words), words, 0)
@@ -230,7 +231,7 @@ class Corruptor:
                 example.labels[index] = WRONG
 
     def _delete_sentence(self, example: Example) -> None:
-        """Deletes a sentence, or the end of the only one."""
+        """Deletes a sentence, or a part of the only one up to its end."""
         parts = sentences(example.words)
         if len(parts) > 1:
             start, end = self._random.choice(parts)
@@ -276,8 +277,8 @@ class Corruptor:
         example.words[at:at] = words
         example.invented[at:at] = [int(word in foreign) for word in words]
 
-    def _disturb(self, example: Example) -> None:
-        """Repeats, drops and moves words, none of them of a value."""
+    def _disturb_words(self, example: Example) -> None:
+        """Repeats words, and drops, exchanges or replaces words outside values."""
         values = example.value_words()
         words, invented = example.words, example.invented
         for _ in range(self._random.choice((1, 2, 3))):
@@ -301,13 +302,13 @@ class Corruptor:
         subject, predicate, value = self._random.choice(self._triples)
         if self._random.random() < 0.7:
             subject = self._random.choice(example.triples)[0]
-        known = any((subject, predicate) == triple[:2] for triple in example.triples)
-        if not known and not mention(value, example.words)[1] and len(example.triples) < 9:
+        present = any((subject, predicate) == triple[:2] for triple in example.triples)
+        if not present and not mention(value, example.words)[1] and len(example.triples) < 9:
             example.triples.append((subject, predicate, value))
             example.labels.append(MISSING)
 
     def _replace_relation(self, example: Example) -> None:
-        index = self._said(example)
+        index = self._random_said(example)
         if index is None:
             return
         subject, predicate, value = example.triples[index]
@@ -315,7 +316,7 @@ class Corruptor:
             chance = self._random.random()
             pool = self._relations
             if chance < 0.4:
-                pool = self._by_kind[self._kind(predicate)]
+                pool = self._by_value_kind[self._value_kind(predicate)]
             elif chance < 0.55:  # "place of death" for "place of birth"
                 pool = self._by_word[self._random.choice(predicate_words(predicate))] or pool
             elif chance < 0.8:
@@ -327,7 +328,7 @@ class Corruptor:
                 return
 
     def _replace_object(self, example: Example) -> None:
-        index = self._said(example)
+        index = self._random_said(example)
         if index is None:
             return
         subject, predicate, value = example.triples[index]
@@ -338,7 +339,7 @@ class Corruptor:
             example.mark_invented(words, starts)
 
     def _reverse(self, example: Example) -> None:
-        index = self._said(example)
+        index = self._random_said(example)
         if index is not None:
             subject, predicate, value = example.triples[index]
             example.triples[index], example.labels[index] = (value, predicate, subject), WRONG
@@ -352,13 +353,13 @@ class Corruptor:
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
-    def _said(self, example: Example) -> int | None:
-        """A random triple that the text expresses."""
+    def _random_said(self, example: Example) -> int | None:
+        """The index of a random triple that the text expresses; None if there is none."""
         said = [index for index, label in enumerate(example.labels) if label == SAID]
         return self._random.choice(said) if said else None
 
-    def _kind(self, predicate: str) -> str:
-        """What a relation's first value is: a number, a date, a long text or a name."""
+    def _value_kind(self, predicate: str) -> str:
+        """The kind of a predicate's first value: ``#`` (number), ``@`` (date), ``long`` or ``name``."""
         words = value_words(self._values[predicate][0]) if self._values[predicate] else ("",)
         return words[0][:1] if words[0][:1] in ("#", "@") else "long" if len(words) > 5 else "name"
 
@@ -366,8 +367,11 @@ class Corruptor:
         return tuple(self._random.choice(self._name_words) for _ in range(self._random.choice((1, 1, 2, 2, 3))))
 
     def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
-        """Words in place of a value: another value of the predicate, any name, random words, or the value garbled."""
-        known = example.value_words()
+        """Words to replace a value: another value of the predicate, any name, random words, or the value garbled.
+
+        None if they occur in the record after six attempts.
+        """
+        present = example.value_words()
         for _ in range(6):
             chance = self._random.random()
             if chance < 0.45 and predicate in self._values:
@@ -378,15 +382,15 @@ class Corruptor:
                 new = self._random_name()
             else:
                 new = self._garbled(value_words(value, False))
-            if not set(new) <= known:
+            if not set(new) <= present:
                 return new
         return None
 
     def _garbled(self, words: Words) -> Words:
-        """The words with one cut and continued otherwise, or replaced by a number or another word."""
+        """The words with another ending of one word, or a number or another word in its place."""
         at, chance = self._random.randrange(len(words)), self._random.random()
         if chance < 0.5:
-            new = words[at][: max(2, len(words[at]) // 2)] + self._random.choice(_PIECES)
+            new = words[at][: max(2, len(words[at]) // 2)] + self._random.choice(_ENDINGS)
         elif chance < 0.7:
             new = f"#{self._random.randrange(1, 3000)}"
         else:

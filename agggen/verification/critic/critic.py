@@ -1,4 +1,4 @@
-"""The learned critic: what any text says of a record, and which words it invents."""
+"""The learned critic: which triples of a record any text expresses, and which of its words are hallucinated."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class CriticError(BundleError):
 
 @dataclass(frozen=True, slots=True)
 class TripleVerdict:
-    """What a text says of one triple."""
+    """Whether and how a text expresses one triple."""
 
     triple: Triple
     verdict: Said
     """The most probable of `VERDICTS`."""
     said: float
-    """The probability that the text says the triple whole and right."""
+    """The probability that the text expresses the triple, complete and correct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the critic finds in one text. Both scores are in [0, 1]."""
+    """The critic's verdicts on one text, hallucinated words, and scores in [0, 1]."""
 
     verdicts: tuple[TripleVerdict, ...]
     invented: tuple[Span, ...]
-    """Characters ``[start, end)`` of words that no triple supports."""
+    """Characters ``[start, end)`` of hallucinated words, which no triple supports."""
     coverage: float
     """The fraction of the record that the text expresses."""
     correctness: float
@@ -55,7 +55,7 @@ class Judgement:
 
 
 class Critic:
-    """A network with its vocabulary; made by `train_critic` or `load_critic`. Not thread-safe."""
+    """A network with its vocabulary, from `train_critic` or `load_critic`. Not thread-safe."""
 
     def __init__(self, network: CriticNetwork, vocabulary: Sequence[str], sources: dict[str, Any]) -> None:
         self.network, self.vocabulary, self.sources = network, tuple(vocabulary), sources
@@ -63,13 +63,13 @@ class Critic:
         self.temperature = 1.0
         """Divides the logits of the verdicts."""
         self.metrics: dict[str, float] = {}
-        """On synthetic errors in dev texts."""
+        """Measured on synthetic errors in dev texts."""
         self.reliability: list[tuple[float, float, int]] = []
-        """Per bin of the probability of ``said``: its mean, the share of triples that are said, and their number."""
+        """By bin of the probability of ``said``: its mean, the share of triples labelled ``said``, their number."""
 
     @torch.no_grad()
     def judge(self, records: Sequence[Record], texts: Sequence[str]) -> list[Judgement]:
-        """What each text says of its record; results do not depend on the batch, up to floating-point rounding.
+        """The judgement of each text; results do not depend on the batch, up to floating-point rounding.
 
         Raises:
             AggGenError: the numbers of records and texts differ, or are zero.
@@ -122,7 +122,7 @@ class Critic:
 def _judgement(
     triples: Sequence[Triple], verdicts: Tensor, invented: Tensor, words: list[str], spans: list[Span]
 ) -> Judgement:
-    """The scores of one text: `verdicts` (T, 4) and `invented` (words of the text) are probabilities."""
+    """The judgement of one text from probabilities: `verdicts` (triples, 4) and `invented` (words,)."""
     said, part, contradicted, _ = verdicts.unbind(-1)
     content = torch.tensor([word not in PUNCTUATION for word in words[: len(invented)]], dtype=torch.bool)
     hallucinated = invented[content]
@@ -142,7 +142,7 @@ def _judgement(
 
 
 def load_critic(folder: Path | str | None = None) -> Critic:
-    """Loads a critic from `folder`; by default the critic shipped with agggen.
+    """Loads the critic in `folder`. [default: the critic that agggen ships]
 
     Raises:
         CriticError: the folder contains no critic, or one in another format.

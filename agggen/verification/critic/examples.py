@@ -10,34 +10,34 @@ from agggen.verification.critic.tokens import PUNCTUATION, Item, text_words, val
 
 SAID, PART, WRONG, MISSING = range(len(VERDICTS))
 UNKNOWN = -1
-"""Label of a triple for which the verdict on the corrupted text is not known; ignored in training."""
+"""Label of a triple whose verdict on the corrupted text is unknown; ignored in training."""
 
 Words = tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Example:
-    """A record, the words of a text, and the labels of its triples and words."""
+    """A training example; by default correct."""
 
     triples: list[Item]
     words: list[str]
     labels: list[int] = field(default_factory=list)
-    """Per triple an index into `VERDICTS`, or `UNKNOWN`."""
+    """For each triple an index into `VERDICTS`, or `UNKNOWN`."""
     invented: list[int] = field(default_factory=list)
-    """Per word 1 if no triple supports it, else 0."""
+    """For each word 1 if no triple supports it, else 0."""
 
     def __post_init__(self) -> None:
         self.labels = self.labels or [SAID] * len(self.triples)
         self.invented = self.invented or [0] * len(self.words)
 
     def splice(self, start: int, size: int, new: Words, invented: int) -> None:
-        """Replaces `size` words by `new`; if `invented` is 1, marks the new words that occur in no triple."""
+        """Replaces `size` words from `start` by `new`; if `invented` is 1, marks new words that occur in no triple."""
         known = self.value_words() if invented else set()
         self.words[start : start + size] = new
         self.invented[start : start + size] = [int(bool(invented) and word not in known) for word in new]
 
     def mark_lost(self, before: Sequence[str], label: int) -> None:
-        """Labels the triples whose subject or object the text lost by a change."""
+        """Gives `label` to the triples whose subject or object only the words `before` a change mention."""
         for index, (subject, _, value) in enumerate(self.triples):
             if self.labels[index] == SAID and any(
                 mention(name, before)[1] and not mention(name, self.words)[1] for name in (subject, value)
@@ -45,7 +45,7 @@ class Example:
                 self.labels[index] = label
 
     def mark_invented(self, words: Words, starts: Iterable[int]) -> None:
-        """Marks those of the words at `starts` that occur in no triple."""
+        """Marks those words of the mentions of `words` at `starts` that occur in no triple."""
         known = self.value_words()
         for start in starts:
             for at in range(start, start + len(words)):
@@ -57,13 +57,13 @@ class Example:
 
 
 def occurrences(value: Words, text: Sequence[str]) -> list[int]:
-    """Where the words of `value` begin in `text`."""
+    """The indices at which the words of `value` begin in `text`."""
     size = len(value)
     return [start for start in range(len(text) - size + 1) if tuple(text[start : start + size]) == value]
 
 
 def mention(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
-    """The words of a value in the text's form, with or without its qualifier, and their positions, if any."""
+    """The words that mention a value, with or without its qualifier, and their first indices; both empty if none do."""
     for words in (value_words(value), value_words(value, qualifier=False)):
         if starts := occurrences(words, text):
             return words, starts
@@ -71,7 +71,7 @@ def mention(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
 
 
 def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
-    """The ``[start, end)`` of each sentence."""
+    """The indices ``[start, end)`` of each sentence."""
     ends = [index + 1 for index, word in enumerate(words) if word == "."]
     if not ends or ends[-1] < len(words):
         ends.append(len(words))
@@ -79,7 +79,7 @@ def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def to_example(triples: Iterable[Item], text: str, label: int = SAID) -> Example | None:
-    """A text as an example, all triples with one label; None for a text without words."""
+    """The example of a text, with one label for all triples; None without triples or words."""
     items, words = list(triples), text_words(text)[0]
     if not items or all(word in PUNCTUATION for word in words):
         return None

@@ -1,7 +1,7 @@
-"""The critic's network: a Transformer over triples and text whose attention sees which words resemble each other.
+"""The critic's network: a Transformer over triples and text, with similarities of words as a bias of its attention.
 
-A word of a value should attend to its mention in the text even if training never saw it. So each head's attention
-logits get a learned multiple of five features of a pair of words: cosine similarity of their character n-grams,
+A word of a value should attend to its mention in the text even if training never saw it. So each head adds a learned
+multiple of five features of a pair of words to its attention logits: cosine similarity of their character n-grams,
 equality, equality of a neighbour too, the same triple, and one word in the triples and the other in the text.
 """
 
@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from agggen.verification.critic.tokens import BUCKETS, LONGEST_TEXT, LONGEST_VALUE, Inputs, Role
 
 VERDICTS = ("said", "part", "contradicted", "missing")
-"""The classes of a triple: said whole and right; in part; with another value, relation or subject; not at all."""
+"""The classes of a triple: expressed correctly; in part; with another value, predicate or subject; not at all."""
 _SIMILARITY_DIM, _PAIR_FEATURES = 64, 5
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Sizes of the network."""
+    """Sizes of the network, and its dropout."""
 
     width: int = 128
     layers: int = 4
@@ -33,19 +33,19 @@ class NetworkConfig:
 
 
 class Logits(NamedTuple):
-    """The outputs for a batch of B sequences of L words; each is meaningful only at the positions stated below."""
+    """The outputs for a batch of B sequences of L words, each meaningful at certain positions only."""
 
     verdicts: Tensor
     """(B, L, 4) of `VERDICTS`, at the marks of triples."""
     invented: Tensor
-    """(B, L) that a word of the text has no support in the triples, at words of the text."""
+    """(B, L) that no triple supports the word, at words of the text."""
 
 
 class CriticNetwork(nn.Module):
-    """Scores triples, words and text of each sequence together."""
+    """Scores the triples and the words of the text of each sequence."""
 
     projection: Tensor
-    """(BUCKETS, 64) fixed random vectors, whose sums compare n-grams."""
+    """(BUCKETS, 64) fixed random vectors; words are compared by the sums over their n-grams."""
 
     def __init__(self, vocabulary_size: int, config: NetworkConfig) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class CriticNetwork(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Self-attention with pair features and a feed-forward network, both with layer normalisation before."""
+    """Self-attention with pair features and a feed-forward network, each after layer normalisation."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """Records and texts as the input of the critic's network.
 
-A sequence is, for each triple, a mark and the words of subject, predicate and object, then a mark and the words of the
-text. Words are in the normal form of ``agggen.verification.normal``: numbers and dates by value, no case, no accents.
-Each word is embedded by its id, if training saw it often, and by hashed character n-grams, so that a name that training
-never saw still resembles itself.
+A sequence consists of a mark and the words of subject, predicate and object for each triple, then a mark and the words
+of the text. Words are in the normal form of ``agggen.verification.normal``: numbers and dates by value, no case, no
+accents. Each word is embedded by its id, if training saw it often, and by hashed character n-grams, so that mentions of
+a name that training never saw are similar.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agggen.verification.normal import Span, words
 BUCKETS = 1 << 13
 """The number of hash buckets of character n-grams."""
 LONGEST_TEXT, LONGEST_VALUE, LONGEST_PREDICATE = 250, 24, 10
-"""Longer texts, values and predicates are truncated to so many words."""
+"""Longer texts, values and predicates are truncated to this number of words."""
 PUNCTUATION = frozenset((".", ","))
 _MARK = "[mark]"
 _KINDS = {"word": "", "ordinal": "", "number": "#", "date": "@", "unit": "~"}
@@ -47,7 +47,7 @@ class Role(IntEnum):
 
 
 def text_words(text: str) -> tuple[list[str], list[Span]]:
-    """The words of a text with commas and ends of sentences, and the characters ``[start, end)`` of each."""
+    """The words of a text, with ``,`` and ``.`` for its punctuation, and the characters ``[start, end)`` of each."""
     forms: list[str] = []
     spans: list[Span] = []
     end = 0
@@ -67,7 +67,7 @@ def text_words(text: str) -> tuple[list[str], list[Span]]:
 
 @lru_cache(maxsize=1 << 16)
 def value_words(value: str, qualifier: bool = True) -> tuple[str, ...]:
-    """The words of a subject or object; without `qualifier` none of a remark in parentheses (``Nord (album)``)."""
+    """The words of a subject or object; without `qualifier`, a remark in parentheses is dropped (``Nord (album)``)."""
     plain = value.replace("_", " ").strip('" ')
     if not qualifier:
         plain = _QUALIFIER.sub("", plain).strip() or plain
@@ -77,13 +77,13 @@ def value_words(value: str, qualifier: bool = True) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def predicate_words(predicate: str) -> tuple[str, ...]:
-    """The words of a predicate: ``birthPlace`` is birth place, ``location/city`` is city."""
+    """The words of a predicate: ``birth place`` for ``birthPlace``, ``city`` for ``location/city``."""
     return value_words(_CAMEL.sub(" ", predicate.rsplit("/", 1)[-1]))
 
 
 @lru_cache(maxsize=1 << 17)
 def _grams(word: str) -> tuple[int, ...]:
-    """The buckets of a word's character trigrams and prefix; of a number, date or unit only of the whole."""
+    """The buckets of a word, its trigrams and prefix; of a number, date or unit as a whole and of its length."""
     if word[0] in "#@~":
         pieces = [word, f"{word[0]}{len(word)}"]
     else:
@@ -97,25 +97,25 @@ class Inputs:
     """A batch of B sequences of at most L words, padded."""
 
     words: Tensor
-    """(B, L) ids in the vocabulary; 0 is a word that is not in it, or padding."""
+    """(B, L) ids in the vocabulary; 0 for unknown words and padding."""
     grams: Tensor
     """(N,) buckets of all words, concatenated."""
     offsets: Tensor
-    """(B * L,) where each word's buckets begin in `grams`."""
+    """(B * L,) index in `grams` of each word's first bucket."""
     roles: Tensor
     """(B, L) values of `Role`."""
     positions: Tensor
-    """(B, L) the position within value, predicate or text."""
+    """(B, L) the position within the value, predicate or text."""
     triples: Tensor
     """(B, L) the index of the triple; -1 in the text and in padding."""
     padding: Tensor
-    """(B, L) True where there is no word."""
+    """(B, L) True for padding."""
     content: Tensor
     """(B, L) 1 for words, 0 for marks, punctuation and padding."""
 
 
 def collate(items: Sequence[tuple[Sequence[Item], Sequence[str]]], vocabulary: Mapping[str, int]) -> Inputs:
-    """The batch of pairs of triples and words of a text."""
+    """The batch of `items`, pairs of the triples of a record and the words of a text."""
     sequences = [_sequence(triples, text) for triples, text in items]
     length = max(len(sequence) for sequence in sequences)
     shape = (len(sequences), length)
@@ -139,7 +139,7 @@ def collate(items: Sequence[tuple[Sequence[Item], Sequence[str]]], vocabulary: M
 
 
 def _sequence(triples: Sequence[Item], text: Sequence[str]) -> list[tuple[str, int, int, int]]:
-    """Word, role, position and triple of each place of a sequence."""
+    """Word, role, position and triple index of each element of a sequence."""
     sequence = []
     for index, (subject, predicate, value) in enumerate(triples):
         sequence.append((_MARK, int(Role.TRIPLE), 0, index))

@@ -1,4 +1,4 @@
-"""Trains a critic on corpora: examples with known errors (`corruption`), cross-entropy on both outputs."""
+"""Trains a critic on examples with synthetic errors (`corruption`), by cross-entropy on both outputs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from agggen.verification.critic.examples import UNKNOWN, Example, to_example
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, NetworkConfig
 from agggen.verification.critic.tokens import Inputs, Role, collate, predicate_words
 
-_GROUP = 8  # batches that are drawn together and sorted by length
-_HIDDEN_WORDS = 0.15  # share of words that training reads by their character n-grams alone
+_BATCHES_DRAWN = 8  # number of batches whose examples are drawn together and sorted by length
+_HIDDEN_SHARE = 0.15  # share of words whose ids training hides, so that it uses their character n-grams
 
 
 @dataclass(frozen=True)
 class CriticTraining:
-    """How a critic is trained."""
+    """Settings of the training."""
 
     steps: int = 6000
     batch: int = 48
@@ -35,13 +35,13 @@ class CriticTraining:
     warmup: int = 500
     seed: int = 1
     vocabulary: int = 6000
-    """The number of most frequent words that get vectors of their own; they must occur 5 times."""
+    """Largest number of words with ids: the most frequent ones that occur at least 5 times."""
     dev_texts: int = 1500
-    """Synthetic examples for calibration and metrics, made from the dev texts."""
+    """Number of examples for calibration and metrics, drawn from the dev texts."""
 
 
 def examples_of(records: Iterable[Record]) -> list[Example]:
-    """The references of records as right texts."""
+    """The references of records, as correct examples."""
     texts = (
         to_example([(triple.subject, triple.predicate, triple.object) for triple in record.triples], reference.text)
         for record in records
@@ -58,11 +58,11 @@ def train_critic(
     sources: Mapping[str, Any] | None = None,
     progress: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Critic:
-    """Trains a critic, calibrates it on `dev`, and measures it there.
+    """Trains a critic, and calibrates and measures it on `dev`.
 
     Args:
-        train: correct texts, or texts with human labels.
-        dev: correct texts that are not in `train`.
+        train: examples that are correct or have human labels.
+        dev: correct examples that are not in `train`.
         config, network: the settings of training and the sizes of the network.
         sources: a description of the training data, saved with the critic.
         progress: called every 100 steps with the mean loss since the last call.
@@ -85,7 +85,7 @@ def train_critic(
     total = 0.0
     for step in range(1, config.steps + 1):
         if not batches:
-            drawn = [corruptor.draw() for _ in range(config.batch * _GROUP)]
+            drawn = [corruptor.draw() for _ in range(config.batch * _BATCHES_DRAWN)]
             drawn.sort(key=lambda example: len(example.words) + 12 * len(example.triples))
             batches = [drawn[start : start + config.batch] for start in range(0, len(drawn), config.batch)]
             generator.shuffle(batches)
@@ -93,7 +93,7 @@ def train_critic(
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * min(step / config.warmup, 1, 1.02 - step / config.steps)
         inputs = _inputs(batch, ids)
-        hidden = torch.rand(inputs.words.shape) < _HIDDEN_WORDS
+        hidden = torch.rand(inputs.words.shape) < _HIDDEN_SHARE
         inputs.words.masked_fill_(hidden, 0)
         loss = _loss(model(inputs), inputs, batch)
         if not torch.isfinite(loss):
@@ -107,8 +107,8 @@ def train_critic(
             progress(step, total / 100)
             total = 0.0
     critic = Critic(model, vocabulary, dict(sources or {}))
-    made = Corruptor(dev, config.seed + 1)
-    _calibrate(critic, [made.draw() for _ in range(config.dev_texts)], config.batch)
+    dev_corruptor = Corruptor(dev, config.seed + 1)
+    _calibrate(critic, [dev_corruptor.draw() for _ in range(config.dev_texts)], config.batch)
     return critic
 
 
@@ -126,7 +126,7 @@ def _inputs(batch: Sequence[Example], ids: Mapping[str, int]) -> Inputs:
 
 
 def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
-    """Verdicts and invented words, each (B, L), and -1 for positions that are ignored."""
+    """The labels of verdicts and of invented words, each (B, L); `UNKNOWN` at positions that are ignored."""
     verdicts, invented = (torch.full(inputs.words.shape, UNKNOWN) for _ in range(2))
     text = (inputs.roles == Role.TEXT) & ~inputs.padding
     for row, example in enumerate(batch):
@@ -137,7 +137,7 @@ def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
 
 
 def _loss(logits: Logits, inputs: Inputs, batch: Sequence[Example]) -> Tensor:
-    """Cross-entropy of verdicts and, twice, of invented words."""
+    """Cross-entropy of the verdicts plus twice that of invented words."""
     verdicts, invented = _targets(inputs, batch)
     loss = F.cross_entropy(logits.verdicts.flatten(0, 1), verdicts.flatten(), ignore_index=UNKNOWN)
     known = invented != UNKNOWN
@@ -146,7 +146,7 @@ def _loss(logits: Logits, inputs: Inputs, batch: Sequence[Example]) -> Tensor:
 
 @torch.no_grad()
 def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
-    """Sets the temperature of the verdicts by their likelihood on half of `examples`, and metrics by the other half."""
+    """Sets the temperature by the likelihood of the verdicts on half of `examples`, the metrics by the other half."""
     critic.network.eval()
     outputs_of: tuple[list[Tensor], ...] = ([], [])
     targets_of: tuple[list[Tensor], ...] = ([], [])
@@ -183,7 +183,7 @@ def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
 
 
 def reliability(probabilities: Tensor, outcomes: Tensor, bins: int = 10) -> list[tuple[float, float, int]]:
-    """The reliability diagram: per bin of equal width the mean probability, the share of outcomes, and the count.
+    """The reliability diagram: for each bin of equal width the mean probability, the share of outcomes, and the count.
 
     The expected calibration error is the mean of ``|probability - share|``, weighted by the counts.
     """

@@ -1,4 +1,4 @@
-"""Slot errors for E2E: missed, added and wrong values."""
+"""Slot errors of texts about E2E records: missed, added and wrong values."""
 
 from agggen.verification.e2e.matching import known as known
 from agggen.verification.e2e.matching import says as says

@@ -1,4 +1,4 @@
-"""Phrases for ``familyFriendly``."""
+"""Phrases for the slot ``familyFriendly``, in the syntax of ``patterns.phrases``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FRIENDLY = (
     "(?:friendly|friend(?:s|liness)?|oriented|orientated|centred|centered|focused|safe|suitable|accessible|welcoming|"
     "approved|appropriate|accommodating|geared|based|recommended|amenities|facilities)"
 )
-_ALL = (
+_ADJECTIVES = (
     "(?:(?:all|the|whole|entire|your|any|young|small|big|every|both|noisy|their|my|couples and|friends and|adults and|"
     "(?:guests|diners|people|customers|those) with) )"
 )
@@ -17,19 +17,19 @@ _PLACE = (
     "(?:restaurant|pub|coffee shop|place|venue|establishment|eatery|atmosphere|environment|setting|dining|area|cafe|"
     "spot)"
 )
-_LETS_IN = (
+_WELCOMES = (
     "(?:welcom(?:e|es|ing)|accept(?:s|ing)?|allow(?:s|ing)?|permit(?:s|ting)?|accommodat(?:e|es|ing)|admit(?:s|ting)?|"
     "(?:caters?|catering)(?: (?:to|for|towards?))?|friendly (?:to|for|towards?|with)|open (?:to|for)|"
     "(?:good|great|perfect|ideal|fun|nice|suitable|suited|appropriate|excellent|fine|best|recommended|conducive|geared|"
     "aimed|designed|fit|place|venue|shop|restaurant|pub|choice|facilities|option|spot|enough|go|atmosphere|environment)"
     " (?:for|to|towards?|at)|(?:bring|take)(?:ing)?|bringing|taking|for)"
 )
-_ARE_LET_IN = "(?:welcom\\w+|allowed|permitted|accepted|invited|ok|okay)"
+_WELCOME = "(?:welcom\\w+|allowed|permitted|accepted|invited|ok|okay)"
 _NOT = (
     "(?:not|no|non|none|never|nor|without|unfriendly|unsuitable|inappropriate|cannot|"
     "(?:is|are|do|does|was|were|would|should|ca|wo) ?n ?' ?t|(?:is|are|do|does)nt)"
 )
-_QUITE = (
+_FILLERS = (
     "(?:a|an|the|very|really|particularly|especially|considered|being|be|to|so|too|that|all|at|however|overly|exactly|"
     "quite|necessarily|regarded|deemed|classed|rated|known|as|for|best|most|also|your|it|actually|looking|place|room|good|"
     "great|suitable|customers|people|somewhere|recommended|currently|advised|generally)"
@@ -47,9 +47,9 @@ _PUBLISHED_YES = (
 _YES = (
     f"{_FAMILY} (?:and \\w+ )?{_FRIENDLY}",
     f"friendly famil(?:y|ies)(?: {_PLACE})?",
-    f"{_LETS_IN} {_ALL}{{0,3}}{_FAMILY}",
+    f"{_WELCOMES} {_ADJECTIVES}{{0,3}}{_FAMILY}",
     "(?:whole|entire|all the) family",
-    f"{_FAMILY} (?:(?:is|are|and \\w+ are) )?(?:(?:very|always|also|both|all|most|more than) ){{0,2}}{_ARE_LET_IN}",
+    f"{_FAMILY} (?:(?:is|are|and \\w+ are) )?(?:(?:very|always|also|both|all|most|more than) ){{0,2}}{_WELCOME}",
     f"family {_PLACE}",
     "(?:for|of|to) all ages",
 )
@@ -61,13 +61,13 @@ _PUBLISHED_NO = (
     "adults? only|only for adults?|adult establish\\w*",
 )
 _NO = (
-    *(f"{_NOT} (?:{_QUITE} ){{0,5}}(?:{yes})" for yes in _YES),
+    *(f"{_NOT} (?:{_FILLERS} ){{0,5}}(?:{yes})" for yes in _YES),
     f"{_NOT} (?:(?:for|to|towards?|of|friendly|with|noisy|any|a|the|your|young|small) ){{0,3}}{_FAMILY}"
     "(?: (?:allowed|permitted|welcome))?",
-    f"{_FAMILY} (?:are |is )?{_NOT} (?:\\w+ ){{0,2}}(?:{_ARE_LET_IN}|bring|catered|recommended|advised)",
+    f"{_FAMILY} (?:are |is )?{_NOT} (?:\\w+ ){{0,2}}(?:{_WELCOME}|bring|catered|recommended|advised)",
     f"{_FAMILY} (?:are |is )?(?:un|non )(?:friendly|welcome)",
     f"{_FAMILY} (?:are |is )?(?:prohibited|forbidden|banned|unwelcome|excluded|unfriendly)",
-    f"(?:leave|keep|leaving) {_ALL}{{0,2}}{_FAMILY} (?:at home|away|out)",
+    f"(?:leave|keep|leaving) {_ADJECTIVES}{{0,2}}{_FAMILY} (?:at home|away|out)",
     "(?:child|kid)s? ?(?:less|free)",
     "adults?(?: ?' ?s)? only|only (?:for )?adults?|adult establish\\w*",
 )

@@ -1,4 +1,4 @@
-"""Finds the phrases of E2E's slots in a text and the value that each one means."""
+"""Finds the phrases of E2E's slots in a text, and the value of each phrase."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def value_key(value: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def verbatim(slot: str, value: str) -> Pattern:
-    """A pattern for the literal words of `value`; the article of a name of several words is optional."""
+    """A pattern for the words of `value`; the article ``the`` of a name of several words is optional."""
     words = re.findall(r"\w+|[^\w\s-]+", fold(value)) or [fold(value)]
     article = r"(?:the[\s-]+)?" if words[0] == "the" and len(words) > 2 else ""
     expression = r"[\s-]*".join(re.escape(word) for word in words[bool(article) :])
@@ -68,21 +68,21 @@ _KNOWN = {(pattern.slot, value_key(value)): value for pattern in _PATTERNS for v
 
 
 def canonical(slot: str, value: str) -> str:
-    """`value` in the spelling of the patterns; unchanged if they do not have it."""
+    """`value` in the spelling of the patterns; unchanged if there are none for it."""
     return _KNOWN.get((slot, value_key(value)), value)
 
 
 def known(slot: str, value: str) -> bool:
-    """Whether there are patterns for `value`, besides its literal words."""
+    """Whether there are patterns for `value`; otherwise only its `verbatim` words match."""
     return (slot, value_key(value)) in _KNOWN
 
 
 def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     """The values that `text` (in Unicode form NFC) expresses, in text order.
 
-    An ambiguous phrase stands for the value in `slots`. Phrases inside a longer phrase of the same slot or inside
-    a name are ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are
-    vague phrases if the text has another phrase for the slot.
+    An ambiguous phrase means the value in `slots`. Phrases inside a longer phrase of the same slot or inside a name are
+    ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), and vague phrases if the
+    text has another phrase for the slot.
     """
     folded = fold(text)
     record_patterns = tuple(verbatim(slot, value) for slot in slots for value in slots[slot] if not known(slot, value))
@@ -91,10 +91,10 @@ def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
         for span, patterns in _matches(folded, reading, record_patterns)
         for pattern in _fitting(patterns, slots)
     ]
-    plain = {pattern.slot for _, pattern in matches if not pattern.vague}
+    specific = {pattern.slot for _, pattern in matches if not pattern.vague}
     result: list[Mention] = []
     for (start, end), pattern in matches:
-        if pattern.values and not (pattern.vague and pattern.slot in plain):
+        if pattern.values and not (pattern.vague and pattern.slot in specific):
             result.append(Mention(pattern.slot, _meant(pattern, slots, result), start, end))
     return result
 
@@ -108,34 +108,34 @@ def says(text: str, slot: str, value: str) -> bool:
 
 @lru_cache(maxsize=1 << 10)  # called once per triple with the same text
 def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]) -> list[tuple[_Span, list[Pattern]]]:
-    """Spans with the patterns that match, in text order, without those inside a longer one of the slot or a name."""
+    """Spans with the patterns that match, in text order, except inside a name or a longer span of the same slot."""
     spans: dict[_Span, list[Pattern]] = {}
     for pattern in (*_READINGS[reading], *record_patterns):
         if pattern.cue in folded:
             for match in pattern.regex.finditer(folded):
                 spans.setdefault(match.span(), []).append(pattern)
-    holds = [(start, end, {pattern.slot for pattern in patterns}) for (start, end), patterns in spans.items()]
-    places = []
+    slots_of_spans = [(start, end, {pattern.slot for pattern in patterns}) for (start, end), patterns in spans.items()]
+    outermost = []
     for span in sorted(spans):
         hidden = {
             slot
-            for start, end, slots in holds
+            for start, end, slots in slots_of_spans
             if start <= span[0] and span[1] <= end and (start, end) != span
             for slot in slots
         }
         if not hidden & {"name", "near"}:
-            places.append((span, [pattern for pattern in spans[span] if pattern.slot not in hidden]))
-    return places
+            outermost.append((span, [pattern for pattern in spans[span] if pattern.slot not in hidden]))
+    return outermost
 
 
 def _fitting(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
-    """The patterns of a span that can mean a value of the record, else the first pattern."""
+    """The patterns of a span that can mean a value of the record; if there are none, the first pattern."""
     fitting = [pattern for pattern in patterns if not set(pattern.values).isdisjoint(slots.get(pattern.slot, ()))]
     return fitting or patterns[:1]
 
 
 def _meant(pattern: Pattern, slots: Slots, earlier_mentions: list[Mention]) -> str:
-    """The pattern's value that the record has, else the one mentioned before, else its first."""
+    """The first value of the pattern in the record, else the first one mentioned before, else its first value."""
     record_values = slots.get(pattern.slot, ())
     text_values = [mention.value for mention in earlier_mentions if mention.slot == pattern.slot]
     for values in (record_values, text_values):

@@ -1,11 +1,11 @@
-"""Regular expressions for the phrases that express E2E's slots, each with the values it can mean.
+"""Regular expressions for the phrases that express E2E's slots, each with its possible values.
 
 They were written from the development sets only. They match folded text (``matching.fold``): lower case, no accents,
 one kind of quote and dash. A space matches spaces and hyphens, so that ``kid friendly`` also finds "kid-friendly" and
 the tokenised "kid - friendly"; a space with a question mark is optional.
 
 A phrase may mean several values: E2E has two vocabularies for prices (cheap, less than £20) and ratings (low, 1 out of
-5), and people use them interchangeably. The record decides which value is meant.
+5), and people use them interchangeably. The record decides which value it means.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMES = (
     *("The Twenty Two", "The Vaults", "The Waterman", "The Wrestlers", "Travellers Rest Beefeater", "Wildwood"),
     "Zizzi",
 )
-"""The venues of E2E's meaning representations, to detect that a text names another venue than its record."""
+"""The venues of E2E's meaning representations, to detect texts that name another venue than the record's."""
 
 PLACES = (
     *("All Bar One", "Avalon", "Burger King", "Café Adriatic", "Café Brazil", "Café Rouge", "Café Sicilia"),
@@ -42,18 +42,18 @@ class Pattern:
 
     slot: str
     values: tuple[str, ...]
-    """The possible values; the record's own is preferred, else the first counts. Empty: the phrases are ignored."""
+    """The possible values: the record's value is meant, else the first. Empty: the phrases are ignored."""
     regex: re.Pattern[str]
     vague: bool = False
-    """Only counts if no other phrase in the text is about the slot: "decent" is ignored next to "3 out of 5"."""
+    """Whether the phrases are ignored if the text has another phrase for the slot: "decent" beside "3 out of 5"."""
     reading: Reading | None = None
-    """The reading to which the phrases belong; None for both."""
+    """The reading to which the phrases belong; None: both."""
     cue: str = ""
-    """A substring of every such phrase, to skip the expression for texts without it."""
+    """A substring of every phrase: texts without it are skipped."""
 
 
 def phrases(*alternatives: str) -> re.Pattern[str]:
-    """One expression for whole words of folded text; the first matching alternative counts."""
+    """A regular expression for whole words of folded text; the first matching alternative counts."""
     joined = "|".join(alternatives).replace(" ?", r"[\s-]*").replace(" ", r"[\s-]+")
     return re.compile(rf"(?<!\w)(?:{joined})(?!\w)")
 
@@ -75,25 +75,25 @@ FOOD = (
     *(Pattern("food", (cuisine,), phrases(cuisine.lower())) for cuisine in _CUISINES),
 )
 
-_BY = "(?:on|by|along|alongside|beside|near|near to|next to|close to|off|at|overlooking|facing|across)"
-_TOWN = "(?:the )?(?:city|town|cambridge)"
+_NEAR = "(?:on|by|along|alongside|beside|near|near to|next to|close to|off|at|overlooking|facing|across)"
+_CITY = "(?:the )?(?:city|town|cambridge)"
 AREA = (
     Pattern("area", ("riverside",), phrases("riverside", "(?:on|by|along|beside|near|close to|off|at) the river")),
     Pattern(
         "area",
         ("riverside",),
         phrases(
-            "river ?(?:side|front|bank)s?", f"{_BY} (?:(?:the|a) )?(?:banks? of the )?river", "waterside|waterfront"
+            "river ?(?:side|front|bank)s?", f"{_NEAR} (?:(?:the|a) )?(?:banks? of the )?river", "waterside|waterfront"
         ),
         reading="plain",
     ),
-    Pattern("area", ("city centre",), phrases("(?:city|town) ?cent(?:re|er)", f"cent(?:re|er) ?\\.? of {_TOWN}")),
+    Pattern("area", ("city centre",), phrases("(?:city|town) ?cent(?:re|er)", f"cent(?:re|er) ?\\.? of {_CITY}")),
     Pattern(
         "area",
         ("city centre",),
         phrases(
-            f"(?:cent(?:re|er)|heart|middle|core) of {_TOWN}",
-            f"{_TOWN}(?: ?'? ?s)? (?:cent(?:re|er)|core)",
+            f"(?:cent(?:re|er)|heart|middle|core) of {_CITY}",
+            f"{_CITY}(?: ?'? ?s)? (?:cent(?:re|er)|core)",
             "downtown",
             "centrally located",
         ),

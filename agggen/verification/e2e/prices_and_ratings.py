@@ -12,72 +12,73 @@ _priced = partial(Pattern, "priceRange")
 
 # --- adjectives of degree with a noun --------------------------------------------------------------------------------
 
-_WHO = (
+_RATERS = (
     "(?:(?:customers?|costumers?|consumers?|users?|guests?|diners?|clients?|visitors?|patrons?|public|people)"
     "(?: ?' ?s?)?)"
 )
-_NOUN = (
+_RATING_NOUN = (
     "(?:ratings?|rated|rates?|ranked|ranks?|rankings?|reviews?|reviewed|scores?|scored|feedback|satisfaction|approval)"
 )
-_PUBLISHED_NOUN = "(?:ratings?|rated|rates?(?= (?:it|as|average|high|low))|reviews?)"
-_OF = f"(?:{_WHO}|overall|average|quality|food|service|star|satisfaction|family|its|very|quite)"
-_IS = (
-    f"(?:by|{_WHO}|the|its|is|are|was|were|of|as|at|it|them|this|being|be|been|has|have|received|here|a|an|only|just|very|"
+_PUBLISHED_RATING_NOUN = "(?:ratings?|rated|rates?(?= (?:it|as|average|high|low))|reviews?)"
+_BEFORE_RATING_NOUN = f"(?:{_RATERS}|overall|average|quality|food|service|star|satisfaction|family|its|very|quite)"
+_AFTER_RATING_NOUN = (
+    f"(?:by|{_RATERS}|the|its|is|are|was|were|of|as|at|it|them|this|being|be|been|has|have|received|here|a|an|only|just|very|"
     "quite|pretty|fairly|rather|somewhat|extremely|relatively|considered|also|in|to|which|that|from)"
 )
-_PRICE = "(?:pric(?:e|es|ed|ing)|price ?(?:ranges?|brackets?)|costs?|costing)"
-_PUBLISHED_PRICE = "(?:prices?|price range|priced)"
-_PRICE_IS = (
+_PRICE_NOUN = "(?:pric(?:e|es|ed|ing)|price ?(?:ranges?|brackets?)|costs?|costing)"
+_PUBLISHED_PRICE_NOUN = "(?:prices?|price range|priced)"
+_AFTER_PRICE_NOUN = (
     "(?:range[sd]?|ranging|bracket|is|are|was|were|of|as|at|being|be|in|the|a|an|very|quite|pretty|fairly|rather|also|"
     "somewhat|slightly|extremely|relatively|bit|little|considered|here|tends?|from|its|on|which|that|remains?|to)"
 )
 _NO_PRICE = r"(?! (?:in )?(?:pric\w+|cost\w*|end\b|range|expens\w+|cheap\w*))"
-_NO_RATING = rf"(?! (?:{_OF} ){{0,2}}{_NOUN})"
+_NO_RATING = rf"(?! (?:{_BEFORE_RATING_NOUN} ){{0,2}}{_RATING_NOUN})"
 
 
-def _rating(adjective: str, noun: str = _NOUN) -> re.Pattern[str]:
-    """As in "low customer rating", "the rating is low", "low in customer rating"."""
+def _rating(adjective: str, noun: str = _RATING_NOUN) -> re.Pattern[str]:
+    """Phrases such as "low customer rating", "the rating is low", "low in customer rating"."""
     return phrases(
-        f"{adjective}(?: {_OF}){{0,3}} {noun}",
-        f"{noun} ?[:=]? ?(?:{_IS} ){{0,5}}{adjective}{_NO_PRICE}",
-        f"{adjective} (?:in|for|on) (?:{_OF} ){{0,2}}{noun}",
+        f"{adjective}(?: {_BEFORE_RATING_NOUN}){{0,3}} {noun}",
+        f"{noun} ?[:=]? ?(?:{_AFTER_RATING_NOUN} ){{0,5}}{adjective}{_NO_PRICE}",
+        f"{adjective} (?:in|for|on) (?:{_BEFORE_RATING_NOUN} ){{0,2}}{noun}",
     )
 
 
-def _price(adjective: str, noun: str = _PRICE) -> re.Pattern[str]:
-    """As in "low price", "low in price", "prices are low", "priced in the low range"."""
+def _price(adjective: str, noun: str = _PRICE_NOUN) -> re.Pattern[str]:
+    """Phrases such as "low price", "low in price", "prices are low", "priced in the low range"."""
     return phrases(
         f"{adjective}(?: (?:in|on|food|menu|meal|average|overall)){{0,2}} {noun}(?: range)?",
         f"{adjective} (?:range[sd]?|bracket|budget)(?: (?:pric\\w+|cost))?",
-        f"{noun} ?[:=]? ?(?:{_PRICE_IS} ){{0,5}}{adjective}(?: (?:side|end|range))?{_NO_RATING}",
+        f"{noun} ?[:=]? ?(?:{_AFTER_PRICE_NOUN} ){{0,5}}{adjective}(?: (?:side|end|range))?{_NO_RATING}",
     )
 
 
 # --- ratings --------------------------------------------------------------------------------------------------------
 
 _FIGURES = {"1": "(?:1|one)", "2": "(?:2|two)", "3": "(?:3|three)", "4": "(?:4|four)", "5": "(?:5|five)"}
-_FIVE = "(?:5|five)(?: stars?)?"
+_OUT_OF_FIVE = "(?:5|five)(?: stars?)?"
 
 
 def _stars(number: str) -> tuple[Pattern, ...]:
-    """N out of 5 and N stars, in digits or words. In "1 out of 5 stars", the longer phrase covers "5 stars"."""
+    """N out of 5 and N stars, in digits or words. In "1 out of 5 stars", the longer phrase hides "5 stars"."""
     figure = _FIGURES[number]
-    same = {"1": ("low",), "3": ("average",), "5": ("high",)}.get(number, ())
-    values = (f"{number} out of 5", *same)
+    synonyms = {"1": ("low",), "3": ("average",), "5": ("high",)}.get(number, ())
+    values = (f"{number} out of 5", *synonyms)
     return (
-        _rated(values, phrases(f"{figure} (?:stars? )?(?:out )?of {_FIVE}", f"{figure} stars?")),
+        _rated(values, phrases(f"{figure} (?:stars? )?(?:out )?of {_OUT_OF_FIVE}", f"{figure} stars?")),
         _rated(
             values,
             phrases(
-                f"{figure} ?(?:stars? )?(?:(?:out )?of(?: a)?(?: possible)?|out|/|our of) ?{_FIVE}",
-                f"{_NOUN} (?:(?:{_IS}|number) ){{0,3}}{figure}(?! ?(?:out|of|/|stars?|our|to|pounds?|-) ?)",
+                f"{figure} ?(?:stars? )?(?:(?:out )?of(?: a)?(?: possible)?|out|/|our of) ?{_OUT_OF_FIVE}",
+                f"{_RATING_NOUN} (?:(?:{_AFTER_RATING_NOUN}|number) ){{0,3}}{figure}"
+                "(?! ?(?:out|of|/|stars?|our|to|pounds?|-) ?)",
             ),
             reading="plain",
         ),
     )
 
 
-_ONE, _THREE, _FIVE_STARS = ("low", "1 out of 5"), ("average", "3 out of 5"), ("high", "5 out of 5")
+_ONE_STAR, _THREE_STARS, _FIVE_STARS = ("low", "1 out of 5"), ("average", "3 out of 5"), ("high", "5 out of 5")
 _LOW = "(?:low|lower|lowest|lowly|poor|poorly|bad|badly|terrible|awful|unfavou?rable|negative)"
 _AVERAGE = "(?:average|averagely|moderate|moderately|mediocre|medium|mid|middling|mid range|middle|ok|okay)"
 _HIGH = (
@@ -88,37 +89,37 @@ _NOT_HIGH = rf"(?:not|n ?' ?t)(?: \w+){{0,2}} {_HIGH}"
 
 CUSTOMER_RATING = (
     *(pattern for number in _FIGURES for pattern in _stars(number)),
-    _rated(_ONE, _rating("(?:low|poor|poorly|bad)", _PUBLISHED_NOUN)),
-    _rated(_THREE, _rating("average(?:ly)?", _PUBLISHED_NOUN)),
-    _rated(_FIVE_STARS, _rating("(?:high|highly|excellent|great)", _PUBLISHED_NOUN)),
-    _rated(_ONE, _rating(_LOW), reading="plain"),
-    _rated(_THREE, _rating(_AVERAGE), reading="plain"),
+    _rated(_ONE_STAR, _rating("(?:low|poor|poorly|bad)", _PUBLISHED_RATING_NOUN)),
+    _rated(_THREE_STARS, _rating("average(?:ly)?", _PUBLISHED_RATING_NOUN)),
+    _rated(_FIVE_STARS, _rating("(?:high|highly|excellent|great)", _PUBLISHED_RATING_NOUN)),
+    _rated(_ONE_STAR, _rating(_LOW), reading="plain"),
+    _rated(_THREE_STARS, _rating(_AVERAGE), reading="plain"),
     _rated(_FIVE_STARS, _rating(_HIGH), reading="plain"),
-    _rated((*_THREE, *_FIVE_STARS), _rating("good", _PUBLISHED_NOUN), vague=True),
-    _rated((*_THREE, *_FIVE_STARS), _rating("(?:decent|fair|fairly|good)"), vague=True, reading="plain"),
-    _rated((*_FIVE_STARS, *_THREE), _rating("(?:above|over) average"), vague=True, reading="plain"),
-    _rated((*_ONE, *_THREE), _rating("(?:below|under|less than) average"), vague=True, reading="plain"),
-    _rated((*_ONE, *_THREE), _rating(_NOT_HIGH), vague=True, reading="plain"),
+    _rated((*_THREE_STARS, *_FIVE_STARS), _rating("good", _PUBLISHED_RATING_NOUN), vague=True),
+    _rated((*_THREE_STARS, *_FIVE_STARS), _rating("(?:decent|fair|fairly|good)"), vague=True, reading="plain"),
+    _rated((*_FIVE_STARS, *_THREE_STARS), _rating("(?:above|over) average"), vague=True, reading="plain"),
+    _rated((*_ONE_STAR, *_THREE_STARS), _rating("(?:below|under|less than) average"), vague=True, reading="plain"),
+    _rated((*_ONE_STAR, *_THREE_STARS), _rating(_NOT_HIGH), vague=True, reading="plain"),
     _rated(_FIVE_STARS, phrases(f"{_HIGH} (?:quality|standards?)"), vague=True),
-    _rated(_THREE, phrases("average quality"), vague=True),
-    _rated(_ONE, phrases(f"{_LOW} (?:quality|standards?)"), vague=True),
-    _rated(_FIVE_STARS, phrases("highly recommended", f"well {_NOUN}"), vague=True, reading="plain"),
+    _rated(_THREE_STARS, phrases("average quality"), vague=True),
+    _rated(_ONE_STAR, phrases(f"{_LOW} (?:quality|standards?)"), vague=True),
+    _rated(_FIVE_STARS, phrases("highly recommended", f"well {_RATING_NOUN}"), vague=True, reading="plain"),
 )
 
 # --- prices ---------------------------------------------------------------------------------------------------------
 
-_SIGN = r"(?:gbp|eur|usd|£|€|\$|l)?"
-_UNIT = r"(?: ?(?:(?:british )?pounds?|euros?|dollars?|quid|gbp|eur|£|€|sterling|bucks))?"
+_CURRENCY_BEFORE = r"(?:gbp|eur|usd|£|€|\$|l)?"
+_CURRENCY_AFTER = r"(?: ?(?:(?:british )?pounds?|euros?|dollars?|quid|gbp|eur|£|€|sterling|bucks))?"
 
 
-_MONEY_ONLY = "(?! ?(?:minutes?|mins?|miles?|metres?|meters?|km|years?|people|seats?|%))"
+_NO_OTHER_UNIT = "(?! ?(?:minutes?|mins?|miles?|metres?|meters?|km|years?|people|seats?|%))"
 
 
-def _sum(figures: str) -> str:
-    return rf"{_SIGN} ?(?:{figures})(?:\.00)?{_UNIT}{_MONEY_ONLY}"
+def _amount(figures: str) -> str:
+    return rf"{_CURRENCY_BEFORE} ?(?:{figures})(?:\.00)?{_CURRENCY_AFTER}{_NO_OTHER_UNIT}"
 
 
-_20, _25, _30 = _sum("20|twenty"), _sum("25|twenty five"), _sum("30|thirty")
+_20, _25, _30 = _amount("20|twenty"), _amount("25|twenty five"), _amount("30|thirty")
 _CHEAP, _MODERATE, _DEAR = (
     ("cheap", "less than £20"),
     ("moderate", "£20-25", "less than £20"),
@@ -128,7 +129,7 @@ _MIDDLE = ("moderate", "£20-25")
 _NOT_VERY = "(?:not|n ?' ?t)(?: (?:the|a|an|very|too|so|that|particularly|really|all)){0,2} "
 
 PRICE_RANGE = (
-    _priced(("less than £20", "cheap"), phrases(f"(?:less than|under) {_sum('20')}")),
+    _priced(("less than £20", "cheap"), phrases(f"(?:less than|under) {_amount('20')}")),
     _priced(
         ("less than £20", "cheap"),
         phrases(
@@ -139,13 +140,13 @@ PRICE_RANGE = (
         ),
         reading="plain",
     ),
-    _priced(("£20-25", "moderate"), phrases(f"£? ?20(?: | ?to ?)25{_MONEY_ONLY}")),
+    _priced(("£20-25", "moderate"), phrases(f"£? ?20(?: | ?to ?)25{_NO_OTHER_UNIT}")),
     _priced(
         ("£20-25", "moderate"),
         phrases(f"{_20}(?: ?(?:to|and|through|/|~|until|or) ?| ){_25}"),
         reading="plain",
     ),
-    _priced(("more than £30", "high"), phrases(f"(?:more than|over) {_sum('30')}")),
+    _priced(("more than £30", "high"), phrases(f"(?:more than|over) {_amount('30')}")),
     _priced(
         ("more than £30", "high"),
         phrases(
@@ -158,14 +159,14 @@ PRICE_RANGE = (
         reading="plain",
     ),
     _priced(_CHEAP, phrases("cheap(?:ly|er)?(?: (?:price[ds]?|pricing)(?: range)?)?", "inexpensive(?:ly)?")),
-    _priced(_CHEAP, _price("(?:low|cheap)", _PUBLISHED_PRICE)),
+    _priced(_CHEAP, _price("(?:low|cheap)", _PUBLISHED_PRICE_NOUN)),
     _priced(_CHEAP, _price("(?:low|lower|lowest|cheap|cheaper|budget|bargain)(?! than)"), reading="plain"),
     _priced(_CHEAP, _price("(?:lower than|less than|below|under) (?:the )?average"), reading="plain"),
     _priced(("cheap", *_MODERATE), phrases("affordabl[ey](?: pric\\w+)?"), vague=True),
     _priced((*_MIDDLE, *_CHEAP), phrases("reasonable pric\\w+"), vague=True),
     _priced(("cheap", *_MODERATE), phrases("reasonabl[ey](?: pric\\w+)?"), vague=True, reading="plain"),
-    _priced(_MODERATE, _price("(?:moderate|moderately)", _PUBLISHED_PRICE)),
-    _priced(_MIDDLE, _price("average", _PUBLISHED_PRICE), reading="published"),
+    _priced(_MODERATE, _price("(?:moderate|moderately)", _PUBLISHED_PRICE_NOUN)),
+    _priced(_MIDDLE, _price("average", _PUBLISHED_PRICE_NOUN), reading="published"),
     _priced(
         _MODERATE,
         _price("(?:moderate|moderately|mid(?:dle)?|medium|mid ?range|mid level)"),
@@ -178,7 +179,7 @@ PRICE_RANGE = (
     ),
     _priced(_MIDDLE, _price("(?:average|averagely|decent|fair|fairly)"), vague=True, reading="plain"),
     _priced(_DEAR, phrases("expensive(?:ly)?")),
-    _priced(_DEAR, _price("(?:high|expensive)", _PUBLISHED_PRICE)),
+    _priced(_DEAR, _price("(?:high|expensive)", _PUBLISHED_PRICE_NOUN)),
     _priced(_DEAR, phrases("price?y|pricier", "costly", "high end", "upscale|upmarket"), reading="plain"),
     _priced(_DEAR, _price("(?:high|highly|higher|highest|exclusive|premium)"), reading="plain"),
     _priced(_DEAR, _price("(?:higher than|more than|above|over) (?:the )?average"), reading="plain"),
@@ -199,8 +200,8 @@ def _loose(slot: str, noun: str, most_between: int, values: tuple[str, ...], adj
 LOOSE = tuple(
     pattern
     for adjective, price, rating in (
-        ("low", _CHEAP, _ONE),
-        ("average", _MODERATE, _THREE),
+        ("low", _CHEAP, _ONE_STAR),
+        ("average", _MODERATE, _THREE_STARS),
         ("high", _DEAR, _FIVE_STARS),
     )
     for pattern in (

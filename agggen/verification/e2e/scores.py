@@ -1,13 +1,13 @@
 """Slot errors of texts generated from E2E records, and their rate over a corpus (Dušek, Howcroft and Rieser 2019).
 
 For each slot, the values of the record that the text lacks are paired with the values of the text that the record
-lacks: pairs are *wrong*, the others *missed* or *added*. Repeated mentions count once. The slot error rate is the sum
-of the three over the number of the records' values, names included.
+lacks: pairs are *wrong*, other values *missed* or *added*. Repeated mentions count once. The slot error rate is the
+number of all three divided by the number of the records' values, names included.
 
 There are two readings. "published" reproduces the published numbers, as far as they can be inferred from the annotation
 of the cleaned development set: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes)
 and attaches an adjective to a noun shortly before it ("a high price range and an average customer rating" also means an
-average price). "plain" follows human understanding; judge generated texts by it.
+average price). "plain" follows human understanding; use it to judge generated texts.
 
 Compared with that annotation, "published" finds exactly the same values in 96.4 % of the 4,299 development texts and in
 94.9 % of the 33,525 training texts, which were not used to write the phrases. Added, missed, wrong in percent, here and
@@ -28,10 +28,10 @@ from agggen.verification.e2e.matching import Mention, canonical, mentions
 from agggen.verification.e2e.patterns import Reading
 
 SLOTS = ("name", "eatType", "food", "priceRange", "customerRating", "area", "familyFriendly", "near")
-"""The slots of E2E in the order of the corpus, in the corpus reader's spelling."""
+"""The slots of E2E in the corpus's order and the corpus reader's spelling."""
 
 VERSION = 1
-"""Version of the patterns in signatures; to be increased with each change."""
+"""Version of the patterns, part of signatures; increase it with each change."""
 
 _BY_KEY = {slot.lower(): slot for slot in SLOTS} | {"rating": "customerRating"}
 
@@ -42,13 +42,13 @@ class SlotError:
 
     slot: str
     value: str | None
-    """The record's value; None if the text added one."""
+    """The record's value; None if the text's value was added."""
     said: str | None
-    """The text's value; None if it was missed."""
+    """The text's value; None if the record's value was missed."""
     phrase: str | None
-    """The phrase of the text that means `said`."""
+    """The phrase of the text that means `said`; None without it."""
     span: tuple[int, int] | None
-    """The characters ``[start, end)`` of the phrase in the text (in Unicode form NFC)."""
+    """The characters ``[start, end)`` of the phrase in the text (in Unicode form NFC); None without it."""
 
     def __str__(self) -> str:
         if self.said is None:
@@ -96,12 +96,12 @@ def slots_of(record: Record) -> dict[str, tuple[str, ...]]:
 
 
 def slot_of(predicate: str) -> str | None:
-    """The slot of a predicate, in the corpus reader's spelling; None if it is not one of E2E's."""
+    """The slot of a predicate, in the corpus reader's spelling; None if the predicate is not a slot of E2E."""
     return _BY_KEY.get(re.sub(r"_\d+$|[\W_]", "", predicate.strip().lower()))
 
 
 def slot_errors(record: Record, text: str, reading: Reading = "published") -> SlotErrors:
-    """The slot errors of `text`, given its `record`.
+    """The slot errors of a text about `record`.
 
     Raises:
         RecordError: the record has a predicate that is not a slot of E2E.

@@ -107,7 +107,7 @@ def must_follow(constraint: Constraint, words: Sequence[int]) -> set[int]:
                 begun = tuple(words[-length:]) == spelling[:length]
                 if begun and length == len(spelling):
                     return set()
-                if begun and not expected and constraint.binding & set(spelling[:length]):
+                if begun and not expected and constraint.value_only & set(spelling[:length]):
                     following.add(spelling[length])
     return following
 
@@ -175,9 +175,9 @@ def slow_search(
         if constraint is not None and not done:
             best = max(finished, key=lambda text: text.log_p)
             before = [t for fact in best.facts for t in (FACT, *fact)] + [mark]
-            instead = constraint.instead(before)
-            log_p = best.log_p + FALLBACK_WORD_LOG_P * len(instead)
-            done = [(0.0, replace(best, log_p=log_p, words=(*instead, END)))]
+            fallback = constraint.fallback_after(before)
+            log_p = best.log_p + FALLBACK_WORD_LOG_P * len(fallback)
+            done = [(0.0, replace(best, log_p=log_p, words=(*fallback, END)))]
         finished = [ActiveFacts(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
     result = [Hypothesis(text.facts, text.log_p, score(replace(text, facts=text.facts), -1)) for text in finished]
     return sorted(result, key=lambda h: -h.score)

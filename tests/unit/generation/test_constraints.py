@@ -117,9 +117,9 @@ def test_a_fact_without_acceptable_words_is_the_fallback() -> None:
 def test_a_fallback_begins_a_sentence_of_its_own() -> None:
     none = frozenset[int]()
     constraint = Constraint(none, (), none, none, lambda *_: True, lambda: (7, 8), 9, frozenset({9}))
-    assert constraint.instead([5, 7]) == [9, 7, 8]
-    assert constraint.instead([5, 7, 9, 4]) == [7, 8]
-    assert constraint.instead([5]) == [7, 8]
+    assert constraint.fallback_after([5, 7]) == [9, 7, 8]
+    assert constraint.fallback_after([5, 7, 9, 4]) == [7, 8]
+    assert constraint.fallback_after([5]) == [7, 8]
 
 
 WORDS = st.integers(7, 9)
@@ -130,13 +130,13 @@ SPELLINGS = st.lists(st.lists(WORDS, min_size=1, max_size=3).map(tuple), min_siz
     st.lists(SPELLINGS, max_size=3), st.sets(WORDS), st.sets(st.integers(0, 2), max_size=1), st.lists(WORDS, max_size=6)
 )
 def test_the_automaton_equals_the_definition(
-    values: list[list[tuple[int, ...]]], binding: set[int], elastic: set[int], words: list[int]
+    values: list[list[tuple[int, ...]]], value_only: set[int], elastic: set[int], words: list[int]
 ) -> None:
     constraint = Constraint(
         frozenset(),
         tuple(map(tuple, values)),
         frozenset(elastic & set(range(len(values)))),
-        frozenset(binding),
+        frozenset(value_only),
         lambda *_: True,
         lambda: (),
     )
@@ -144,4 +144,4 @@ def test_the_automaton_equals_the_definition(
     for word in words:
         state = constraint.step(state, word)
     assert constraint.following(state) == must_follow(constraint, words)
-    assert constraint.said(state) == may_end(constraint, words, ())
+    assert constraint.all_said(state) == may_end(constraint, words, ())

@@ -99,9 +99,9 @@ def test_jobs_with_the_same_beam_are_searched_together(monkeypatch: pytest.Monke
 
     write = BeamSearch.write
 
-    def counted(self: BeamSearch, tasks: Sequence[Task], room: int, needs: Any) -> Any:
+    def counted(self: BeamSearch, tasks: Sequence[Task], room: int, required_score: Any) -> Any:
         searched.append((len({task.record for task in tasks}), self.config.beam, room))
-        return write(self, tasks, room, needs)
+        return write(self, tasks, room, required_score)
 
     monkeypatch.setattr(BeamSearch, "write", counted)
     configs = [

@@ -153,14 +153,14 @@ def test_each_beginning_is_written_once(history: str, room: int, monkeypatch: py
     model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
     expected = search(model, RECORDS, TASKS, config)
     begun: list[PlanPrefix] = []
-    begin = BeamSearch._begin
+    add_facts = BeamSearch._add_facts
 
-    def counted(self: BeamSearch, fresh: Mapping[PlanPrefix, float], places: Any, rows: Any) -> Any:
-        begun.extend(fresh)
-        assert len(fresh) + (len(rows.nodes) if rows else 0) <= room
-        return begin(self, fresh, places, rows)
+    def counted(self: BeamSearch, ready: Mapping[PlanPrefix, float], parents: Any, facts: Any) -> Any:
+        begun.extend(ready)
+        assert len(ready) + (len(facts.prefixes) if facts else 0) <= room
+        return add_facts(self, ready, parents, facts)
 
-    monkeypatch.setattr(BeamSearch, "_begin", counted)
+    monkeypatch.setattr(BeamSearch, "_add_facts", counted)
     for result, same_text in zip(search(model, RECORDS, TASKS, config, room=room), expected, strict=True):
         same(result, same_text)
     plans = [PlanPrefix.of(task.record, task.groups) for task in TASKS]

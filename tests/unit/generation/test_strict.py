@@ -9,7 +9,7 @@ import pytest
 
 from agggen.generation.generator import Generator
 from agggen.generation.hypotheses import PlanPrefix
-from agggen.generation.truth import RecordConstraints, words_of
+from agggen.generation.truth import RecordConstraints, watched_words
 from agggen.records import Plan, Record, Triple
 from agggen.text.tokenise import tokenise
 from agggen.verification.check import Checker
@@ -107,7 +107,7 @@ def judge_of(record: Record, *groups: Sequence[int]) -> Judge:
     """Whether the last of these facts may have a text after a text of the others: ``judge(before, fact)``."""
     encoder = generator().encoder
     extras: list[str] = []
-    known = words_of(encoder.vocabulary, Checker())
+    known = watched_words(encoder.vocabulary, Checker())
 
     def ids_of(text: str) -> list[int]:
         tokens = [token.text for token in tokenise(text)]
