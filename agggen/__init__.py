@@ -1,4 +1,4 @@
-"""agggen: learns to plan and write texts about records of facts (AggGen, ACL 2021).
+"""agggen: learns to plan and write texts about records of triples (AggGen, ACL 2021).
 
     data = agggen.load_dataset("elements")          # or a file, a folder, a DataFrame, a list of records
     model = agggen.train(data, preset="small", output="runs/elements")
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_HOMES = {
+_MODULES = {
     **dict.fromkeys(("Record", "Triple", "Plan"), "agggen.records"),
     **dict.fromkeys(("Dataset", "load_dataset", "load_records"), "agggen.datasets"),
     **dict.fromkeys(("Model", "adapt", "load_model", "train"), "agggen.api"),
     "check": "agggen.checks",
     **dict.fromkeys(("evaluate", "score"), "agggen.scoring"),
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name's module when the name is first used, so that `import agggen` takes no time."""
+    """Imports the module of a public name when the name is first used, so that `import agggen` is fast."""
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 
@@ -49,9 +49,9 @@ def __getattr__(name: str) -> Any:
             return version("agggen")
         except PackageNotFoundError:
             return "0+unknown"
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'agggen' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

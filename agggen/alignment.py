@@ -1,4 +1,4 @@
-"""The rule-based aligner of triples to facts, and the pruning of states that follows from it.
+"""The rule-based aligner of triples to facts, and the pruning of groups that follows from it.
 
 ``align`` is the aligner RB of the paper (AggGen, ACL 2021, section "Study of Alignment"): a triple is aligned to the
 fact with the largest token overlap with its predicate and object. ``hard_constraints`` derives the pruning of section
@@ -6,7 +6,7 @@ fact with the largest token overlap with its predicate and object. ``hard_constr
 
 Tokens are compared in a normal form (``words``): without accents and case, ``camelCase`` and ``snake_case`` split,
 numbers without thousands separators and trailing zeros, dates as year, month name and day, words truncated to a stem of
-five letters (created/creator, publisher/published), without function words.
+five letters (created/creator, publisher/published). Function words are left out.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SAME_WORD = {
     **dict.fromkeys(("child", "children", "kid", "kids", "families"), "family"),  # E2E's familyFriendly
     **{"sept": "september", "center": "centre"},
 }
-_EMPTY = (
+_LEFT_OUT = (
     "a an the of in on at by for from to with and or as is are was were be been has have had it its "
     "that this which who whose where s"
 )
-_EMPTY_WORDS = frozenset(_EMPTY.split())
+_FUNCTION_WORDS = frozenset(_LEFT_OUT.split())
 _UNITED_STATES = re.compile(r"\bU\. ?S\.(?:A\.)?|\bU\.S\b|\bUSA?\b")
 _UNITED_KINGDOM = re.compile(r"\bU\. ?K\.|\bU\.K\b|\bUK\b")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -85,15 +85,15 @@ def words(text: str) -> tuple[str, ...]:
     text = _DAY_FIRST_DATE.sub(_day_month_year, text)
     text = _ORDINAL.sub("", _DECIMAL_ZEROS.sub("", _THOUSANDS.sub("", text)))
     folded = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)).lower()
-    return tuple(_normal(word) for word in _WORD.findall(folded) if word not in _EMPTY_WORDS)
+    return tuple(_normal(word) for word in _WORD.findall(folded) if word not in _FUNCTION_WORDS)
 
 
 @lru_cache(maxsize=1 << 14)
 def triple_words(predicate: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The distinct words of a predicate, and the further ones of its object; none for "yes" and "no"."""
-    name = tuple(dict.fromkeys(words(predicate)))
-    value_words = () if value.strip().lower() in ("yes", "no") else words(value)
-    return name, tuple(word for word in dict.fromkeys(value_words) if word not in name)
+    """The distinct words of a predicate, and those that its object adds; the objects "yes" and "no" add none."""
+    predicate_words = tuple(dict.fromkeys(words(predicate)))
+    object_words = () if value.strip().lower() in ("yes", "no") else words(value)
+    return predicate_words, tuple(word for word in dict.fromkeys(object_words) if word not in predicate_words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ def align(
     Args:
         rule: "normal" compares ``words`` and weighs predicate and object equally; ties are resolved by the overlap with
             the subject, then by the first fact. "surface" is the rule behind the paper's numbers: lower-cased words
-            between spaces, all with equal weight; the first fact of ties.
+            between spaces, all with equal weight; ties are resolved by the first fact.
         complete: whether a triple without overlap is aligned nevertheless, as in the paper: to the first fact without
-            triples, or else to the one with the largest overlap with the subject.
+            triples, or, if every fact has one, to the fact with the largest overlap with the subject.
 
     Raises:
         AggGenError: there are no facts.
@@ -129,10 +129,10 @@ def align(
     overlap: list[tuple[float, ...]] = []
     fact_of: list[int | None] = []
     for triple in record.triples:
-        name, value = triple_words(triple.predicate, triple.object)
-        predicate_shares, object_shares = _shares(name, fact_words), _shares(value, fact_words)
+        predicate_words, object_words = triple_words(triple.predicate, triple.object)
+        predicate_shares, object_shares = _shares(predicate_words, fact_words), _shares(object_words, fact_words)
         scores = [a + b for a, b in zip(predicate_shares, object_shares, strict=True)]
-        overlap.append(_shares(name + value, fact_words))
+        overlap.append(_shares(predicate_words + object_words, fact_words))
         best = max(scores)
         ties = [fact for fact, share in enumerate(scores) if share == best] if best else []
         if len(ties) > 1:
@@ -169,17 +169,17 @@ def _complete(record: Record, fact_words: Sequence[frozenset[str]], fact_of: lis
 
 @dataclass(frozen=True, slots=True)
 class HardAlignment:
-    """Constraints on the states of each fact (triples by index, facts by position).
+    """Constraints on the group of each fact (triples by index, facts by position).
 
-    A state of fact t is allowed if it contains all of ``required[t]``, none of ``forbidden[t]`` and at most `max_size`
-    triples. At least one state is allowed for every fact.
+    A group is allowed for fact t if it contains all of ``required[t]``, none of ``forbidden[t]`` and at most `max_size`
+    triples. At least one group is allowed for every fact.
     """
 
     required: tuple[frozenset[int], ...]
     forbidden: tuple[frozenset[int], ...]
     max_size: int
     fact_of: tuple[int | None, ...]
-    """(J,): the fact to which a triple is hard-aligned, None if the evidence is insufficient."""
+    """(J,): the fact to which the triple is hard-aligned; None if the evidence is insufficient."""
 
 
 def hard_constraints(
@@ -188,22 +188,22 @@ def hard_constraints(
     mode: Literal["paper", "release"] = "release",
     max_size: int = 3,
 ) -> HardAlignment:
-    """Prunes the states of each fact by hard alignment.
+    """Prunes the groups of each fact by hard alignment.
 
-    "paper" (section 3.3): a triple is required in its best fact if that fact contains at least half of its
-    words. Nothing is forbidden.
+    "paper" (section 3.3): a triple is required in its best fact if that fact contains at least half of the triple's
+    words. No triple is forbidden.
 
     "release" (the released system): each fact votes for at most two triples, the one with the most predicate words in
     it (unless tied) and the one with the most object words in it (if these are at least half of the object's). A
-    triple with votes of exactly one fact is required there and forbidden elsewhere. States have at most 1 triple if the
+    triple with votes of exactly one fact is required there and forbidden elsewhere. Groups have at most 1 triple if the
     record has no more triples than facts, 2 if it has one more, else `max_size`.
 
-    Each fact keeps at least one state: if all triples of a fact would be forbidden, all are allowed; if more triples
+    Each fact keeps at least one group: if all triples of a fact would be forbidden, all are allowed; if more triples
     are required than the limit allows, the limit is raised up to `max_size`, and beyond that only the triples with the
     largest overlap stay required (the others are allowed).
 
     Args:
-        max_size: the largest number of triples in a state.
+        max_size: the largest number of triples in a group.
 
     Raises:
         AggGenError: there are no facts.
@@ -231,17 +231,18 @@ def hard_constraints(
 
 
 def _votes(record: Record, facts: Sequence[str]) -> tuple[int | None, ...]:
-    """(J,): the only fact that voted for the triple, by predicate or object words; None if none or several did."""
-    parts = [triple_words(triple.predicate, triple.object) for triple in record.triples]
-    votes: list[set[int]] = [set() for _ in parts]
+    """(J,): the only fact that voted for the triple; None if no fact or several facts did."""
+    words_of = [triple_words(triple.predicate, triple.object) for triple in record.triples]
+    votes: list[set[int]] = [set() for _ in words_of]
     for fact, text in enumerate(facts):
         fact_words = frozenset(words(text))
-        predicate_counts = [sum(word in fact_words for word in name) for name, _ in parts]
+        predicate_counts = [sum(word in fact_words for word in predicate) for predicate, _ in words_of]
         if max(predicate_counts) and predicate_counts.count(max(predicate_counts)) == 1:
             votes[predicate_counts.index(max(predicate_counts))].add(fact)
-        counts = [sum(word in fact_words for word in value) for _, value in parts]
+        object_counts = [sum(word in fact_words for word in value) for _, value in words_of]
         object_counts = [
-            count if count >= _THRESHOLD * len(value) else 0 for count, (_, value) in zip(counts, parts, strict=True)
+            count if count >= _THRESHOLD * len(value) else 0
+            for count, (_, value) in zip(object_counts, words_of, strict=True)
         ]
         if max(object_counts):
             votes[object_counts.index(max(object_counts))].add(fact)

@@ -32,8 +32,10 @@ _RUN = "run.json"
 
 
 class Model:
-    """A trained model. Each method takes one record or several (a list, DataFrame, Arrow table or file) and returns one
-    result or `Results` in the same order. Not thread-safe.
+    """A trained model; not thread-safe.
+
+    Each method takes a record and returns a result, or takes several records (a list, DataFrame, Arrow table or file)
+    and returns `Results` in their order.
     """
 
     def __init__(self, bundle: Bundle, path: Path, device: str = "cpu") -> None:
@@ -46,7 +48,7 @@ class Model:
         return self.bundle.encoder.predicates[1:]
 
     def settings(self, overrides: Sequence[str] = (), **settings: Any) -> InferenceConfig:
-        """The bundle's settings of inference with changes: ``level=2``, ``verify="off"``, ``beam={"beam": 3}``.
+        """The bundle's inference settings with changes: ``level=2``, ``verify="off"``, ``beam={"beam": 3}``.
 
         Raises:
             ConfigError: a setting is unknown or has an invalid value.
@@ -64,9 +66,9 @@ class Model:
             PlanError, RecordError: a record cannot be planned.
             ConfigError: see `settings`.
         """
-        many, single = _many(records)
+        all_records, single = _record_list(records)
         planned: list[Results[PlannedRecord]] = [
-            Results(plans) for plans in self.generator.planner.plan(many, k, self.settings(**settings))
+            Results(plans) for plans in self.generator.planner.plan(all_records, k, self.settings(**settings))
         ]
         return planned[0] if single else Results(planned)
 
@@ -77,10 +79,10 @@ class Model:
 
         Args:
             records: see `Model`.
-            plan: a plan that is followed exactly, ``"[food] [near area]"``, for all records, or a list with a plan or
+            plan: a plan such as ``"[food] [near area]"``, which every text follows exactly; or a list with a plan or
                 None per record. [default: the model chooses]
             n_best: number of texts per record; if more than 1, each result is `Results` of these texts, best first.
-            complete: whether the model adds predicates that `plan` omits.
+            complete: whether the model adds the predicates that `plan` lacks.
             settings: see `settings`.
 
         Raises:
@@ -88,20 +90,17 @@ class Model:
             RecordError: a record has too many triples.
             ConfigError: see `settings`.
         """
-        many, single = _many(records)
-        plans = [plan] * len(many) if plan is None or isinstance(plan, str | Plan) else list(plan)
-        if len(plans) != len(many):
-            raise AggGenError(f"{len(many)} records but {len(plans)} plans; pass one plan, or one per record")
-        human = [Plan.parse(item) if isinstance(item, str) else item for item in plans]
-        generated = self.generator.generate(many, human, complete, n_best, self.settings(**settings))
+        all_records, single = _record_list(records)
+        plans = [plan] * len(all_records) if plan is None or isinstance(plan, str | Plan) else list(plan)
+        if len(plans) != len(all_records):
+            raise AggGenError(f"{len(all_records)} records but {len(plans)} plans; pass one plan, or one per record")
+        human_plans = [Plan.parse(item) if isinstance(item, str) else item for item in plans]
+        generated = self.generator.generate(all_records, human_plans, complete, n_best, self.settings(**settings))
         results: list[Any] = [texts[0] if n_best == 1 else Results(texts) for texts in generated]
         return results[0] if single else Results(results)
 
     def check(self, records: Any, text: Any) -> Any:
-        """What each text says of its record, what is missing and what is invented (`agggen.check`).
-
-        The check by words knows the wordings of the training texts.
-        """
+        """Checks each text against its record (`agggen.check`), with the wordings learned from the training texts."""
         return check(records, text, checker=self.generator.checker)
 
     def align(self, records: Any, text: Any, run_archives: bool = False) -> Any:
@@ -110,11 +109,11 @@ class Model:
         Args:
             run_archives: see `Bundle.fact_segmenter`.
         """
-        many, single = _many(records)
+        all_records, single = _record_list(records)
         texts = [text] if isinstance(text, str) else list(text)
-        check_paired(many, texts)
+        check_paired(all_records, texts)
         facts = self.bundle.fact_segmenter(run_archives).segment(texts)
-        aligned: list[AlignedText] = self.generator.align(many, facts)
+        aligned: list[AlignedText] = self.generator.align(all_records, facts)
         return aligned[0] if single else Results(aligned)
 
     def save(self, folder: Path | str) -> None:
@@ -126,8 +125,8 @@ class Model:
         return f"agggen.Model({str(self.path)!r}: {parameters:,} parameters, {len(self.predicates):,} predicates)"
 
 
-def _many(records: Any) -> tuple[list[Record], bool]:
-    """The records, and whether `records` is a single one."""
+def _record_list(records: Any) -> tuple[list[Record], bool]:
+    """A list of `records`, and whether `records` is a single record."""
     if isinstance(records, Record):
         return [records], True
     return load_records(records), isinstance(records, Mapping)
@@ -137,7 +136,7 @@ def load_model(address: Path | str, device: str = "cpu") -> Model:
     """Loads a model.
 
     Args:
-        address: a bundle's folder, a run's folder, ``s3://...`` or a registered ``models:/NAME@ALIAS``.
+        address: the folder of a bundle or a run, ``elements``, ``s3://...`` or a registered ``models:/NAME@ALIAS``.
         device: ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
     Raises:
@@ -161,11 +160,11 @@ def train(
 ) -> Model:
     """Trains a model on this machine and writes ``OUTPUT/bundle``.
 
-    The same call continues an interrupted run and returns the model of a finished one. Ctrl-C and SIGTERM save first.
-    ``agggen train`` adds cluster workers, object stores and the run log.
+    The same call continues an interrupted run and returns the model of a finished one. Ctrl-C and SIGTERM save
+    a checkpoint before training stops. ``agggen train`` adds cluster workers, object stores and the run log.
 
     Args:
-        data: a `Dataset` or a source for `load_dataset`; needs the splits train and dev.
+        data: any source of `load_dataset` with the splits train and dev.
         preset: ``auto`` (by size: ``tiny``, ``small`` or ``medium``), another preset's name, or a YAML file.
         output: the run's folder.
         callbacks: called in both stages (`agggen.training.callbacks.Callback`).
@@ -182,7 +181,7 @@ def train(
     dataset = load_dataset(data)
     config = config_for(RunConfig, dataset, preset, as_overrides(settings))
     loaded_data = training_data(config, max_reject_share, dataset)
-    return _trained(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
+    return _train_in_folder(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
 
 
 def adapt(
@@ -199,8 +198,8 @@ def adapt(
 ) -> Model:
     """Continues the training of a model on new data and writes ``OUTPUT/bundle``; repeated calls as in `train`.
 
-    New words and predicates are added; known ones keep their vectors. Old texts are mixed in (``training={"replay":
-    0.5}``: half of all), so that the model forgets less.
+    New words and predicates are added; known words and predicates keep their vectors. Old texts are mixed in, so that
+    the model forgets less (``training={"replay": 0.5}``: half of all texts).
 
     Args:
         model: a model or its address (`load_model`). It is not changed; the new bundle has its fingerprint in
@@ -222,10 +221,10 @@ def adapt(
     address = model.path if isinstance(model, Model) else model
     overrides = as_overrides(settings)
     config, loaded_data = adaptation(RunConfig, address, load_dataset(data), replay, overrides, max_reject_share, note)
-    return _trained(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
+    return _train_in_folder(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
 
 
-def _trained(
+def _train_in_folder(
     config: RunConfig,
     loaded_data: Data,
     folder: Path,
@@ -233,7 +232,7 @@ def _trained(
     progress: bool | Callable[[TrainingEvent], None],
     max_reject_share: float,
 ) -> Model:
-    """Trains in `folder` or continues the run there; loads the model if the run is finished."""
+    """Trains in `folder`, or continues the run there; returns the model, without training if the run is finished."""
     identity = flatten(config) | loaded_data.decisive
     run_file = folder / _RUN
     if run_file.is_file():

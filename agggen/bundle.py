@@ -7,14 +7,13 @@
     lexicon.json           wordings learned from the training texts
     manifest.json          size and SHA-256 of each file
 
-There are no pickles, so an untrusted bundle cannot run code. It may name an AllenNLP archive, which can, and which is
-only loaded with explicit permission. A file that differs from the manifest is an error.
+There are no pickles, so an untrusted bundle cannot run code. A bundle may name an AllenNLP archive, which can run code
+and is only loaded with explicit permission. A file that differs from the manifest is an error.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import math
 import os
@@ -29,6 +28,7 @@ from agggen.encoding import Encoder
 from agggen.errors import BundleError, ConfigError
 from agggen.facts import FactSegmenter
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
+from agggen.files import read_json, sha256_of
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
@@ -38,13 +38,13 @@ from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
 SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
-"""Bundles that are part of agggen, by the names that addresses may use. `make bundle` trains them anew."""
+"""Folders of the bundles that are part of agggen, by the name that is their address; `make bundle` trains them."""
 T = TypeVar("T")
-_DESCRIBED = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
+_KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
 FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.json", _LEXICON)
 CRITIC_FILES = ("critic.json", "weights.safetensors")
-"""Of a critic (`agggen.verification.critic`), which is stored and registered as a bundle with a manifest of its own."""
+"""The files of a critic (`agggen.verification.critic`), which is stored and registered like a bundle."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Bundle:
     model: JointModel
     encoder: Encoder
     inference: InferenceConfig
-    config: Mapping[str, Any] = field(default_factory=dict)  # the resolved configuration of the run that made it
+    config: Mapping[str, Any] = field(default_factory=dict)  # the resolved configuration of the training run
     metrics: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)  # fingerprints: corpus splits, segmenter, vocabulary
     facts: str = "embedded"  # the source of the facts that the model was trained on
-    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # of texts without facts
+    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # segments texts without facts
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
 
     def generator(self, device: str = "cpu") -> Generator:
@@ -73,7 +73,7 @@ class Bundle:
         return Generator(model, self.encoder, self.inference, self.lexicon)
 
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
-        """The segmenter of texts without facts, the same as in training.
+        """The segmenter of texts without facts.
 
         Args:
             run_archives: whether an AllenNLP archive that the bundle names may be loaded, which runs its author's code.
@@ -97,7 +97,7 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
 
     Raises:
         BundleError: `path` exists.
-        OSError: the files cannot be written; nothing is left behind.
+        OSError: a file cannot be written; the incomplete folder is removed.
     """
     path = Path(path)
     if path.exists():
@@ -134,22 +134,25 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
 
 
 def write_manifest(path: Path, names: Sequence[str]) -> None:
-    """Writes ``manifest.json`` with the size and SHA-256 of these files of the folder `path`."""
+    """Writes ``manifest.json`` with the size and SHA-256 of the files `names` in the folder `path`."""
     _write_json(path / "manifest.json", {name: _measure(path / name) for name in names})
 
 
 def files_of(manifest: object) -> tuple[str, ...]:
-    """The names that a bundle with this manifest must have: `FILES`, or `CRITIC_FILES` if the manifest lists these."""
+    """The files that a bundle with this manifest must have: `CRITIC_FILES` if it lists a critic, else `FILES`."""
     return CRITIC_FILES if isinstance(manifest, Mapping) and CRITIC_FILES[0] in manifest else FILES
 
 
 def fingerprint(path: Path | str) -> str:
     """SHA-256 of the bundle's manifest, which identifies its content."""
-    return _sha256(Path(path) / "manifest.json")
+    return sha256_of(Path(path) / "manifest.json")
 
 
 def place_of(address: str) -> str:
-    """The folder of an included bundle, given its name; other addresses, and names of existing folders, unchanged."""
+    """The folder of an included bundle, given its name; any other address is returned unchanged.
+
+    A bundle or run in a local folder of the same name takes precedence over the included bundle.
+    """
     is_folder = (Path(address) / "manifest.json").is_file() or (Path(address) / "bundle" / "manifest.json").is_file()
     return address if address not in SHIPPED or is_folder else str(SHIPPED[address])
 
@@ -158,14 +161,14 @@ def check_bundle(path: Path | str) -> None:
     """Checks the files of a bundle against its manifest.
 
     Raises:
-        BundleError: a file is missing or was modified; names the first.
+        BundleError: a file is missing or was modified; names the first such file.
     """
     path = Path(path)
     if not path.is_dir():
         raise BundleError(f"there is no bundle at {path}; `agggen train` writes one and prints its place")
     if not (path / "manifest.json").is_file():
         raise BundleError(f"{path} is not a bundle: it has no manifest.json")
-    manifest = _read_json(path / "manifest.json")
+    manifest = read_json(path / "manifest.json")
     if not isinstance(manifest, dict) or _as_json(manifest).encode() != (path / "manifest.json").read_bytes():
         raise BundleError(f"{path / 'manifest.json'} was changed after the bundle was saved; it is refused")
     names = files_of(manifest)
@@ -183,13 +186,17 @@ def check_bundle(path: Path | str) -> None:
 
 
 def describe_bundle(path: Path | str) -> dict[str, Any]:
-    """The content of bundle.json, after the check of hashes."""
+    """The content of bundle.json, after `check_bundle`.
+
+    Raises:
+        BundleError: see `check_bundle`; or the bundle is a critic, or has another format version.
+    """
     check_bundle(path)
     if not (Path(path) / "bundle.json").is_file():
         raise BundleError(
             f"{path} is a critic of `agggen check`, which writes no texts; give a bundle of `agggen train`"
         )
-    described = _read_json(Path(path) / "bundle.json")
+    described = read_json(Path(path) / "bundle.json")
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         version = described.get("format") if isinstance(described, dict) else None
         raise BundleError(f"{path} has bundle format {version}; this version reads {FORMAT}")
@@ -197,25 +204,25 @@ def describe_bundle(path: Path | str) -> dict[str, Any]:
 
 
 def load_bundle(path: Path | str) -> Bundle:
-    """Reads a bundle after the check of hashes.
+    """Reads a bundle after `check_bundle`.
 
     Raises:
-        BundleError: a file is missing, was modified, or does not fit the others.
+        BundleError: see `describe_bundle`; or the files do not fit each other.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     path = Path(path)
     described = describe_bundle(path)
-    if missing := sorted(_DESCRIBED - set(described)):
+    if missing := sorted(_KEYS - set(described)):
         raise BundleError(f"{path}/bundle.json lacks {missing[0]!r}")
-    vocabulary = Vocabulary.from_json(_read_json(path / "vocabulary.json"))
-    encoder = Encoder(vocabulary, tuple(_read_json(path / "predicates.json")), described["max_group_size"])
+    vocabulary = Vocabulary.from_json(read_json(path / "vocabulary.json"))
+    encoder = Encoder(vocabulary, tuple(read_json(path / "predicates.json")), described["max_group_size"])
     config = _build(ModelConfig, described["model"], path)
     inference = dict(described["inference"])
     inference["beam"] = _build(BeamConfig, inference["beam"], path)
     segmenter_values = dict(described["segmenter"])
-    segmenter_values.pop("precomputed", None)  # a former setting, which never decided how new texts are segmented
+    segmenter_values.pop("precomputed", None)  # a former setting, null in the included bundle
     if segmenter_values["allennlp"] is not None:
         segmenter_values["allennlp"] = _build(AllenNLPConfig, segmenter_values["allennlp"], path)
     _check_sizes(config, path)
@@ -270,20 +277,6 @@ def _write_json(path: Path, value: object) -> None:
     path.write_text(_as_json(value), encoding="utf-8")
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BundleError(f"{path} is not valid JSON: {error}") from error
-    except RecursionError as error:
-        raise BundleError(f"{path} is nested too deeply for JSON of a bundle") from error
-
-
 def _measure(path: Path) -> dict[str, object]:
     """A file's entry in the manifest."""
-    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}

@@ -18,19 +18,19 @@ from agggen.verification.lenient import verify
 from agggen.verification.results import TextCheck
 
 RISKY = 0.14
-"""Texts of a higher risk should be reviewed: of 712 rated texts, 3.5 % of those below it were rated as incorrect."""
+"""Texts of a higher risk should be reviewed: of 712 rated texts, raters called 3.5 % of those below it incorrect."""
 
 
 @dataclass(frozen=True)
 class CheckedText(Shown):
-    """What a text says of a record: see ``agggen/README.md``."""
+    """The check of a text against its record: see ``agggen/README.md``."""
 
     record: Record
     text: str
     result: TextCheck
-    """The check by words: strict about values, blind to relations."""
+    """The check by words, which is strict about values and does not see relations."""
     judgement: Judgement
-    """The learned critic's opinion of each triple and of the text."""
+    """The learned critic's verdict on each triple, and its scores of the text."""
 
     @property
     def said(self) -> tuple[Triple, ...]:
@@ -39,7 +39,7 @@ class CheckedText(Shown):
 
     @property
     def missing(self) -> tuple[Triple, ...]:
-        """The triples whose values it does not say whole, by words."""
+        """The triples whose values the text does not say whole, by words."""
         return self.result.missing
 
     @property
@@ -67,8 +67,8 @@ class CheckedText(Shown):
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
         Coverage and correctness are the critic's, averaged with the share of values that are mentioned (lenient) and,
-        at half the weight, the share of subjects that are named whole, which human ratings of both depend on. Fluency
-        is correctness times the share of distinct word bigrams.
+        at half the weight, the share of subjects that are named whole, since human ratings of both depend on it.
+        Fluency is correctness times the share of distinct word bigrams.
         """
         mentioned, named = self.shares
         shared = mentioned + named / 2
@@ -83,11 +83,11 @@ class CheckedText(Shown):
 
     @property
     def risk(self) -> float:
-        """1 for a text that is certainly at fault, in [0, 1]: what to review first."""
+        """The risk that the text is incorrect, in [0, 1]; texts of the highest risk should be reviewed first."""
         return 1 - min(self.scores["coverage"], self.scores["correctness"])
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """The result as JSON types."""
         verdicts = [
             {
                 "subject": verdict.triple.subject,
@@ -131,19 +131,19 @@ class CheckedText(Shown):
 
 @cache
 def included_critic() -> Critic:
-    """The critic that is included in agggen, loaded once."""
+    """The critic that is part of agggen, loaded at the first call."""
     return load_critic()
 
 
 def check_all(
     records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None, critic: Critic | None = None
 ) -> list[CheckedText]:
-    """A check of each text.
+    """Checks each text against its record.
 
     Args:
         records, texts: one text per record.
-        checker: of the check by words, with what training taught it. [default: one that knows no training texts]
-        critic: [default: the included one]
+        checker: makes the check by words, with the wordings it learned. [default: one that knows no training texts]
+        critic: the learned critic. [default: the included critic]
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.
@@ -157,14 +157,14 @@ def check_all(
 
 
 def check(records: Any, text: Any, *, critic: Critic | None = None, checker: Checker | None = None) -> Any:
-    """What any system's texts say of their records: `CheckedText`, or `Results` of several.
+    """Checks the texts of any system against their records; returns a `CheckedText`, or `Results` of several.
 
     Args:
-        records: a record, or what `load_records` takes.
+        records: a record, or any source of `load_records`.
         text: a text, or a list with one per record.
         critic, checker: see `check_all`.
     """
-    record_list = [records] if isinstance(records, Record) else load_records(records)
+    all_records = [records] if isinstance(records, Record) else load_records(records)
     texts = [text] if isinstance(text, str) else list(text)
-    results = Results(check_all(record_list, texts, checker, critic))
+    results = Results(check_all(all_records, texts, checker, critic))
     return results[0] if isinstance(text, str) else results

@@ -6,10 +6,10 @@ The dataclasses are nested; each is defined beside what it configures:
     resolved(config)     # {"model": {"width": 128, ...}, ...}: plain JSON, stored in the bundle
     config_hash(config)  # 12 hexadecimal digits, for logs
 
-A preset may begin with ``extends: NAME`` (another preset, or a YAML file beside it). The precedence ascends from the
-extended preset to the preset to the overrides, from left to right. Every key must exist and every value must have the
-type of its field; only integers for floats and unquoted numbers for strings are converted. Scalars follow YAML 1.2
-(``1e-3`` is a number, ``no`` is a word).
+A preset may begin with ``extends: NAME`` (another preset, or a YAML file beside it), whose values it overrides.
+Overrides take precedence over the preset, and later overrides over earlier ones. Every key must exist and every value
+must have the type of its field; only an integer for a float and an unquoted number for a string are converted. Scalars
+follow YAML 1.2 (``1e-3`` is a number, ``no`` is a word).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from agggen.yaml12 import compose, construct, is_null, is_number
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 Where = Callable[[yaml.Node], str]
-"""The source of a node, for messages."""
+"""The place of a YAML node, for messages: its file and line, or its override."""
 
 PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
@@ -65,7 +65,7 @@ def load_config(
     for override in overrides:
         settings.read_override(override)
     try:
-        # JSON is pydantic's strict mode that still takes a list for a tuple, a string for a path or an enum's value.
+        # Of JSON only, pydantic's strict mode takes a list for a tuple, and a string for a path or an enum.
         return TypeAdapter(cls).validate_json(json.dumps(settings.values, default=str), strict=True)
     except ValidationError as error:
         problems = [settings.explain(detail) for detail in error.errors(include_url=False)]
@@ -90,7 +90,7 @@ def config_hash(config: Any) -> str:
 
 
 def flatten(config: Any) -> dict[str, Scalar]:
-    """``{"model.width": 128, ...}``, for a tracking store; lists as JSON text."""
+    """The values by dotted key: ``{"model.width": 128, ...}``; a list is JSON text."""
 
     def walk(value: Any, prefix: str) -> Iterator[tuple[str, Scalar]]:
         if isinstance(value, Mapping) and (value or not prefix):
@@ -272,7 +272,7 @@ def _dotted_keys(section: type, prefix: str = "") -> Iterator[str]:
 
 
 def overrides_of(config: Any) -> list[str]:
-    """The overrides with which `load_config` gives `config`."""
+    """Overrides from which `load_config` reproduces `config`."""
     return [f"{key}={json.dumps(value)}" for key, value in flatten(config).items()]
 
 

@@ -4,7 +4,7 @@
     load_dataset(source)    the records by split, and the rejects
 
 Files may be CSV, TSV, JSON, JSON lines or Parquet, in the forms of `agggen.corpora.tables`. A source without splits is
-divided 80/10/10, depending on the seed only; records with the same triples stay together.
+divided 80/10/10 (`divide`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agggen.records import Record
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 """The suffixes of files with records."""
-_STANDARD = ("train", "dev", "test")
+_STANDARD_SPLITS = ("train", "dev", "test")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _REMOTE = "agggen_platform.local:read_remote"
 """Reads corpora in object stores; part of the platform, which has the clients."""
@@ -45,7 +45,7 @@ class Dataset:
     name: str
     splits: Mapping[str, list[Record]]
     rejects: Mapping[str, list[Reject]] = field(default_factory=dict)
-    """The rejects by split, or under the name of the source if it was divided here."""
+    """The rejects by split, or under the name of the dataset if its source has no file per split."""
 
     @property
     def train(self) -> list[Record]:
@@ -135,9 +135,9 @@ def load_dataset(
         source: the name of a corpus of the catalogue; a file; a folder with one file per split; a pattern such as
             ``my/{train,dev,test}.jsonl``; ``s3://...``; a DataFrame, an Arrow table, a list; a mapping of splits to any
             of these; a `Dataset`, which is returned.
-        name: of the corpus. [default: the source's name or path, else ``data``]
+        name: the dataset's name. [default: the source's name or path, else ``data``]
         splits: the splits to load. [default: train, dev and test of a corpus of the catalogue, else all]
-        seed: of the division if the source has no splits.
+        seed: seed of `divide`, if the source has no splits.
         columns: the columns of a table that are not predicates: ``id``, ``subject``, ``text`` (one or more), ``split``,
             ``category``, ``ignore``; and ``rename``, predicates by column (`Columns`).
 
@@ -151,28 +151,28 @@ def load_dataset(
     if isinstance(source, str) and "://" in source:
         return resolve_name(_REMOTE)(source, splits)
     if isinstance(source, Mapping):
-        return _of_parts(name or "data", {split_name(split): part for split, part in source.items()}, chosen, splits)
+        return _from_splits(name or "data", {split_name(split): part for split, part in source.items()}, chosen, splits)
     if not isinstance(source, str | Path):
-        return _divided(name or "data", _table(source, chosen), seed, splits)
+        return _from_table(name or "data", _table(source, chosen), seed, splits)
     label = name or str(source)
     if braces := _BRACES.search(str(source)):
         before, after = str(source)[: braces.start()], str(source)[braces.end() :]
         parts = {split_name(part): Path(before + part + after) for part in braces[1].split(",")}
-        return _of_parts(label, parts, chosen, splits)
+        return _from_splits(label, parts, chosen, splits)
     path = Path(source)
-    if parts := _files(path):
+    if parts := _split_files(path):
         if str(source) not in _catalogue() or not splits or set(splits) <= parts.keys():
-            return _of_parts(label, parts, chosen, splits)
+            return _from_splits(label, parts, chosen, splits)
     elif path.is_file():
-        return _divided(label, _table(path, chosen), seed, splits)
+        return _from_table(label, _table(path, chosen), seed, splits)
     if str(source) not in _catalogue():
         raise CorpusError(_unknown_source(path))
-    names = splits or [split for split in _STANDARD if split in _catalogue()[str(source)]]
+    names = splits or [split for split in _STANDARD_SPLITS if split in _catalogue()[str(source)]]
     return catalogue_dataset(str(source), names, label)
 
 
 def catalogue_dataset(name: str, splits: Sequence[str], label: str = "") -> Dataset:
-    """Splits of a corpus of the catalogue; `label` is the dataset's name if it is not the corpus's.
+    """Splits of a corpus of the catalogue; the dataset is called `label`. [default: `name`]
 
     Raises:
         CorpusError: the corpus or a split is unknown, or its files are missing.
@@ -201,10 +201,10 @@ def _unknown_source(path: Path) -> str:
     return f"no corpus {str(path)!r}; {hint}There are {', '.join(_catalogue())}, or pass a file or folder"
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """The files of a folder by split: all Parquet files, and others with the name of a standard split.
+def _split_files(folder: Path) -> dict[str, Path]:
+    """The files of a folder by split: every Parquet file, and other files that are named after a standard split.
 
-    In the output of `agggen segment`, a split is a folder of files.
+    In the output of `agggen segment`, a split is a folder of Parquet files.
     """
     from agggen.corpora.prepared import MANIFEST, listed_parts
 
@@ -214,23 +214,24 @@ def _files(folder: Path) -> dict[str, Path]:
     for suffix in SUFFIXES:
         for file in sorted(folder.glob(f"*{suffix}")):
             split = split_name(file.stem)
-            if suffix == ".parquet" or split in _STANDARD:
+            if suffix == ".parquet" or split in _STANDARD_SPLITS:
                 files.setdefault(split, file)
     return files
 
 
-def _of_parts(name: str, parts: Mapping[str, Any], columns: Columns, splits: Sequence[str] | None) -> Dataset:
+def _from_splits(name: str, parts: Mapping[str, Any], columns: Columns, splits: Sequence[str] | None) -> Dataset:
+    """The dataset of a source with `parts`, one per split."""
     if absent := [split for split in splits or () if split not in parts]:
         what = f"the folder {name}" if Path(name).is_dir() else name
         raise CorpusError(f"{what} has no split {absent[0]!r}; it has {', '.join(sorted(parts))}")
-    ordered = [*(split for split in _STANDARD if split in parts), *sorted(parts.keys() - set(_STANDARD))]
+    ordered = [*(split for split in _STANDARD_SPLITS if split in parts), *sorted(parts.keys() - set(_STANDARD_SPLITS))]
     tables = {split: _table(parts[split], columns) for split in splits or ordered}
     records = {split: list(chain(*table.records.values())) for split, table in tables.items()}
     return Dataset(name, records, {split: table.rejects for split, table in tables.items() if table.rejects})
 
 
-def _divided(name: str, table: Table, seed: int, splits: Sequence[str] | None) -> Dataset:
-    """The dataset of a table, by its column of splits or divided."""
+def _from_table(name: str, table: Table, seed: int, splits: Sequence[str] | None) -> Dataset:
+    """The dataset of a table, split by its column of splits or, if it has none, by `divide`."""
     undivided = table.records.get(None, [])
     if undivided and len(table.records) > 1:
         count = f"{len(undivided):,} records have no split, record {undivided[0].id!r} first"
@@ -249,8 +250,8 @@ def _divided(name: str, table: Table, seed: int, splits: Sequence[str] | None) -
 def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> dict[str, list[Record]]:
     """80 % train, 10 % dev, 10 % test, in the order of the records.
 
-    The split of a record depends on its triples and the seed only, so records with the same triples stay together.
-    Records without a text go to train, which skips them.
+    The split of a record depends only on the seed and the triples of all records, so records with the same triples stay
+    together. Records without a text are in train; training skips them.
 
     Raises:
         CorpusError: fewer than three different records have texts.
@@ -265,13 +266,13 @@ def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> 
         raise CorpusError(f"{name}: {len(order)} different records have texts; train, dev and test need at least three")
     tenth = max(round(len(order) / 10), 1)
     split_of = dict.fromkeys(order[:tenth], "dev") | dict.fromkeys(order[tenth : 2 * tenth], "test")
-    divided: dict[str, list[Record]] = {split: [] for split in _STANDARD}
+    divided: dict[str, list[Record]] = {split: [] for split in _STANDARD_SPLITS}
     for record in records:
         divided[split_of.get(rank(record), "train")].append(record)
     return divided
 
 
-# --- one source -----------------------------------------------------------------------------------------------------
+# --- sources -------------------------------------------------------------------------------------------------------
 
 
 def _table(source: Any, columns: Columns) -> Table:
@@ -295,17 +296,17 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
             return Table({None: read_records(path)}, [])
         return read_table(_rows(read_plain(path)), str(path), columns)
     if suffix == ".json":
-        return read_table(_rows(_parsed(path), str(path)), str(path), columns)
+        return read_table(_rows(_json_objects(path), str(path)), str(path), columns)
     with open_source(path) as (stream, label):
         if suffix in (".csv", ".tsv"):
             return read_table(
                 read_rows(stream, label, (), delimiter_of(path), exact=True, undecodable="keep"), label, columns
             )
         values = read_values(stream, label, undecodable="reject")
-        return read_table(_objects(values, label), label, columns)
+        return read_table(_check_objects(values, label), label, columns)
 
 
-def _parsed(path: Path) -> list[Any]:
+def _json_objects(path: Path) -> list[Any]:
     """The objects of a JSON file: a list, a single object, or an object with a list per split."""
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -313,12 +314,12 @@ def _parsed(path: Path) -> list[Any]:
         raise CorpusError(f"cannot read {path}: {error}") from error
     if isinstance(value, dict) and value and all(isinstance(rows, list) for rows in value.values()):
         parts = {split_name(split): rows for split, rows in value.items()}
-        if parts.keys() <= set(_STANDARD):
+        if parts.keys() <= set(_STANDARD_SPLITS):
             return [row | {"split": split} for split, rows in parts.items() for row in rows]
     return value if isinstance(value, list) else [value]
 
 
-def _objects(items: Iterable[tuple[int, Any] | Reject], label: str) -> Items:
+def _check_objects(items: Iterable[tuple[int, Any] | Reject], label: str) -> Items:
     for item in items:
         if isinstance(item, Reject) or isinstance(item[1], Mapping):
             yield item

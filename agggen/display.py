@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 _COLOURS = ("230,159,0", "86,180,233", "0,158,115", "240,228,66", "0,114,178", "204,121,167")
-"""Colours of facts as red, green, blue; reused for texts with more facts."""
+"""Colours of facts as red, green, blue; repeated in texts with more facts."""
 
 
 class Result(Protocol):
-    """The result for a record."""
+    """The result for a record, or for a record and a text."""
 
     def as_dict(self) -> dict[str, Any]: ...
 
@@ -63,29 +63,33 @@ def _rows(results: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def groups(states: Sequence[Sequence[str]]) -> list[str]:
-    """States in the notation of plans: ``[near customerRating]``."""
+    """Groups in the notation of plans: ``[near customerRating]``."""
     return ["[" + " ".join(state) + "]" for state in states]
 
 
 def plain(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """The plan, the text, its facts, each with its group, and remarks."""
+    """Lines of plain text: `head`, the text, each fact after its group, and the remarks.
+
+    Args:
+        facts: group and segment of each fact.
+    """
     width = max((len(group) for group, _ in facts), default=0)
     return "\n".join([head, text, *(f"  {group:<{width}}  {piece.strip()}" for group, piece in facts), *remarks])
 
 
 def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """The plan and the text as HTML, each fact in the colour of its group.
+    """The plan, `head`, the text and the remarks as HTML, each fact in the colour of its group.
 
     Args:
         facts: group and segment of each fact; the segments are the whole text.
     """
     plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
     text = " ".join(_coloured(number, piece.strip(), group) for number, (group, piece) in enumerate(facts))
-    return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_below(remarks)}</div>"
+    return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_lines(remarks)}</div>"
 
 
 def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """The text in pieces, each with the number of its span, from 1, or 0; spans that overlap others are omitted."""
+    """The pieces of the text, each after the number of its span (from 1; 0: none); overlapping spans are omitted."""
     pieces, position = [], 0
     for number, (start, end) in sorted(enumerate(spans, start=1), key=lambda item: (item[1][0], -item[1][1])):
         if start >= position and end > start:
@@ -100,7 +104,7 @@ def html_of_spans(text: str, spans: Sequence[tuple[str, tuple[int, int]]], remar
         _coloured(number - 1, piece, spans[number - 1][0]) if number else escape(piece)
         for number, piece in split_at_spans(text, [span for _, span in spans])
     ]
-    return f"<div><p>{''.join(parts)}</p>{_below(remarks)}</div>"
+    return f"<div><p>{''.join(parts)}</p>{_lines(remarks)}</div>"
 
 
 def _coloured(number: int, text: str, title: str = "") -> str:
@@ -108,5 +112,5 @@ def _coloured(number: int, text: str, title: str = "") -> str:
     return f'<span style="{style}" title="{escape(title)}">{escape(text)}</span>'
 
 
-def _below(remarks: Sequence[str]) -> str:
+def _lines(remarks: Sequence[str]) -> str:
     return "".join(f"<div><small>{escape(remark)}</small></div>" for remark in remarks)

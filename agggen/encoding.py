@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Constraints = Literal["release", "paper", "none"]
 UNKNOWN_PREDICATE = "[unknown]"
-_TEXTS_PER_CALL = 4096  # of a segmenter; when it fails, the texts are bisected
+_TEXTS_PER_CALL = 4096  # of a segmenter; if a call fails, its texts are bisected
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,15 @@ class Encoder:
         return (UNKNOWN_PREDICATE, *sorted({name for record in records for name in record.predicates}))
 
     def source(self, record: Record) -> tuple[Example, list[str]]:
-        """The record without a text, and its out-of-vocabulary words (ids from ``len(vocabulary)`` on)."""
+        """The example of a record without a text, and the record's out-of-vocabulary words.
+
+        The k-th such word, from 0, has the id ``len(vocabulary) + k``.
+        """
         encoded = self.vocabulary.encode_source(record)
         return self._source(record, encoded), encoded.extras
 
     def predicate_ids(self, record: Record) -> tuple[int, ...]:
-        """The ids of the record's predicates; a further ``isPartOf`` has the id of the first if its own is unknown."""
+        """The ids of the record's predicates; ``isPartOf_2`` has the id of ``isPartOf`` if it is not in the table."""
         triples = zip(record.predicates, record.triples, strict=True)
         return tuple(self._index.get(name, self._index.get(triple.predicate, 0)) for name, triple in triples)
 
@@ -62,11 +65,11 @@ class Encoder:
         return Example(record.id, ids, triple, role, self.predicate_ids(record))
 
     def example(self, record: Record, facts: Sequence[str], constraints: Constraints = "none") -> Example:
-        """The record with a text.
+        """The example of a record with a text.
 
         Args:
             facts: the segments of the text, which concatenate to it; those in which no word starts are dropped.
-            constraints: how the hard alignment prunes states.
+            constraints: how the hard alignment prunes groups.
 
         Raises:
             RecordError: the text contains no words.
@@ -99,8 +102,8 @@ def segmented(
     """The records with facts in every reference, from the segmenter or (segmenter None) from the corpus.
 
     Args:
-        rejects: list to which references are added that cannot be segmented; they are dropped, and records without any
-            other reference with them.
+        rejects: receives the references that cannot be segmented; they are dropped, and with them the records that
+            have no other reference.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.
@@ -145,8 +148,8 @@ def training_examples(
     """One example per reference; a text without known facts is a single fact.
 
     Args:
-        constraints: how the hard alignment prunes states.
-        rejects: list to which references without words are added; if None, they raise an error.
+        constraints: how the hard alignment prunes groups.
+        rejects: receives the references without words; None: such a reference is an error.
 
     Raises:
         RecordError: a text contains no words, and `rejects` is None.

@@ -45,10 +45,10 @@ class StoppedError(TrainingError):
     """Training was interrupted and has saved its state; the same command continues it."""
 
     def __init__(self, message: str, exit_code: int = TrainingError.exit_code) -> None:
-        """`exit_code`: 128 plus the number of the signal that interrupted it, if any."""
+        """`exit_code`: 128 plus the number of the signal that interrupted training, if any."""
         super().__init__(message)
         self.exit_code = exit_code
 
 
 class StoppedEarlyError(StoppedError):
-    """Training was ended because its results fell behind those of others; it is not to be continued."""
+    """Training was ended because its results fell behind those of other runs; it must not be continued."""

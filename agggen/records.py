@@ -1,10 +1,10 @@
-"""Triple, Record, Reference, Fact, State and Plan, and their text forms.
+"""Triples, records, references, facts, groups and plans, and their text forms.
 
 A *record* is a set of *triples* with zero or more *reference* texts. A reference may be segmented into *facts*
-(contiguous pieces of the text that concatenate back to it exactly). A *state* is an ordered tuple of the record's
-predicates that share one fact; a *plan* is a sequence of states in which every predicate of the record occurs exactly
-once. Plans are written ``[eatType] [near customerRating]`` (AggGen, ACL 2021, section 3.5); a predicate with white
-space, brackets or quotes is written as a JSON string: ``["customer rating" near]``.
+(contiguous segments of the text that concatenate to it exactly). A *group* (`State`, the paper's state) is an ordered
+tuple of the record's predicates that share one fact; a *plan* is a sequence of groups in which every predicate of the
+record occurs exactly once. Plans are written ``[eatType] [near customerRating]`` (AggGen, ACL 2021, section 3.5); a
+predicate with white space, brackets or quotes is written as a JSON string: ``["customer rating" near]``.
 
 A predicate that occurs twice in a record is made unique by a suffix (``isPartOf``, ``isPartOf_2``), so the predicates
 of a record are a set and can name its triples.
@@ -58,7 +58,7 @@ class Triple:
 
     @classmethod
     def of(cls, parts: Any) -> Triple:
-        """Reads ``[subject, predicate, object]`` or a mapping with these keys; without a subject, it is ``""``.
+        """Reads ``[subject, predicate, object]`` or a mapping with these keys; the subject is ``""`` if there is none.
 
         Raises:
             RecordError: there are not three parts, a part is not a string, or predicate or object is empty.
@@ -82,7 +82,7 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A sequence of states. ``str(plan)`` and ``Plan.parse`` are inverse to each other."""
+    """A sequence of groups. ``str(plan)`` and ``Plan.parse`` are inverse to each other."""
 
     states: tuple[State, ...]
 
@@ -104,7 +104,7 @@ class Plan:
         Raises:
             PlanError: names the column (counted from 1) at which the text stops being a plan.
         """
-        states: list[list[str]] = []
+        groups: list[list[str]] = []
         opened: int | None = None
 
         def fail(message: str, at: int) -> NoReturn:
@@ -116,11 +116,11 @@ class Plan:
                 if opened is not None:
                     fail("groups do not nest; close the group before with ']'", at)
                 opened = at
-                states.append([])
+                groups.append([])
             elif opened is None:
                 fail(f"expected '[', found {token[0]!r}", at)
             elif token == "]":
-                if not states[-1]:
+                if not groups[-1]:
                     fail("this group is empty", opened)
                 opened = None
             else:
@@ -132,14 +132,14 @@ class Plan:
                         fail("a quoted predicate must be a JSON string", at)
                     if not predicate.strip():
                         fail("the predicate is empty", at)
-                if any(predicate in state for state in states):
+                if any(predicate in group for group in groups):
                     fail(f"{predicate!r} occurs a second time; every predicate belongs to one group", at)
-                states[-1].append(predicate)
+                groups[-1].append(predicate)
         if opened is not None:
             fail("this group is never closed with ']'", opened)
-        if not states:
+        if not groups:
             raise PlanError("the plan is empty; write for example [eatType] [near customerRating]")
-        return cls(tuple(map(tuple, states)))
+        return cls(tuple(map(tuple, groups)))
 
     @property
     def predicates(self) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ class Record:
             ) from error
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form, inverse of :meth:`of`; unknown parts are omitted."""
+        """The record as JSON types, inverse of :meth:`of`; absent parts are omitted."""
         data: dict[str, Any] = {"id": self.id, "triples": [[t.subject, t.predicate, t.object] for t in self.triples]}
         if self.references:
             data["references"] = [_reference_as_json(reference) for reference in self.references]
@@ -280,7 +280,11 @@ def _fact(item: object) -> Fact:
 
 
 def _list(value: object, name: str) -> Sequence[Any]:
-    """`value` if it is a list, empty for None; strings are rejected, since they are sequences, too."""
+    """`value` if it is a list, or ``()`` if it is None.
+
+    Raises:
+        RecordError: `value` has another type, such as a string.
+    """
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):

@@ -46,7 +46,7 @@ from agggen.verification.lexicon import Lexicon
 
 Listen = Callable[[ObjectiveName], Sequence[Callback]]
 _SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "unseen_words")  # of encoder and decoder
-_OF_TRANSITIONS = ("predicate_dim", "max_group_size", "transition")
+_TRANSITION_SETTINGS = ("predicate_dim", "max_group_size", "transition")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,13 +69,13 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FactsConfig(FrameSettings):
-    """How texts are segmented into facts, and which states the hard alignment excludes (METHOD 3a, 4)."""
+    """How texts are segmented into facts, and which groups the hard alignment excludes (METHOD 3a, 4)."""
 
     source: FactSource = "embedded"  # corpus: the facts of its references
     constraints: Constraints = "release"
 
     def __post_init__(self) -> None:
-        _ = self.segmenter, self.for_new_texts  # validates the source's settings
+        _ = self.segmenter, self.for_new_texts  # validates the settings of the source
 
     @property
     def segmenter(self) -> SegmenterConfig | None:
@@ -92,7 +92,7 @@ class FactsConfig(FrameSettings):
 class TextConfig:
     """The vocabulary; other words can only be copied from the record."""
 
-    min_count: int = 2  # occurrences in training that a word needs
+    min_count: int = 2  # occurrences in the training records that a word needs
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class TrainingConfig:
     device: str = "auto"  # cpu, cuda, cuda:1, ...; auto is a GPU if there is one
     precision: Precision = "auto"  # of matrix products; auto is bfloat16 on a GPU and float32 on a CPU
     threads: int = 0  # torch threads on CPU (0: torch's default)
-    start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: none
-    grow: bool = False  # `start` takes in the words and predicates of the training records (`training.growth`)
+    start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: random weights
+    grow: bool = False  # add the words and predicates of the training records to `start` (`training.growth`)
     replay: float = 0.0  # share of old texts among those that `agggen adapt` trains on
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
@@ -171,13 +171,13 @@ def prepare(
     """Segments the texts, builds vocabulary and predicate table from the training records, aligns and encodes.
 
     References that cannot be segmented, that contain no words, or whose record has too many triples to be planned are
-    rejected and listed. If ``training.start`` is set, vocabulary, predicate table and weights are those of its bundle;
-    the weights of its transitions only if the configuration has the same transition model. With ``training.grow`` all
-    of these, and the lexicon, grow by what the training records have (`agggen.training.growth`).
+    rejected. If ``training.start`` is set, vocabulary, predicate table and weights are those of its bundle (weights of
+    transitions only if the configuration has the same transition model). With ``training.grow`` these and the lexicon
+    are extended by the words and predicates of the training records (`agggen.training.growth`).
 
     Args:
         train: training records; those without references are skipped.
-        dev: development records, likewise.
+        dev: development records; those without references are skipped.
         max_reject_share: the fraction of a split's references that may be rejected.
         start: the bundle at ``training.start``, if it is already loaded.
 
@@ -234,10 +234,10 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
     """The weights of `start` with which a model of `config` can be initialised.
 
     Raises:
-        ConfigError: it is of another size or variant, or has another vocabulary setting; names them.
+        ConfigError: `start` has another size, variant or vocabulary setting; names the settings that differ.
     """
     requested, existing, grow = asdict(config.model), asdict(start.model.config), config.training.grow
-    same = (*_SHARED_SIZES, *_OF_TRANSITIONS) if grow else _SHARED_SIZES
+    same = (*_SHARED_SIZES, *_TRANSITION_SETTINGS) if grow else _SHARED_SIZES
     differing = [
         f"model.{name} ({existing[name]}, not {requested[name]})" for name in same if requested[name] != existing[name]
     ]
@@ -249,7 +249,7 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
             f"training.start {config.training.start} was trained with another {', '.join(differing)}; "
             "set the same values to start from its weights"
         )
-    keeps_transitions = all(requested[name] == existing[name] for name in _OF_TRANSITIONS)
+    keeps_transitions = all(requested[name] == existing[name] for name in _TRANSITION_SETTINGS)
     return {
         name: tensor
         for name, tensor in start.model.state_dict().items()
@@ -300,7 +300,7 @@ def fit(
         listen: makes this worker's callbacks for a stage.
         group: the workers that share each batch (None: this process only).
         stop: called before each update; training stops if it returns True.
-        checkpoint_seconds: between checkpoints.
+        checkpoint_seconds: seconds between checkpoints.
 
     Raises:
         StoppedError: training was stopped; the same call resumes it.
@@ -352,9 +352,9 @@ def bundle_of(
 ) -> Bundle:
     """The bundle of a trained model. `sources` are fingerprints, `resolved` is the configuration as plain data."""
     own_sources = {"vocabulary": data.encoder.vocabulary.fingerprint, "segmenter": data.segmenter}
-    about = dict(resolved), metrics, {**sources, **own_sources}
+    provenance = dict(resolved), metrics, {**sources, **own_sources}
     facts = config.facts.source, config.facts.for_new_texts
-    return Bundle(model.cpu(), data.encoder, config.inference, *about, *facts, data.lexicon)
+    return Bundle(model.cpu(), data.encoder, config.inference, *provenance, *facts, data.lexicon)
 
 
 def train(
@@ -375,10 +375,10 @@ def train(
     Args:
         sources, resolved: see `bundle_of`. [default: no fingerprints, and `config`]
         listen, stop, max_reject_share, start: see `prepare` and `fit`.
-        rejects: of the corpus reader, to be listed with those of `prepare`.
+        rejects: the rejects of the corpus reader, written to ``rejects.jsonl`` with those of `prepare`.
 
     Raises:
-        TrainingError: the run is finished, or as `prepare` and `fit`.
+        TrainingError: the run is finished; or see `prepare` and `fit`.
     """
     if (folder / "bundle").exists():
         raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train again")

@@ -35,12 +35,12 @@ def evaluate(
     Args:
         model: a model or its address.
         data: records with references, or a dataset with the split `split`.
-        split: of the dataset.
-        limit: number of records to evaluate, from the first; 0: all.
+        split: the split to evaluate, if `data` is a dataset.
+        limit: number of records to evaluate, from the beginning of the split; 0: all.
         protocol: one of `agggen.evaluation.protocols`. [default: that of the corpus's published scores]
         metrics: names of metrics of the protocol. [default: all]
         run_archives: see `Bundle.fact_segmenter`.
-        settings: of inference, see `Model.settings`.
+        settings: inference settings, see `Model.settings`.
 
     Raises:
         CorpusError: no record has a reference text.
@@ -68,7 +68,7 @@ def evaluate(
     return evaluate_task(task, writing_lines(len(task.records)), notes.append)
 
 
-def _texts(reference: Any) -> list[str]:
+def _reference_texts(reference: Any) -> list[str]:
     if isinstance(reference, Record):
         return [text.text for text in reference.references]
     return [reference] if isinstance(reference, str) else list(reference)
@@ -89,7 +89,7 @@ def score(
     Args:
         texts: one per record.
         references: the reference or references of each text; or records with references, whose values are then
-            checked, too.
+            also checked in the texts.
         protocol, metrics: see `agggen.evaluation.protocols`.
 
     Raises:
@@ -98,7 +98,7 @@ def score(
     """
     items = list(references) if not isinstance(references, str | Path) else load_records(references)
     records = [item for item in items if isinstance(item, Record)]
-    statistics = dict(measure(protocol, texts, list(map(_texts, items)), metrics))
+    statistics = dict(measure(protocol, texts, list(map(_reference_texts, items)), metrics))
     if records and len(records) == len(items):
         statistics |= read_values(records, texts).statistics
     return Scores({name: metric.corpus() for name, metric in statistics.items()})

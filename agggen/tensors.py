@@ -1,4 +1,4 @@
-"""Devices, and safetensors files with errors of the operating system as OSError."""
+"""Torch devices, and the writing of safetensors files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-_NUMBER = re.compile(r"\(os error (\d+)\)")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def device_of(name: str, setting: str = "device") -> torch.device:
@@ -44,7 +44,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     try:
         save_file(dict(tensors), path, metadata=None if metadata is None else dict(metadata))
     except SafetensorError as error:
-        match = _NUMBER.search(str(error))
+        match = _OS_ERROR.search(str(error))
         if match is None:
             raise
         code = int(match[1])

@@ -43,7 +43,7 @@ def compose(text: str, label: str) -> yaml.Node | None:
 
 
 def construct(node: yaml.Node, label: str) -> Any:
-    """The value of a node of the tree. Raises ConfigError with `label` for tags that make other than plain data."""
+    """The value of a node of the tree. Raises ConfigError with `label` for tags that are not plain data."""
     try:
         return _Loader("").construct_document(node)
     except (yaml.YAMLError, ValueError) as error:

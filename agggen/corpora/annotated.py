@@ -7,8 +7,8 @@ For 100 inputs of WebNLG's seen test set, crowd workers annotated which triples 
     rst_ann_gt_plan.jsonl   the triples of each fact: isPartOf&&leader||capital; empty for a fact without triples
     rst_ann_tgt.jsonl       the tokenised facts: tree TAB fact TAB fact
 
-Records and texts are those of WebNLG, matched by their letters. The release states no licence, so users must copy it
-themselves.
+Records and texts are those of WebNLG, matched by their letters. The release states no licence, so users must copy
+the files themselves.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from agggen.corpora.rejects import Reject, without_rejects
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Fact, Plan, Record, Reference
 
-_MARKS = {
+_VARIANTS = {
     '"': "\u201c\u201d\u201e",
     "'": "\u2018\u2019`",
     "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
-}  # quotes, dashes
-_SIMILAR = 0.85  # minimum similarity of texts from which the segmenter dropped or moved words
-_SAME = str.maketrans({mark: plain for plain, marks in _MARKS.items() for mark in marks})
+}  # of quotes and dashes
+_TO_ASCII = str.maketrans({variant: mark for mark, variants in _VARIANTS.items() for variant in variants})
+_MIN_SIMILARITY = 0.85  # of texts from which the segmenter dropped or moved words
 _CLOSERS = ",.;:!?)]}%"
 SOURCES, PLANS, TEXTS = "webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl"
 
@@ -39,8 +39,8 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
     """The annotated records among `records`, in the order of the files, with their annotated texts as references.
 
     A reference is the record's raw text if it can be matched, or else the tokenised text of the release. Its facts have
-    the annotated predicates; they form its plan if they contain each triple exactly once. An invalid row is a reject of
-    the file of plans.
+    the annotated predicates; they form its plan if they contain each triple exactly once. An invalid row is a `Reject`
+    of the file of plans.
 
     Raises:
         CorpusError: a file is missing or empty, or the numbers of lines differ.
@@ -50,7 +50,7 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
     if len({len(rows) for rows in files}) > 1:
         lengths = ", ".join(f"{path} has {len(rows)}" for path, rows in zip(paths, files, strict=True))
         raise CorpusError(f"{lengths} lines; they must correspond")
-    known = {_key(_texts_of(record)): record for record in records if isinstance(record, Record)}
+    known = {_key(_triple_texts(record)): record for record in records if isinstance(record, Record)}
     annotated_records: dict[str, tuple[Record, list[Reference]]] = {}
     for line, (source, plan, text) in enumerate(zip(sources, plans, texts, strict=True), start=1):
         record = known.get(_key(source[:-1]))
@@ -69,7 +69,7 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
         yield replace(record, references=tuple(references))
 
 
-def _texts_of(record: Record) -> list[str]:
+def _triple_texts(record: Record) -> list[str]:
     return [f"{triple.subject} {triple.predicate} {triple.object}" for triple in record.triples]
 
 
@@ -79,7 +79,7 @@ def _key(triples: Iterable[str]) -> tuple[str, ...]:
 
 
 def _predicates(record: Record, source: list[str]) -> dict[str, str]:
-    """The record's predicates by their names in the annotation (``was_a_crew_member_of``)."""
+    """The record's predicates by their names in the annotation, such as ``was_a_crew_member_of``."""
     *triples, names = source
     annotated_names = names.split("|")
     if len(set(annotated_names)) != len(triples):
@@ -87,7 +87,7 @@ def _predicates(record: Record, source: list[str]) -> dict[str, str]:
             f"{len(triples)} triples but {len(set(annotated_names))} predicates in the last column of {SOURCES}"
         )
     record_predicates: dict[str, list[str]] = {}
-    for text, predicate in zip(_texts_of(record), record.predicates, strict=True):
+    for text, predicate in zip(_triple_texts(record), record.predicates, strict=True):
         record_predicates.setdefault(letters(text), []).append(predicate)
     return {name: record_predicates[letters(text)].pop(0) for name, text in zip(annotated_names, triples, strict=True)}
 
@@ -100,7 +100,7 @@ def _reference(record: Record, annotated: Reference, predicates: dict[str, str])
     if empty := [number for number, fact in enumerate(facts, start=1) if not fact.text.strip()]:
         raise RecordError(f"fact {empty[0]} is empty")
     groups = [tuple(predicates[name] for name in fact.predicates or ()) for fact in facts]
-    pieces = _own_pieces(record, annotated) or [fact.text for fact in facts]
+    pieces = _raw_pieces(record, annotated) or [fact.text for fact in facts]
     planned = sorted(predicate for group in groups for predicate in group)
     return Reference(
         "".join(pieces),
@@ -109,8 +109,8 @@ def _reference(record: Record, annotated: Reference, predicates: dict[str, str])
     )
 
 
-def _own_pieces(record: Record, annotated: Reference) -> tuple[str, ...] | None:
-    """The record's raw text, segmented like `annotated`; None if there is none with the same letters and segments."""
+def _raw_pieces(record: Record, annotated: Reference) -> tuple[str, ...] | None:
+    """A raw text of the record, segmented like `annotated`; None if no text has the same letters and segments."""
     same = [reference.text for reference in record.references if letters(reference.text) == letters(annotated.text)]
     facts = [fact.text for fact in annotated.facts or ()]
     # Texts with the same letters may differ in punctuation: use the most similar one.
@@ -131,46 +131,50 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
     characters differ, boundaries are transferred by a character alignment and moved to the beginning of a word.
 
     Returns:
-        The pieces, or None if the two are not the same text (less than 85 % of the characters alike).
+        The segments, or None if the two are not the same text (`_MIN_SIMILARITY`).
     """
-    raw = [position for position, character in enumerate(text) if not character.isspace()]
+    positions = [position for position, character in enumerate(text) if not character.isspace()]
     # Only whole tokens are Penn Treebank quotes: in the raw text one character must stay one character.
-    solid = ["".join('"' if token in ("``", "''") else token for token in fact.split()) for fact in facts]
-    solid = [fact.translate(_SAME) for fact in solid if fact]
-    if not raw or not solid:
+    compact = ["".join('"' if token in ("``", "''") else token for token in fact.split()) for fact in facts]
+    compact = [fact.translate(_TO_ASCII) for fact in compact if fact]
+    if not positions or not compact:
         return None
     ends: list[int] = []
-    for fact in solid[:-1]:
+    for fact in compact[:-1]:
         ends.append(len(fact) + (ends[-1] if ends else 0))
-    theirs, ours = "".join(solid), "".join(text[position] for position in raw).translate(_SAME)
-    if theirs != ours:
-        mapped = _carry(ends, theirs, ours, [later - earlier > 1 for earlier, later in pairwise(raw)])
+    tokenised, raw = "".join(compact), "".join(text[position] for position in positions).translate(_TO_ASCII)
+    if tokenised != raw:
+        mapped = _map_boundaries(ends, tokenised, raw, [later - earlier > 1 for earlier, later in pairwise(positions)])
         if mapped is None:
             return None
         ends = mapped
-    cuts = [0, *(raw[end] for end in ends), len(text)]
+    cuts = [0, *(positions[end] for end in ends), len(text)]
     return tuple(text[start:end] for start, end in pairwise(cuts))
 
 
-def _carry(ends: list[int], theirs: str, ours: str, space_after: list[bool]) -> list[int] | None:
-    """The positions in `ours` of the boundaries in `theirs` (both without whitespace); None if too different."""
-    matcher = SequenceMatcher(None, theirs, ours, autojunk=False)
-    if matcher.ratio() < _SIMILAR:
+def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list[bool]) -> list[int] | None:
+    """The positions in `raw` of the boundaries in `tokenised`, both without whitespace; None if they differ too much.
+
+    Args:
+        space_after: whether whitespace follows each character of the raw text, but the last.
+    """
+    matcher = SequenceMatcher(None, tokenised, raw, autojunk=False)
+    if matcher.ratio() < _MIN_SIMILARITY:
         return None
-    carried: list[int] = []
+    mapped: list[int] = []
     for end in ends:
-        # The last aligned character before the boundary; dropped closing punctuation belongs to it.
+        # The boundary follows the last aligned character before it, and closing punctuation that the segmenter dropped.
         block = max((b for b in matcher.get_matching_blocks() if b.a < end), key=lambda b: b.a, default=None)
         if block is None or not block.size:
             continue
         position = block.b + min(end - block.a, block.size)
-        while position < len(ours) and ours[position] in _CLOSERS and theirs[end : end + 1] != ours[position]:
+        while position < len(raw) and raw[position] in _CLOSERS and tokenised[end : end + 1] != raw[position]:
             position += 1
-        while 0 < position < len(ours) and not space_after[position - 1] and ours[position - 1 :][:2].isalnum():
+        while 0 < position < len(raw) and not space_after[position - 1] and raw[position - 1 :][:2].isalnum():
             position -= 1
-        if (carried[-1] if carried else 0) < position < len(ours):
-            carried.append(position)
-    return carried
+        if (mapped[-1] if mapped else 0) < position < len(raw):
+            mapped.append(position)
+    return mapped
 
 
 def letters(text: str) -> str:

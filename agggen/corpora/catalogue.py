@@ -46,7 +46,7 @@ class Corpus:
 
 
 def _webnlg(path: Path, split: str) -> Items:
-    # "test" is seen + unseen; an entry has the same id in each of them.
+    # The split test is test-seen and test-unseen together, with the same ids.
     part = {"test-seen": True, "test-unseen": False}.get(split)
     for item in read_webnlg(path, split.split("-")[0]):
         if isinstance(item, Reject) or part is None or part == (item.category in SEEN_CATEGORIES):
@@ -176,7 +176,7 @@ def get_corpus(name: str) -> Corpus:
     """The corpus with this name.
 
     Raises:
-        CorpusError: there is none; names the most similar one.
+        CorpusError: there is no such corpus; names the most similar name.
     """
     names = [corpus.name for corpus in _CORPORA]
     if name in names:

@@ -19,7 +19,7 @@ Row = tuple[int, dict[str, str]]
 
 
 def delimiter_of(path: Path) -> str:
-    """The delimiter of a file; see `delimiter_in`."""
+    """See `delimiter_in`."""
     with open_source(path) as (stream, _):
         return delimiter_in(stream.readline(1 << 20))
 
@@ -42,13 +42,13 @@ def read_rows(
     """Yields the rows of a CSV with a header; column names are compared in lower case. Empty lines are skipped.
 
     Args:
-        exact: column names keep their case and are all different.
-        header: the column names, where the stream is a part of a file; an empty list receives those of the stream.
-        line: the number of the stream's first line, where it is a part of a file.
+        exact: whether column names keep their case and must be unique.
+        header: the column names, if the stream begins within a file; an empty list receives the names in its first row.
+        line: the line number of the stream's first line in its file.
 
     Raises:
-        CorpusError: the stream is empty, is not UTF-8 (if `undecodable` is ``raise``), lacks one of the columns
-            `needed`, or has two of one name.
+        CorpusError: the stream is empty, is not UTF-8 (if `undecodable` is ``raise``), lacks a column of `needed`, or
+            has two columns of the same name (if `exact`).
     """
     pending: list[Reject] = []
     first = last = 0
@@ -98,5 +98,5 @@ def read_rows(
 
 
 def identifier_of(row: Mapping[str, str]) -> str:
-    """The id of a row's record: its id, or its subject if the file has no ids; may be empty."""
+    """The id of a row's record: the cell of the column id, or that of subject if there is no id; may be empty."""
     return (row["id"] if "id" in row else row["subject"]).strip()

@@ -25,9 +25,9 @@ _SLOT = re.compile(r"\s*([^\[\],]+)\[([^\[\]]*)\]\s*(?:,|$)")
 
 
 def read_e2e(source: Source, split: str, corpus: str = "e2e", name: str | None = None) -> Iterator[Record | Reject]:
-    """Reads a CSV file with the columns mr and ref; others are ignored. Rows of one MR need not be contiguous.
+    """Reads a CSV file with the columns mr and ref; rows with the same mr need not be contiguous.
 
-    Records are in the order of their first rows, with ids ``e2e-train-00001``, references in file order.
+    Records are in the order of their first rows, with ids such as ``e2e-train-00001``; references are in file order.
 
     Raises:
         CorpusError: the file is missing, empty, not UTF-8, or lacks mr or ref.

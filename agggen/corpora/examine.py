@@ -1,4 +1,4 @@
-"""Statistics of a dataset and likely errors in it, with examples; for `agggen prepare`."""
+"""Statistics and likely errors of a dataset, for `agggen prepare`."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class PredicateUse:
     """How a predicate is used in the training records."""
 
     texts: int = 0
-    """Texts of records with the predicate."""
+    """Number of texts of records with the predicate."""
     values: set[str] = field(default_factory=set)
     checked: int = 0
-    """How many of these texts were checked."""
+    """Number of these texts that were checked."""
     missing: int = 0
-    """Checked texts without any word of the value."""
+    """Number of checked values of which no word is in the text."""
     examples: list[str] = field(default_factory=list)
-    """``value (record id)`` of these."""
+    """The missing values, as ``'VALUE' (record ID)``."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """A likely error: how often it occurs, and its first examples."""
 
-    what: str
+    problem: str
     count: int
     examples: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.count:,}" + (f", such as {'; '.join(self.examples)}" if self.examples else "")
+        return f"{self.problem}: {self.count:,}" + (f", such as {'; '.join(self.examples)}" if self.examples else "")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Examination:
     """The result of `examine`."""
 
     predicates: dict[str, PredicateUse]
-    """Of the training records, by descending number of texts."""
+    """The predicates of the training records, by descending number of texts."""
     findings: tuple[Finding, ...]
     checked: int
     """Number of checked training texts."""
@@ -109,11 +109,11 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequen
             _shared((split, record, text.text) for split, record in records for text in record.references),
         ),
     ]
-    return [Finding(what, len(examples), tuple(examples[:_EXAMPLES])) for what, examples in examples_of if examples]
+    return [Finding(problem, len(items), tuple(items[:_EXAMPLES])) for problem, items in examples_of if items]
 
 
 def _shared(items: Iterable[tuple[str, Record, object]]) -> list[str]:
-    """The splits and first record ids of each content that is in several splits."""
+    """The splits of each content that is in several splits, each with the id of its first such record."""
     ids: dict[object, dict[str, str]] = defaultdict(dict)
     for split, record, content in items:
         ids[content].setdefault(split, record.id)

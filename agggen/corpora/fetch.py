@@ -1,8 +1,7 @@
 """Downloads the files of a corpus from fixed URLs and verifies their SHA-256.
 
 ``manifests/NAME.tsv`` lists path, bytes, sha256 and url. A file without bytes and sha256 (WebNLG 3.0's test set) is
-downloaded without verification.
-A file under its final name is always complete.
+downloaded without verification. A file under its final name is always complete.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class FetchReport:
-    """The folder of the files, and the numbers of downloaded and of already present ones."""
+    """The folder of the corpus, and the numbers of files that were downloaded and that were already present."""
 
     folder: Path
     downloaded: int
@@ -49,7 +48,7 @@ class FetchReport:
 
 
 def read_manifest(name: str) -> tuple[RemoteFile, ...]:
-    """The files of a corpus; none if it is included in agggen or must be copied by users."""
+    """The files of a corpus; empty for a corpus that is included in agggen or that users must copy."""
     corpus = get_corpus(name)
     if corpus.folder is None or corpus.copied_from:
         return ()
@@ -87,10 +86,10 @@ def fetch_files(
     Args:
         attempts: number of requests per file.
         timeout: seconds without data after which a request fails.
-        pause: seconds before the second attempt; doubled for each further one.
+        pause: seconds before the second attempt; doubled before each further attempt.
 
     Raises:
-        CorpusError: as `fetch`.
+        CorpusError: see `fetch`.
     """
     downloaded = 0
     for file in manifest:

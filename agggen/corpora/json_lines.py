@@ -3,7 +3,7 @@
     {"id": "1", "triples": [["Aromi", "food", "English"]], "references": ["Aromi serves English food."]}
     {"id": "1", "name": "Aromi", "food": "English", "text": "Aromi serves English food."}
 
-In a list of triples the subject is ``""`` where there is none; null is an error in all parts of a triple.
+The subject of a triple is ``""`` if there is none; null is an error in every part of a triple.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_values(
     """The JSON value of each line and the line's number, one line held at a time; blank lines are skipped.
 
     Args:
-        first: the number of the stream's first line, where the stream is a part of a file.
+        first: the line number of the stream's first line in its file.
 
     Raises:
         CorpusError: the stream is empty, or not UTF-8 (if `undecodable` is ``raise``).
@@ -70,7 +70,11 @@ def read_values(
 
 
 def _parse(text: str) -> Any:
-    """The JSON value; the message of a ValueError is the reason of a reject."""
+    """The JSON value.
+
+    Raises:
+        ValueError: the text is invalid; the message is the reason of a reject.
+    """
     try:
         value = json.loads(text)
         if "\\u" in text:  # may be half of a surrogate pair, which cannot be written as UTF-8

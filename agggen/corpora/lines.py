@@ -21,7 +21,7 @@ Source = Path | str | BinaryIO
 
 @contextmanager
 def open_source(source: Source, name: str | None = None) -> Iterator[tuple[BinaryIO, str]]:
-    """The binary stream of `source`, and its name for messages. A stream that is passed is not closed.
+    """The binary stream of `source`, and its name for messages. An open stream is not closed.
 
     Raises:
         CorpusError: the file is missing, a folder, or not readable.
@@ -43,7 +43,7 @@ def read_lines(
     """Yields (line number, text with its line end), or a Reject for a line with NUL bytes or over `max_bytes`.
 
     Args:
-        first: the number of the stream's first line, where the stream is a part of a file.
+        first: the line number of the stream's first line in its file.
 
     Raises:
         CorpusError: the stream is empty, or a line is not UTF-8 (names the line; only if `undecodable` is ``raise``).

@@ -19,7 +19,7 @@ def check_plain(columns: pa.Schema, where: str) -> None:
     """Checks that no column contains an extension type.
 
     Raises:
-        CorpusError: names the type.
+        CorpusError: a column contains one; names the column and the type.
     """
     for field in columns:
         for extension in _extensions(field.type):
@@ -40,7 +40,7 @@ def read_plain(path: Path) -> pa.Table:
         return pq.read_table(path)
     except CorpusError:
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the last two from column types of Ray Data
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the last two from Ray Data's types
         raise CorpusError(f"{path} cannot be read as Parquet: {error}") from error
 
 

@@ -81,7 +81,7 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
         with pq.ParquetWriter(temporary, schema(), compression="zstd") as writer:
             block: list[dict[str, Any]] = []
             for record in records:
-                digest.update(_canonical(record))
+                digest.update(_canonical_line(record))
                 block.append(_row(record, corpus, split))
                 count += 1
                 if len(block) == _ROWS:
@@ -106,14 +106,14 @@ def read_records(path: Path | str) -> list[Record]:
     """The records of a prepared split, verified by the file's fingerprint.
 
     Args:
-        path: of the file, or of the folder that `listed_parts` knows as a split.
+        path: a file, or the folder of a split that `listed_parts` names.
 
     Raises:
         CorpusError: the file is missing, not a prepared split, of another format version, or modified.
     """
     path = Path(path)
     if path.is_dir():
-        return [record for part in _whole_parts(path) for record in read_records(part)]
+        return [record for part in _complete_parts(path) for record in read_records(part)]
     expected = fingerprint(path)
     digest = hashlib.sha256()
     records: list[Record] = []
@@ -124,7 +124,7 @@ def read_records(path: Path | str) -> list[Record]:
             for batch in file.iter_batches(batch_size=_ROWS):
                 for row in batch.to_pylist():
                     records.append(Record.of({name: row[name] for name in ("id", "triples", "references", "category")}))
-                    digest.update(_canonical(records[-1]))
+                    digest.update(_canonical_line(records[-1]))
     except (pa.ArrowException, OSError, RecordError) as error:
         raise CorpusError(f"{path} is damaged ({error}); prepare the corpus again") from error
     if digest.hexdigest() != expected:
@@ -133,19 +133,20 @@ def read_records(path: Path | str) -> list[Record]:
 
 
 def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
-    """The files of each split, in the order of the records, by the ``manifest.json`` of `agggen segment`.
+    """The files of each split, in the order of the records, that a ``manifest.json`` of `agggen segment` lists.
 
     Returns:
-        ``name`` (relative to the manifest's folder) and ``bytes`` of each file; {} without such a manifest.
+        ``name`` (relative to the manifest's folder) and ``bytes`` of each file; {} if there is no such manifest.
     """
     try:
         splits = json.loads(manifest.read_bytes())["splits"]
         return {split: about["parts"] for split, about in splits.items() if isinstance(about["parts"], list)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # of another program, or of an older version, which wrote one file per split
+        return {}  # no file, one of another program, or one of an older version, which wrote one file per split
 
 
-def _whole_parts(split: Path) -> list[Path]:
+def _complete_parts(split: Path) -> list[Path]:
+    """The files of the split in the folder `split`, after a check of their sizes."""
     folder = split.parent
     parts = listed_parts(folder / MANIFEST).get(split.name)
     if parts is None:
@@ -184,7 +185,7 @@ def describe(path: Path | str) -> dict[str, str]:
         metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError as error:
         raise CorpusError(f"{path} does not exist; make it with: agggen prepare NAME --out DIR") from error
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the latter two from extension types
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the last two from extension types
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
     version = metadata.get(_FORMAT_KEY)
     if version is None or _FINGERPRINT_KEY not in metadata:
@@ -195,8 +196,8 @@ def describe(path: Path | str) -> dict[str, str]:
     return {name: metadata[key].decode() for name, key in keys.items()}
 
 
-def _canonical(record: Record) -> bytes:
-    """A record's line in the fingerprint."""
+def _canonical_line(record: Record) -> bytes:
+    """The record as the JSON line that the fingerprint hashes."""
     text = json.dumps(record.as_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     try:
         return text.encode() + b"\n"

@@ -46,7 +46,7 @@ def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[
 
 
 def without_rejects(items: Iterable[T | Reject]) -> Iterator[T]:
-    """The items of a reader's stream in which nothing may be rejected.
+    """The items of a reader's stream without rejects.
 
     Raises:
         CorpusError: an item is a reject.

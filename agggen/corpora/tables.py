@@ -30,17 +30,17 @@ from agggen.records import NO_SUBJECT, Record, Reference, Triple
 Items = Iterable[tuple[int, Mapping[str, Any] | Record] | Reject]
 """Rows with their numbers (from 1), and rejects."""
 
-_TEXT = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
+_TEXT_COLUMN = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
 _UNDECODED = re.compile("[\ud800-\udfff]")
 """Bytes that are not UTF-8 (``surrogateescape``), and lone surrogates in JSON."""
 REJECTED_ROW = "another row of this record was rejected"
-"""The reason of the reject of a record in the long form, beside the reject of its row."""
-_SPLITS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
+"""The reason for the reject of a record in the long form; its invalid row is a reject, too."""
+_SPLIT_SYNONYMS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
 
 
 def split_name(name: str) -> str:
     """``train``, ``dev`` or ``test`` for the usual names of these splits; other names are unchanged."""
-    return _SPLITS.get(name.strip().lower(), name.strip())
+    return _SPLIT_SYNONYMS.get(name.strip().lower(), name.strip())
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,8 @@ class Columns:
     split: str | None = None
     category: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
-    """Predicate by column, if they differ."""
+    """The predicate by column, if it is not the name of the column."""
     ignore: Sequence[str] = ()
-    """Columns to ignore."""
 
     def __post_init__(self) -> None:
         for role in ("text", "ignore"):
@@ -69,14 +68,18 @@ class Columns:
         return {name for name in chosen if name is not None}
 
     def find(self, row: Mapping[str, Any], role: str, *usual: str) -> str | None:
-        """The key of the row's id, subject, split or category."""
+        """The key of the row's id, subject, split or category (`role`); None if the row has none.
+
+        Args:
+            usual: the lower-case names of the column if the user named none. [default: `role`]
+        """
         if (named := getattr(self, role)) is not None:
             return named if named in row else None
         return next((key for name in usual or (role,) for key in row if key.lower() == name), None)
 
     def texts(self, row: Mapping[str, Any]) -> list[str]:
-        """The keys of the row's texts."""
-        return [key for key in row if (key in self.text if self.text else _TEXT.fullmatch(key))]
+        """The keys of the row's reference texts."""
+        return [key for key in row if (key in self.text if self.text else _TEXT_COLUMN.fullmatch(key))]
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,8 @@ class Table:
 
 
 @dataclass
-class _Group:
-    """The rows of one record."""
+class _Draft:
+    """A record while its rows are read."""
 
     identifier: str
     line: int
@@ -106,7 +109,7 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
     Raises:
         CorpusError: no row has a column that `columns` names.
     """
-    groups: dict[tuple[str | None, Any], _Group] = {}
+    drafts: dict[tuple[str | None, Any], _Draft] = {}
     rejects: list[Reject] = []
     seen: set[str] = set()
     rejected_ids: set[str] = set()
@@ -131,33 +134,33 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
             identifier = (text_of(row[id_key]) or "") if id_key else ""
             if split_key and (cell := text_of(row[split_key])):
                 split = split_name(cell)
-            key, row_group = _read(row, line, identifier, columns, {split_key, id_key})
+            key, row_draft = _draft_of_row(row, line, identifier, columns, {split_key, id_key})
         except (RecordError, PlanError) as error:
             rejects.append(Reject(label, line, identifier or None, str(error)))
             rejected_ids.add(identifier)
             continue
-        group = groups.setdefault((split, key), row_group)
-        if group is row_group:
+        draft = drafts.setdefault((split, key), row_draft)
+        if draft is row_draft:
             continue
-        if row_group.complete and group.triples != row_group.triples:
+        if row_draft.complete and draft.triples != row_draft.triples:
             rejects.append(
-                Reject(label, line, row_group.identifier, f"row {group.line} has the same id and other values")
+                Reject(label, line, row_draft.identifier, f"row {draft.line} has the same id and other values")
             )
             continue
-        group.triples = list(dict.fromkeys(group.triples + row_group.triples))
-        group.references = list(dict.fromkeys(group.references + row_group.references))
-        group.category = group.category or row_group.category
+        draft.triples = list(dict.fromkeys(draft.triples + row_draft.triples))
+        draft.references = list(dict.fromkeys(draft.references + row_draft.references))
+        draft.category = draft.category or row_draft.category
     if absent := sorted(columns.named - seen):
         raise CorpusError(f"{label} has no column {absent[0]!r}; it has {', '.join(sorted(seen)) or 'none'}")
     records: dict[str | None, list[Record]] = {}
-    for (split, *_), group in groups.items():
+    for (split, *_), draft in drafts.items():
         try:
-            if not group.complete and group.identifier in rejected_ids:
+            if not draft.complete and draft.identifier in rejected_ids:
                 raise RecordError(REJECTED_ROW)
-            record = Record(group.identifier, tuple(group.triples), tuple(group.references), group.category)
+            record = Record(draft.identifier, tuple(draft.triples), tuple(draft.references), draft.category)
             records.setdefault(split, []).append(record)
         except AggGenError as error:
-            rejects.append(Reject(label, group.line, group.identifier, str(error)))
+            rejects.append(Reject(label, draft.line, draft.identifier, str(error)))
     return Table(records, rejects)
 
 
@@ -189,52 +192,52 @@ def record_of_row(row: Any, default_id: str) -> Record:
             '"triples": [[subject, predicate, object], ...], or a key for each predicate'
         )
     columns, identifier = Columns(), id_of_row(row, default_id)
-    _, group = _read(row, 0, identifier, columns, {columns.find(row, "split"), columns.find(row, "id")})
-    return Record(identifier, tuple(group.triples), tuple(group.references), group.category)
+    _, draft = _draft_of_row(row, 0, identifier, columns, {columns.find(row, "split"), columns.find(row, "id")})
+    return Record(identifier, tuple(draft.triples), tuple(draft.references), draft.category)
 
 
-def _read(
+def _draft_of_row(
     row: Mapping[str, Any], line: int, identifier: str, columns: Columns, used: set[str | None]
-) -> tuple[Any, _Group]:
-    """A key that the rows of a record share, and the content of this row.
+) -> tuple[Any, _Draft]:
+    """A key that the rows of a record share, and a draft of the record from this row.
 
     Args:
-        used: keys of the split and the id.
+        used: the keys of the split and the id, which are not predicates.
     """
     if "triples" in row:
         if "corrected" in row:
             row = _corrected(row)
         record = Record.of({key: value for key, value in row.items() if key != "split"}, identifier or str(line))
-        return record.id, _Group(record.id, line, list(record.triples), list(record.references), record.category)
+        return record.id, _Draft(record.id, line, list(record.triples), list(record.references), record.category)
     texts = columns.texts(row)
     category_key = columns.find(row, "category")
-    group = _Group(identifier, line, category=text_of(row[category_key]) if category_key else None)
-    group.references = [Reference(text) for key in texts for text in _texts(row[key])]
+    draft = _Draft(identifier, line, category=text_of(row[category_key]) if category_key else None)
+    draft.references = [Reference(text) for key in texts for text in _text_list(row[key])]
     lower = {key.lower(): key for key in row}
     if lower.keys() >= set(NEEDED):
         subject, predicate, value = (text_of(row[lower[name]]) or "" for name in NEEDED)
         if not identifier:
             raise RecordError("the id is empty")
-        group.triples, group.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
-        return identifier, group
+        draft.triples, draft.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
+        return identifier, draft
     name_key = columns.find(row, "subject", "name", "title")
     subject = (text_of(row[name_key]) if name_key else None) or NO_SUBJECT
     used = used | {category_key, name_key, *texts, *columns.ignore, ""}
     for key, value in row.items():
         if key not in used:
             try:
-                group.triples += [Triple(subject, *pair) for pair in _flat(columns.rename.get(key, key), value)]
+                draft.triples += [Triple(subject, *pair) for pair in _flattened(columns.rename.get(key, key), value)]
             except RecursionError as error:
                 raise RecordError(f"{key!r:.80} is nested too deeply") from error
-    group.triples = list(dict.fromkeys(group.triples))
-    if not group.triples:
+    draft.triples = list(dict.fromkeys(draft.triples))
+    if not draft.triples:
         raise RecordError(f"the row has no value besides {name_key!r}" if subject else "the row has no value")
-    group.identifier = identifier or str(line)
-    return identifier or tuple(group.triples), group
+    draft.identifier = identifier or str(line)
+    return identifier or tuple(draft.triples), draft
 
 
 def _corrected(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a row of a review table (`agggen.report.review`)."""
+    """The row of a review table (`agggen.report.review`) in the record form."""
     try:
         triples = json.loads(row["triples"])
     except (TypeError, ValueError, RecursionError) as error:
@@ -244,21 +247,21 @@ def _corrected(row: Mapping[str, Any]) -> dict[str, Any]:
     return own_id | {"triples": triples, "references": [corrected] if corrected else []}
 
 
-def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The predicates and objects of a value."""
+def _flattened(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The predicate and object of each value in `value`, which may be nested."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _flat(f"{key}_{name}", inner)
+            yield from _flattened(f"{key}_{name}", inner)
     elif _is_list(value):
         for inner in value:
             if _is_list(inner):
                 raise RecordError(f"{key!r} has a list in a list, which is not a value; triples belong under 'triples'")
-            yield from _flat(key, inner)
+            yield from _flattened(key, inner)
     elif text := text_of(value):
         yield "_".join((text_of(key) or "").split()), text
 
 
-def _texts(value: Any) -> list[str]:
+def _text_list(value: Any) -> list[str]:
     texts = map(text_of, value if _is_list(value) else [value])
     return list(dict.fromkeys(text for text in texts if text))
 
@@ -274,7 +277,7 @@ def text_of(value: Any) -> str | None:
         RecordError: the cell has another type, such as bytes or an object.
     """
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        value = value.item()  # of numpy
+        value = value.item()  # a scalar of numpy
     if value is None or value != value:  # None, NaN, NaT
         return None
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Reads the XML benchmark files of WebNLG: 2017, the enriched 1.6, 2.1 and 3.0.
 
 The triples are those of ``modifiedtripleset``, unchanged with underscores and quotes. In 1.6, each text has the human
-order and sentence split of its triples (``sortedtripleset``), from which the reference's plan is made, with one state
+order and sentence split of its triples (``sortedtripleset``), from which the reference's plan is made, with one group
 per sentence. There is no plan if the annotation does not contain each triple exactly once.
 """
 
@@ -108,20 +108,20 @@ def _entry(entry: Element, line: int, file: str, split: str, entries: Counter[st
 
 
 def _plan(lex: Element, texts: list[str], triples: tuple[Triple, ...]) -> Plan | None:
-    """The sentences of ``sortedtripleset`` as states; None if they do not contain each triple exactly once."""
+    """The sentences of ``sortedtripleset`` as groups; None if they do not contain each triple exactly once."""
     # Triples are compared as a whole, since predicates may repeat, and with normalised whitespace.
     names: dict[str, list[str]] = defaultdict(list)
     predicates = Record("plan", triples).predicates
     for text, predicate in zip(texts, predicates, strict=True):
         names[" ".join(text.split())].append(predicate)
-    states: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
     for sentence in lex.iterfind("sortedtripleset/sentence"):
-        state: list[str] = []
+        group: list[str] = []
         for element in sentence.iterfind("striple"):
             candidates = names.get(" ".join((element.text or "").split()))
             if not candidates:
                 return None
-            state.append(candidates.pop(0))
-        if state:
-            states.append(tuple(state))
-    return Plan(tuple(states)) if sum(map(len, states)) == len(triples) else None
+            group.append(candidates.pop(0))
+        if group:
+            groups.append(tuple(group))
+    return Plan(tuple(groups)) if sum(map(len, groups)) == len(triples) else None

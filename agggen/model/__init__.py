@@ -4,7 +4,7 @@
 have the parameters, `joint` combines them, `batch` collates encoded examples.
 
 Shape legend of `agggen.model`:
-    B records in a batch      J predicates (= triples) of a record      L largest state (3 in the paper)
+    B records in a batch      J predicates (= triples) of a record      L predicates in the largest state (paper: 3)
     S ordered states          C distinct sets of predicates             T facts of a text
     M source tokens           N target tokens                           R rows (one fact under one set)
     D model width             H heads                                   V output words

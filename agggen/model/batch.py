@@ -14,7 +14,7 @@ from torch import Tensor
 from agggen.model.lattice import Lattice
 
 PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
-"""Ids of the special tokens: FACT opens a fact, LAST opens a text's last fact, END closes either."""
+"""Ids of the special tokens: FACT opens a fact, LAST opens the last fact of a text, END closes any fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Example:
 
     `source`, `triple` and `role` have an entry per source token: its id (from the vocabulary's size on: the record's
     out-of-vocabulary words), the index of its triple (-1 for [CLS]) and its part (0 special, 1 subject, 2 predicate,
-    3 object). `predicates` has the predicate-table id of each triple. `facts` are the token ids of the text without
-    marks; `kept` are their indices among the text's facts (facts in which no word starts are dropped). `required` and
-    `forbidden` are bit masks over triples per fact; `max_size` is the largest size of a state.
+    3 object). `predicates` has the predicate-table id of each triple. `facts` has the token ids of each fact, without
+    marks; `kept` has its index among the text's facts (facts in which no word starts are dropped). `required` and
+    `forbidden` have a bit mask over triples per fact; `max_size` is the largest number of triples in a group.
     """
 
     id: str
@@ -51,17 +51,17 @@ class Batch:
 
     source: Tensor  # (B, M) token ids
     triple: Tensor  # (B, M) triple index, -1 for [CLS] and padding
-    role: Tensor  # (B, M)
+    role: Tensor  # (B, M) part of the triple, see `Example`
     predicates: Tensor  # (B, J) predicate ids
     counts: Tensor  # (B,) number of triples
-    inputs: Tensor  # (B, N) decoder inputs: a mark, then the fact's tokens, fact after fact
-    targets: Tensor  # (B, N) what follows each input: the fact's tokens, then END; PAD beyond the text
+    inputs: Tensor  # (B, N) decoder inputs: per fact its mark (FACT or LAST), then its tokens
+    targets: Tensor  # (B, N) the token after each input: per fact its tokens, then END; PAD beyond the text
     fact_start: Tensor  # (B, T) position of the fact's mark
-    fact_length: Tensor  # (B, T) scored positions of the fact; 0 beyond the text's facts
-    n_facts: Tensor  # (B,)
+    fact_length: Tensor  # (B, T) number of scored positions of the fact; 0 beyond the text's facts
+    n_facts: Tensor  # (B,) number of facts
     required: Tensor  # (B, T) bit masks over triples
-    forbidden: Tensor  # (B, T)
-    max_size: Tensor  # (B,)
+    forbidden: Tensor  # (B, T) bit masks over triples
+    max_size: Tensor  # (B,) largest number of triples in a group
     original: Batch | None = None  # the batch of which this is a copy on another device
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Batch:
         return self.original or self
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on `device`, copied asynchronously; itself if it is there."""
+        """The batch on `device`: an asynchronous copy, or the batch itself if it is there."""
         device = torch.device(device)
         if device.type == self.source.device.type == "cpu":
             return self
@@ -81,14 +81,14 @@ class Batch:
         return Batch(**copies, original=self.on_cpu)
 
     def source_mask(self) -> Tensor:
-        """(B, M), True on tokens."""
+        """(B, M), True on tokens, False on padding."""
         return self.source != PAD
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """A copy on `device` for which the CPU does not wait; the tensor itself if it is there."""
     if device.type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()  # other memory is copied synchronously
+        tensor = tensor.pin_memory()  # pageable memory is copied synchronously
     return tensor.to(device, non_blocking=tensor.device.type == "cpu")
 
 
@@ -132,7 +132,7 @@ def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
 
 
 def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
-    """(B, T, C): the number of broken alignments per fact and set: missing required and present forbidden triples."""
+    """(B, T, C): the numbers of required triples that a set lacks plus forbidden triples that it has, per fact."""
     triples = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
     required, forbidden = ((masks[..., None] & triples) != 0 for masks in (batch.required, batch.forbidden))
     members = lattice.set_members.to(torch.float32)  # (C, J)
@@ -140,10 +140,10 @@ def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
 
 
 def allowed_sets(batch: Batch, lattice: Lattice, most_broken: int = 0) -> Tensor:
-    """(B, T, C): the sets that may have emitted each fact, after pruning by alignment.
+    """(B, T, C): whether a set may have emitted a fact, after pruning by alignment.
 
     A set must break at most `most_broken` of the fact's alignments and have at most `max_size` triples. A fact that
-    would have no set keeps all sets of the record up to `max_size`, or all sets of the record if there are none.
+    would have no set keeps all sets of the record up to `max_size`, or, if there are none, all sets of the record.
     """
     missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
     in_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)

@@ -32,7 +32,7 @@ class Potentials(NamedTuple):
 
 
 class Semiring(Protocol):
-    """Messages have a trailing dimension with 1 value, or the k best."""
+    """The sum of the recursion; messages are (..., width), with one value or the k best values."""
 
     width: int
 
@@ -86,7 +86,7 @@ def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
 
 
 def _differentiable(potentials: Potentials) -> Potentials:
-    """Detached copies with gradients for the nodes only; inference tensors themselves cannot have gradients."""
+    """Detached copies, of which the nodes require gradients; inference tensors themselves cannot require them."""
     copies = Potentials(*(tensor.detach().clone() for tensor in potentials))
     copies.node.requires_grad_()
     return copies
@@ -95,22 +95,22 @@ def _differentiable(potentials: Potentials) -> Potentials:
 def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
     """p(z_t = s | y, x), (B, T, S); zeros for facts beyond a text's length."""
     with torch.inference_mode(False), torch.enable_grad():
-        free = _differentiable(potentials)
-        (marginals,) = torch.autograd.grad(log_likelihood(free, lattice).sum(), free.node)
+        copies = _differentiable(potentials)
+        (marginals,) = torch.autograd.grad(log_likelihood(copies, lattice).sum(), copies.node)
     return marginals
 
 
 def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tensor, Tensor]:
     """The k best state sequences of each text: log-potentials (B, k) in descending order and states (B, k, T).
 
-    States are -1 beyond a text's length and for paths that do not exist (if there are fewer than k; their log-potential
-    is at most `IMPOSSIBLE` / 2). The states of a path are where the gradient of its value is 1.
+    States are -1 beyond a text's length, and in missing paths if there are fewer than k (whose log-potential is at
+    most `IMPOSSIBLE` / 2). The states of a path are where the gradient of its value is 1.
     """
     with torch.inference_mode(False), torch.enable_grad():
-        free = _differentiable(potentials)
-        totals = backward(free, lattice, KMax(k))
+        copies = _differentiable(potentials)
+        totals = backward(copies, lattice, KMax(k))
         paths = [
-            torch.autograd.grad(totals[:, rank].sum(), free.node, retain_graph=rank + 1 < k)[0] for rank in range(k)
+            torch.autograd.grad(totals[:, rank].sum(), copies.node, retain_graph=rank + 1 < k)[0] for rank in range(k)
         ]
     chosen = torch.stack(paths, 1)  # (B, k, T, S)
     states = torch.where(chosen.sum(-1) > 0.5, chosen.argmax(-1), -1)

@@ -1,8 +1,8 @@
 """The joint model: p(y, z | x) = transitions over plans times emissions of facts (paper section 3, METHOD 2-3).
 
-Emission: the decoder writes fact t token by token, attending across only to the tokens of the triples in z_t and back
-to all earlier tokens of the text. It depends on the *set* of triples, so each distinct set is scored once per fact, in
-one batched pass over rows (fact, set), and shared by the set's orderings.
+Emission: the decoder generates fact t token by token. Its cross-attention sees only the tokens of the triples in z_t,
+its self-attention all earlier tokens of the text. The emission depends on the *set* of triples, so each distinct set is
+scored once per fact, in one batched pass over rows (fact, set), and shared by the set's orderings.
 
 History, two named variants (METHOD 3): `shared` encodes y_1..t-1 once under the mask of all triples and lets every set
 and every later fact read it; `masked` encodes it anew under each z_t's mask, as the original does.
@@ -27,9 +27,9 @@ from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
 from agggen.model.transitions import Transitions, TransitionScores, Variant
 
-_CHUNK = 4096  # decoded positions in one call of the decoder
-_HISTORY = 1 << 16  # positions of history, copied for each row, in one call of the decoder
-_BLOCK = 64  # of `largest`
+_CHUNK = 4096  # decoded positions per call of the decoder
+_HISTORY = 1 << 16  # positions of history per call of the decoder, copied for each row
+_BLOCK = 64  # values per block in `largest`
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class ModelConfig:
     transition: Variant = "normalised"
     history: Literal["shared", "masked"] = "shared"
     copy: bool = True  # copy words of the source as well as generate words of the vocabulary
-    unseen_words: int = 0  # vectors that distinguish a record's out-of-vocabulary words; 0: all have that of UNK
-    predicate_dropout: float = 0.02  # share of predicates that training shows as unknown, which trains row 0
+    unseen_words: int = 0  # vectors that distinguish a record's out-of-vocabulary words; 0: all have the vector of UNK
+    predicate_dropout: float = 0.02  # share of predicates that training replaces by the unknown predicate, row 0
 
     def __post_init__(self) -> None:
         for name in ("width", "heads", "layers", "feed_forward", "predicate_dim", "max_group_size"):
@@ -63,7 +63,7 @@ class ModelConfig:
 
 
 class Memory(NamedTuple):
-    """An encoded batch of sources, ready to be attended to."""
+    """An encoded batch of sources, for the decoder's cross-attention and for copying."""
 
     ids: Tensor  # (B, M) source token ids, for copying
     triple: Tensor  # (B, M) triple index, -1 for [CLS] and padding
@@ -71,7 +71,7 @@ class Memory(NamedTuple):
     copy_keys: Tensor  # (B, M, D)
 
     def rows(self, index: Tensor) -> Memory:
-        """The memory of the records `index` (R,), one per row."""
+        """The memory of the records `index` (R,), one record per row."""
         return Memory(
             self.ids[index],
             self.triple[index],
@@ -89,7 +89,7 @@ class Memory(NamedTuple):
 
 
 class JointModel(nn.Module):
-    """Encoder, decoder, copying and transitions; of `n_words` words the first `n_output` can be generated."""
+    """Encoder, decoder, copying and transitions. The first `n_output` of the `n_words` words can be generated."""
 
     def __init__(self, config: ModelConfig, n_words: int, n_output: int, n_predicates: int) -> None:
         super().__init__()
@@ -169,8 +169,8 @@ class JointModel(nn.Module):
         """log p of target tokens (R, n) after hidden (R, n, D); zeros where `scored` (R, n) is False.
 
         A word that can be neither generated nor copied from a visible token scores as UNK: the likelihood stays finite.
-        With `smoothing`, that share of each score is the mean log-probability of all output words. A GPU is not
-        waited for if `scored` is in main memory.
+        The share `smoothing` of each score is the mean log-probability of all output words. If `scored` is in main
+        memory, the CPU does not wait for a GPU.
         """
         where = tuple(to_device(axis, hidden.device) for axis in scored.nonzero(as_tuple=True))
         packed = targets[where]
@@ -193,24 +193,24 @@ class JointModel(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The candidates for the next word after hidden (R, n, D): log p, ids, and log p of a fact's end.
 
-        The last M columns are the words of the source, generated or copied. The k columns before them (or fewer, if
-        there are fewer words) are the most probable other words, which can only be generated. No word has two columns;
-        unused columns are IMPOSSIBLE.
+        The last M columns are the words of the source, generated or copied. The k columns before them (fewer if the
+        vocabulary has fewer words) are the most probable other words, which can only be generated. No word has two
+        columns; unused columns are IMPOSSIBLE.
 
         Args:
-            hidden: decoder states.
+            hidden: hidden states of the decoder.
             memory: the source of each row.
-            visible: (R, M), what may be copied.
-            blocked: (R, n, any), forbidden ids; PAD for none.
+            visible: (R, M), whether a source token may be copied.
+            blocked: (R, n, any), ids that are forbidden at a position, padded with PAD.
             k: at least 1.
-            barred: (R, ids), whether an id, of the vocabulary or not, is forbidden for all n.
+            barred: (R, ids), whether an id, in the vocabulary or not, is forbidden at all positions of a row.
 
         Returns:
             log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n).
         """
         ids = memory.ids
         same = ids[:, None] == ids[:, :, None]
-        first = ~same.tril(-1).any(-1) & (ids > END)  # a word may have two positions, and marks are not words
+        first = ~same.tril(-1).any(-1) & (ids > END)  # a word may occur repeatedly; marks are not words
         writable = torch.where(ids < self.n_output, ids, UNK)[:, None].expand(*hidden.shape[:2], -1)
         written = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
         of_source = written.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
@@ -237,7 +237,7 @@ class JointModel(nn.Module):
         return log_p, torch.cat((words, ids[:, None].expand_as(of_source)), 2), end
 
     def text_log_probs(self, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """log p(y | x) of each text by the plain Transformer, (B,); `batch` is collated with `whole=True`."""
+        """log p(y | x) of the texts under the plain Transformer, (B,); `batch` is collated with `whole=True`."""
         memory = self.encode(batch)
         visible = memory.triples()
         hidden, _ = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
@@ -247,10 +247,11 @@ class JointModel(nn.Module):
     # --- the joint likelihood ---------------------------------------------------------------------------------------
 
     def lattice_of(self, batch: Batch) -> Lattice:
-        """The lattice that holds the states of every record in the batch."""
+        """The lattice of the largest record in the batch, which has the states of all records."""
         return lattice(batch.predicates.shape[1], self.config.max_group_size, str(batch.predicates.device))
 
     def transition_scores(self, batch: Batch, states: Lattice) -> TransitionScores:
+        """The transition scores of the batch; in training, predicates are randomly replaced by the unknown one."""
         predicates = batch.predicates
         if self.training and self.config.predicate_dropout:
             hidden = torch.rand(predicates.shape, device=predicates.device) < self.config.predicate_dropout
@@ -260,7 +261,7 @@ class JointModel(nn.Module):
     def emissions(self, batch: Batch, allowed: Tensor, states: Lattice) -> Tensor:
         """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False.
 
-        Which rows are scored, and in which calls, is decided on the CPU: a GPU is not waited for if `allowed` is there.
+        The rows and calls are chosen on the CPU; if `allowed` is in main memory, the CPU does not wait for a GPU.
         """
         memory = self.encode(batch)
         rows = allowed.nonzero().cpu()  # (R, 3): record, fact, set
@@ -273,15 +274,15 @@ class JointModel(nn.Module):
             history = self.decoder.keys_values_only(
                 self._embed_text(batch), memory.cross, memory.triples()[:, None, None]
             )
-        order = torch.argsort(lengths, stable=True)  # rows of similar length together: little padding
+        order = torch.argsort(lengths, stable=True)  # rows of similar length share a call, for little padding
         sizes = lengths[order].tolist()
         starts = [0] * len(sizes) if history is None else before[order].tolist()
-        sparing = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
+        recompute = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
 
         def scored(chunk: Tensor) -> Tensor:
             return self._score_rows(batch, memory, history, rows[chunk], states)
 
-        if sparing:  # one text exceeds the budget: recompute activations instead of storing them
+        if recompute:  # a text exceeds the budget: activations are recomputed in the backward pass, not stored
             chunks = _chunks(order, sizes, starts, _CHUNK // 4)
             scores = [checkpoint(scored, chunk, use_reentrant=False) for chunk in chunks]
         else:
@@ -302,7 +303,7 @@ class JointModel(nn.Module):
         texts, device = batch.on_cpu, memory.ids.device
         record, fact, group = rows.T
         start, length = texts.fact_start[record, fact], texts.fact_length[record, fact]
-        if history is None:  # everything from the text's beginning, under this set's mask
+        if history is None:  # the text from its beginning, under this set's mask
             position = torch.arange(int((start + length).max())).expand(len(rows), -1)
             in_text = position < (start + length)[:, None]
             scored = in_text & (position >= start[:, None])
@@ -333,7 +334,7 @@ class JointModel(nn.Module):
         """All log-potentials of the HMM for a batch of segmented texts.
 
         Args:
-            prune: leave out states that the alignment of triples to facts rules out (paper section 3.3, METHOD 4).
+            prune: whether to exclude states that the hard alignment does not allow (paper section 3.3, METHOD 4).
             alignment_penalty: nats that a state loses for the one alignment that it may break; None: it may break none.
         """
         states = self.lattice_of(batch)
@@ -353,7 +354,7 @@ class JointModel(nn.Module):
         return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), states
 
     def log_likelihood(self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None) -> Tensor:
-        """log p(y | x), (B,), marginal over all plans that the pruning leaves (paper section 3.3); see `potentials`.
+        """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3); see `potentials`.
 
         With a penalty it is the log of an unnormalised sum: p(y, z | x) weighted by exp(-penalty) per broken alignment.
         """
@@ -361,7 +362,7 @@ class JointModel(nn.Module):
 
 
 def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk` along the last dimension in half the time: only the k blocks with the largest maxima are searched."""
+    """`topk` along the last dimension in half the time, since it searches only the k blocks with the largest maxima."""
     n = values.shape[-1]
     whole = n - n % _BLOCK
     if k * _BLOCK * 4 > n:
@@ -379,7 +380,7 @@ def _causal(length: int, rows: int, device: torch.device) -> Tensor:
 
 
 def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -> list[Tensor]:
-    """Splits rows sorted by length into runs of at most `budget` padded positions and `_HISTORY` of padded history."""
+    """Splits rows sorted by length into chunks of at most `budget` padded positions and `_HISTORY` padded history."""
     chunks, begin, longest = [], 0, 0
     for end, (length, start) in enumerate(zip(lengths, starts, strict=True)):
         rows = end + 1 - begin

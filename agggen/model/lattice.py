@@ -1,8 +1,8 @@
-"""The states of a record: all ordered tuples of 1..L of its predicates, and the distinct sets behind them.
+"""The states of a record: all ordered tuples of 1..L of its predicates, and the distinct sets of these tuples.
 
 For J predicates there are J + J(J-1) + J(J-1)(J-2) ordered states at L = 3 but far fewer sets (METHOD 1). A lattice
-depends on (J, L) only and is cached; records with fewer predicates use it with a mask. States are grouped by their
-first predicate, with equally many per group, so a reduction over all states that begin with o is a reshape.
+depends on (J, L) only and is cached; records with fewer predicates use it with a mask. States are sorted by their
+first predicate o, and equally many begin with each o, so a reduction over the states that begin with o is a reshape.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 IMPOSSIBLE = -1e9
-"""Log-potential of impossible states. Finite, so that recursions and gradients never compute inf - inf."""
+"""Log-potential of impossible states, finite so that recursions and gradients never compute inf - inf."""
 
 IndexState = tuple[int, ...]
 """An ordered group of distinct predicate indices."""
@@ -36,7 +36,7 @@ class Lattice:
 
     n_predicates: int
     max_group_size: int
-    states: tuple[IndexState, ...]  # S tuples, grouped by first predicate
+    states: tuple[IndexState, ...]  # S tuples, sorted by first predicate
     first: Tensor  # (S,) first predicate
     last: Tensor  # (S,) last predicate
     size: Tensor  # (S,) number of predicates

@@ -1,4 +1,4 @@
-"""Transformer encoder and decoder (Vaswani et al. 2017) with key-value caches and a mask per row on cross-attention.
+"""Transformer encoder and decoder (Vaswani et al. 2017) with key-value caches and a cross-attention mask per row.
 
 Layers normalise before each block (pre-norm), positions are sinusoidal, and dropout acts on block outputs and inputs
 but not on attention weights, so the fused attention kernels apply. See `agggen.model` for the shape legend.
@@ -23,7 +23,7 @@ def full_precision(x: Tensor) -> Tensor:
 
 
 def move(values: Tensor, places: Tensor, rows: Tensor) -> None:
-    """Copies the `rows` of a tensor to `places`."""
+    """Copies the rows `rows` of a tensor to the rows `places`, in place."""
     if len(rows):
         values[places] = values[rows]
 
@@ -49,7 +49,7 @@ class Cache:
         return self._keys[..., : self.length].mT, self._values[:, :, : self.length]
 
     def append(self, keys_values: KeysValues) -> KeysValues:
-        """Appends those of further positions and returns all; doubles the room if full."""
+        """Appends the keys and values of further positions and returns all; doubles the room if it is full."""
         key, value = keys_values
         end = self.length + key.shape[2]
         if end > self._keys.shape[-1]:
@@ -66,16 +66,17 @@ class Cache:
         return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
 
     def leave(self, places: Tensor, rows: Tensor, n: int) -> None:
-        """Keeps n rows, of which `rows` move to `places`."""
+        """Keeps the first n rows, after the rows `rows` have moved to `places`."""
         move(self._keys[..., : self.length], places, rows)
         move(self._values[:, :, : self.length], places, rows)
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod
     def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], room: int = 0) -> Cache:
-        """Concatenates copies of rows (n,) and positions (n, any) of each cache, with room for more positions.
+        """Concatenates copies of rows (n,) and positions (n, any) of caches; shorter rows are padded with zeros.
 
-        Shorter rows are padded with zeros.
+        Args:
+            room: number of further positions that fit without a copy.
         """
         first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
         (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)
@@ -115,7 +116,7 @@ class Attention(nn.Module):
         """Attends from x (rows, n, D).
 
         `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or numbers to be added to the scores. The
-        latter is for few queries to a `Cache`, for which plain products take half of the fused kernel's time.
+        latter is for few queries to a `Cache`, where plain products take half the time of the fused kernel.
         """
         query, (key, value) = self._split(self.query(x)), keys_values
         if mask is not None and mask.is_floating_point():
@@ -158,7 +159,7 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def own_keys_values(self, x: Tensor) -> KeysValues:
-        """Keys and values of the layer's input x (rows, n, D), for later positions."""
+        """Self-attention keys and values of the layer's input x (rows, n, D), for later positions."""
         return self.attention.keys_values(self.norm_attention(x))
 
     def forward(
@@ -216,7 +217,7 @@ class Decoder(nn.Module):
         return self.norm(x), caches
 
     def keys_values_only(self, x: Tensor, memory: list[KeysValues], memory_mask: Tensor) -> list[KeysValues]:
-        """The caches of a causal `forward` without a past; skips the last layer's blocks."""
+        """The keys and values that a causal `forward` without a past returns; skips the last layer's blocks."""
         caches: list[KeysValues] = []
         for number, layer in enumerate(self.layers[:-1]):
             x, cache = layer(x, None, None, memory[number], memory_mask)

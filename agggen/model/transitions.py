@@ -70,18 +70,18 @@ class Transitions(nn.Module):
         """log p(rest of the state and its length | its first predicate), (B, S)."""
         counts = present.sum(1)
         size, last = lattice.size, lattice.last
-        allowed = present[:, None] & ~lattice.members[None]  # (B, S, J) what may follow the state
+        allowed = present[:, None] & ~lattice.members[None]  # (B, S, J) predicates that may follow
         choice = torch.logsumexp(logits[:, last].masked_fill(~allowed, IMPOSSIBLE), -1)  # (B, S)
         stop_logit = stop[:, last, (size - 1).clamp(max=stop.shape[-1] - 1)]  # (B, S)
         may_grow = size < torch.clamp(counts, max=lattice.max_group_size)[:, None]
         ends = torch.where(may_grow, nn.functional.logsigmoid(stop_logit), 0.0)
         grows = nn.functional.logsigmoid(-stop_logit) - choice
-        grown = torch.zeros_like(ends)  # log-probability of the state's predicates, without its end
+        grown = torch.zeros_like(ends)  # log-probability of the state's predicates after the first, without its end
         for k in range(2, min(lattice.max_group_size, lattice.n_predicates) + 1):
             prefix = lattice.prefix.clamp(min=0)
             step = grown[:, prefix] + grows[:, prefix] + logits[:, last[prefix], last]
             grown = torch.where(size == k, step, grown)
-        return torch.where(_of_record(lattice, present), grown + ends, IMPOSSIBLE)
+        return torch.where(_in_record(lattice, present), grown + ends, IMPOSSIBLE)
 
     def _paper(self, inside_start: Tensor, logits: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
         """log p(z) of T2, (B, S)."""
@@ -91,7 +91,7 @@ class Transitions(nn.Module):
             prefix = lattice.prefix.clamp(min=0)
             step = total[:, prefix] + p_in[:, lattice.last[prefix], lattice.last]
             total = torch.where(lattice.size == k, step, total)
-        return torch.where(_of_record(lattice, present), total, IMPOSSIBLE)
+        return torch.where(_in_record(lattice, present), total, IMPOSSIBLE)
 
     @property
     def inner_weight(self) -> int:
@@ -105,13 +105,13 @@ class Transitions(nn.Module):
         return once + (self.inner_weight - 1) * (facts < lengths[:, None] - 1)
 
 
-_SIZES = 16  # records with more triples share the last row of stop_by_size
+_SIZES = 16  # rows of stop_by_size; records with more triples use the last row
 
 
 def _log_softmax(logits: Tensor, mask: Tensor) -> Tensor:
     return torch.log_softmax(full_precision(logits).masked_fill(~mask, IMPOSSIBLE), -1)
 
 
-def _of_record(lattice: Lattice, present: Tensor) -> Tensor:
+def _in_record(lattice: Lattice, present: Tensor) -> Tensor:
     """(B, S): whether all predicates of the state belong to the record."""
     return ~(lattice.members[None] & ~present[:, None]).any(-1)

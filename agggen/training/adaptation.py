@@ -26,7 +26,7 @@ C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
-_AT_LEAST = 100  # minimum number of replayed training texts; fewer are soon overfitted
+_MIN_REPLAYED = 100  # training texts; the model soon overfits fewer
 
 
 def adaptation(
@@ -41,13 +41,13 @@ def adaptation(
     """The configuration that adapts the bundle at `address` to `data`, and the records.
 
     Args:
-        kind: of configuration.
+        kind: class of the configuration.
         address: see `bundle_folder`.
         data: the new domain, with splits train and dev.
-        replay: the corpus of the old texts, as `load_dataset` takes it. [default: those that the bundle names]
-        overrides: override the settings of the bundle and of the preset `adapt`.
+        replay: the corpus of the old texts, a source of `load_dataset`. [default: the corpora that the bundle names]
+        overrides: settings that override those of the bundle and of the preset `adapt`.
         max_reject_share: see `training_data`.
-        note: receives messages on new predicates and on replay.
+        note: receives messages about new predicates and about replay.
 
     Raises:
         BundleError: there is no bundle, or it was modified.
@@ -62,14 +62,14 @@ def adaptation(
                 f"{data.name}: none of the {len(records):,} records of {split} has a text; adapting needs texts in "
                 "train and dev, so name their column (text) or give records with references"
             )
-    own = ["training.grow=true", f"training.start={json.dumps(str(address))}", *overrides]
+    adapt_overrides = ["training.grow=true", f"training.start={json.dumps(str(address))}", *overrides]
     settings = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
-    cut = asdict(bundle.segmenter) | {"constraints": bundle.config.get("facts", {}).get("constraints", "release")}
-    defaults = as_overrides(settings | {"facts": cut})
+    facts = asdict(bundle.segmenter) | {"constraints": bundle.config.get("facts", {}).get("constraints", "release")}
+    defaults = as_overrides(settings | {"facts": facts})
     old: dict[str, Dataset] = {}
-    if load_config(kind, PRESET, own, defaults=defaults).training.replay:
-        old = _given(replay) if replay is not None else _of_bundle(bundle, note)
-    config = load_config(kind, PRESET, [*own_corpus(data, data, *old.values()), *own], defaults=defaults)
+    if load_config(kind, PRESET, adapt_overrides, defaults=defaults).training.replay:
+        old = _named_corpus(replay) if replay is not None else _corpora_of_bundle(bundle, note)
+    config = load_config(kind, PRESET, [*own_corpus(data, data, *old.values()), *adapt_overrides], defaults=defaults)
     weights_of(bundle, config)
     new_data = training_data(config, max_reject_share, data)
     table = set(bundle.encoder.predicates)
@@ -78,23 +78,23 @@ def adaptation(
     return config, _with_replay(new_data, old, config, note)
 
 
-def _given(replay: Any) -> dict[str, Dataset]:
+def _named_corpus(replay: Any) -> dict[str, Dataset]:
     old = load_dataset(replay)
     return {old.name: Dataset(old.name, {"train": old.train, "dev": old.dev})}
 
 
-def _of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
-    """The corpora that the bundle was trained on, including those of its own replay; without modified ones."""
+def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
+    """The corpora that the bundle was trained on or replayed, without missing and modified corpora."""
     corpus = bundle.config.get("corpus", {})
-    named = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
-    splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(named)}
+    replayed = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
+    splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(replayed)}
     if "name" in corpus:
         splits_of[corpus["name"]] = {"train": corpus.get("train", "train"), "dev": corpus.get("dev", "dev")}
     if not splits_of:
         note("No old texts are mixed in, so the model may forget: the bundle names no corpus. Name one for replay")
     old: dict[str, Dataset] = {}
     for name, splits in splits_of.items():
-        prefix = _REPLAY if name in named else ""
+        prefix = _REPLAY if name in replayed else ""
         try:
             dataset = load_dataset(name, splits=tuple(dict.fromkeys(splits.values())))
             for split in splits.values():
@@ -111,9 +111,9 @@ def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note
     """Adds texts of `old` to both splits, up to the fraction ``training.replay`` of all texts."""
     share, rng = config.training.replay, random.Random(config.training.seed)
     mixed: dict[str, list[Record]] = {}
-    for split, records, least in (("train", data.train, _AT_LEAST if share else 0), ("dev", data.dev, 0)):
+    for split, records, minimum in (("train", data.train, _MIN_REPLAYED if share else 0), ("dev", data.dev, 0)):
         pool = [record for corpus in old.values() for record in corpus.split(split) if record.references]
-        missing = max(round(_texts(records) * share / (1 - share)), least)
+        missing = max(round(_texts(records) * share / (1 - share)), minimum)
         chosen: list[Record] = []
         for record in rng.sample(pool, len(pool)):
             if missing <= 0:
@@ -123,12 +123,12 @@ def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note
         mixed[split] = [*records, *chosen]
         if old and split == "train":
             note(f"{_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_texts(records):,} new ones")
-    prints = {
+    fingerprints = {
         f"{_REPLAY}{name}/{split}": fingerprint_of(records)
         for name, corpus in old.items()
         for split, records in corpus.splits.items()
     }
-    return replace(data, train=mixed["train"], dev=mixed["dev"], fingerprints=data.fingerprints | prints)
+    return replace(data, train=mixed["train"], dev=mixed["dev"], fingerprints=data.fingerprints | fingerprints)
 
 
 def _texts(records: Sequence[Record]) -> int:

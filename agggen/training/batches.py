@@ -1,4 +1,4 @@
-"""Batching: length bucketing under a cost budget, deterministic in (seed, epoch)."""
+"""Batches of examples of similar length under a cost budget, determined by seed and epoch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fingerprint(examples: Iterable[Example]) -> str:
 
 
 def sizes(examples: Iterable[Example]) -> list[tuple[int, int]]:
-    """The sort key of each example: its numbers of triples and of scored positions."""
+    """The sort key of each example: its number of triples, then of scored positions."""
     return [(len(example.predicates), example.n_target) for example in examples]
 
 

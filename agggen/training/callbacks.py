@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: they are called at updates and evaluations, and may request a stop."""
+"""Callbacks of the training loop, which receive updates and evaluations and may request a stop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Metrics = Mapping[str, float]
 class Callback(Protocol):
     """Receives the events of the loop.
 
-    If it sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all of them after the current update,
-    with ``progress.done`` False; training can resume from a checkpoint saved then.
+    If it sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all workers after the current update,
+    with ``progress.done`` False; training can resume from a checkpoint that is saved then.
     """
 
     def on_update(self, trainer: Trainer) -> None:
@@ -33,7 +33,7 @@ class Callback(Protocol):
 
 
 class Silent:
-    """A callback that does nothing: a base class for callbacks of single events."""
+    """A callback that does nothing: the base class of callbacks for only a few of the events."""
 
     def on_update(self, trainer: Trainer) -> None: ...
 

@@ -1,6 +1,6 @@
 """Checkpoints: the complete state of training, as tensors and JSON in one safetensors file, without pickles.
 
-Files are written atomically. They do not depend on the number of workers, so any number may continue.
+Files are written atomically. They do not depend on the number of workers, so any number of workers may continue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy of a trainer's state; training may continue while it is written."""
+    """A copy of a trainer's state, which may be written while training continues."""
 
     stage: str
     step: int
@@ -70,7 +70,7 @@ class FileKeeper:
         self.folder = folder
 
     def restore(self, trainer: Trainer) -> bool:
-        """See `Keeper.restore`; raises TrainingError like `load_checkpoint`."""
+        """See `Keeper.restore`; raises the errors of `load_checkpoint`."""
         path = self._path(trainer)
         if path.exists():
             load_checkpoint(path, trainer)
@@ -99,8 +99,8 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
     """Restores the state of a checkpoint.
 
     Raises:
-        TrainingError: the file is not a checkpoint, or one of another stage, seed, configuration, model or corpus.
-        OSError: it cannot be read.
+        TrainingError: the file is not a checkpoint, or is of another stage, seed, configuration, model or corpus.
+        OSError: the file cannot be read.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -114,8 +114,8 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         raise TrainingError(f"{path} is not a readable checkpoint ({error}); delete it to start over") from error
     if not isinstance(described, dict):
         raise TrainingError(f"{path} is not a checkpoint of a training run; delete it to start over")
-    for key, expected in _flat(_identity(trainer)).items():
-        value = _flat(described).get(key)
+    for key, expected in _flatten_once(_identity(trainer)).items():
+        value = _flatten_once(described).get(key)
         if value != expected:
             raise TrainingError(
                 f"{path} was written with {key} {value!r}, this run has {expected!r}; "
@@ -143,8 +143,8 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
     trainer.optimizer.load_state_dict({"state": state, "param_groups": trainer.optimizer.state_dict()["param_groups"]})
 
 
-def _flat(described: dict[str, Any]) -> dict[str, Any]:
-    """Flattens one level: ``{"config": {"epochs": 3}}`` becomes ``{"config.epochs": 3}``."""
+def _flatten_once(described: dict[str, Any]) -> dict[str, Any]:
+    """Flattens the first level: ``{"config": {"epochs": 3}}`` becomes ``{"config.epochs": 3}``."""
     flat: dict[str, Any] = {}
     for key, value in described.items():
         flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}

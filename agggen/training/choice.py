@@ -1,4 +1,4 @@
-"""Settings that follow from the data: the preset, the corpus, and whether the texts have facts."""
+"""Settings that follow from the data: the preset, the corpus, and the source of facts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agggen.run import RunConfig
 
 AUTO = "auto"
 _SIZES = (("tiny", 500), ("small", 10_000))
-"""Presets with the number of training texts below which they are used; `medium` otherwise."""
-_OWN = ("tiny", "small", "medium")
+"""Presets, each with the number of training texts below which it is used; `medium` for more texts."""
+_SIZE_PRESETS = ("tiny", "small", "medium")
 _MINUTES = {"tiny": (2.0, 4.0), "small": (1.3, 1.6), "medium": (2.0, 2.5)}
 """Minutes per 1,000 texts on one CPU core, measured by tests/benchmarks/presets.py on two corpora."""
 C = TypeVar("C", bound=RunConfig)
@@ -35,7 +35,7 @@ def minutes_for(data: Dataset) -> tuple[float, float]:
 def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
     """The configuration of a run on `data`.
 
-    The presets for own data use the facts of the texts if all have them.
+    The presets ``tiny``, ``small`` and ``medium`` use the facts of the texts if all texts have facts.
 
     Args:
         preset: its name, the path of a YAML file, or ``auto`` (by size).
@@ -44,12 +44,12 @@ def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequ
         ConfigError: see `load_config`.
     """
     chosen = preset_for(data) if preset == AUTO else preset
-    settings = own_corpus(data, *((data,) if chosen in _OWN else ()))
+    settings = own_corpus(data, *((data,) if chosen in _SIZE_PRESETS else ()))
     return load_config(kind, chosen, [*settings, *overrides])
 
 
 def own_corpus(data: Dataset, *trained: Dataset) -> list[str]:
-    """Overrides that name `data` as the corpus, and use the facts of the texts if all texts of `trained` have them."""
+    """Overrides that name `data` as the corpus, and use the facts of the texts if all texts of `trained` have facts."""
     settings = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
     records = [record for dataset in trained for split in (dataset.train, dataset.dev) for record in split]
     references = [reference for record in records for reference in record.references]

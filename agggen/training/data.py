@@ -19,7 +19,7 @@ from agggen.records import Record
 from agggen.run import RunConfig
 
 _REMOTE = "agggen_platform.storage.bundles:get_bundle"
-"""Fetches bundles from a store or a registry; part of the platform, which has the clients."""
+"""The function of the platform that fetches bundles from a store or a registry."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,23 @@ class Data:
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
     """Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits."""
     start: Start | None = None
-    """The initial model; None: random weights."""
+    """The bundle of the initial weights; None: random weights."""
 
     @property
     def sources(self) -> dict[str, str]:
-        """The sources that a bundle lists: fingerprints of the splits and of the initial bundle."""
+        """The fingerprints that a bundle lists: those of the splits and of the initial bundle."""
         return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     @property
     def decisive(self) -> dict[str, str]:
-        """The fingerprints of all inputs besides the configuration."""
+        """The fingerprints of all inputs that determine the result besides the configuration."""
         fingerprints = {f"data {name}": value for name, value in self.fingerprints.items()} | {
             "segmenter": self.segmenter
         }
         return fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
-        """`count` development records at equal distances in the split."""
+        """Up to `count` development records with texts, at equal distances in the split."""
         with_texts = [record for record in self.dev if record.references and len(record.triples) <= MAX_TRIPLES]
         return with_texts[:: max(len(with_texts) // max(count, 1), 1)][:count]
 
@@ -68,7 +68,7 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     """The configuration's corpus (or `dataset`, if it is already loaded) and the segmenter of its texts.
 
     Raises:
-        CorpusError: it is missing, or more than `max_reject_share` of a split is rejected.
+        CorpusError: the corpus is missing, or more than `max_reject_share` of a split is rejected.
         AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
         RegistryError, StorageError: the registry or store of that bundle fails.
     """
@@ -98,11 +98,14 @@ def _start(address: str) -> Start:
 
 
 def bundle_folder(address: Path | str) -> Path:
-    """The folder of a bundle, given its address: a bundle's or a run's folder, a remote address (a copy is fetched), or
-    ``elements``, the included bundle.
+    """The folder of the bundle at an address.
+
+    Args:
+        address: the folder of a bundle or a run, ``elements`` (the included bundle), or a remote address, from which a
+            copy is fetched.
 
     Raises:
-        BundleError: there is none, or it was modified.
+        BundleError: there is no bundle, or it was modified.
         RegistryError, StorageError: the registry or store fails.
     """
     if "://" in str(address) or str(address).startswith("models:"):
@@ -121,11 +124,11 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, inst
     started have their defaults; those of a stage without epochs are ignored.
 
     Args:
-        run: the run, for the message.
-        instead: what the user may change to train another run, for the message.
+        run: how the message names the run.
+        instead: what the user may change to begin another run, for the message.
 
     Raises:
-        ConfigError: they differ; names how.
+        ConfigError: they differ; names the first five differences.
     """
     old, new = _comparable(before), _comparable(now)
     changed = [
@@ -141,9 +144,9 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, inst
         )
 
 
-def _comparable(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run that determine its result."""
-    known = flatten(RunConfig()) | dict(asked)
+    known = flatten(RunConfig()) | dict(settings)
     idle = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
     return {
         key: value

@@ -3,13 +3,13 @@
 The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its
 share, divided by the scored positions of the whole batch, and the gradients are summed: the result is the gradient of
 one worker on the whole batch. DistributedDataParallel is not used, since it requires all parameters in every `forward`,
-but stages leave parameters unused and a share may be empty. The all-reduce does not overlap with the backward pass; for
-4 million gradients, two gloo processes on one machine took 16 ms, 3 % of an update of the baseline.
+but a stage leaves some unused and a share may be empty. The all-reduce does not overlap with the backward pass; for 4
+million gradients, two gloo processes on one machine took 16 ms, 3 % of an update of the baseline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 
 class Group(Protocol):
-    """The workers of a run, all of which make the same calls in the same order."""
+    """The workers of a run; all of them make the same calls in the same order."""
 
     rank: int  # 0 ... size - 1
     size: int
 
     def add_up(self, tensor: Tensor) -> None:
-        """Replaces `tensor` in place by its sum over all workers, identical on each."""
+        """Replaces `tensor` in place by its sum over all workers, which is identical on all of them."""
 
     def any(self, flag: bool) -> bool:
         """Whether `flag` is set on any worker."""
@@ -82,10 +82,10 @@ class Connected:
 
 
 def share(costs: Sequence[float], rank: int, size: int) -> range:
-    """The examples of a batch that worker `rank` processes: contiguous, with about 1 / `size` of the cost; maybe none.
+    """The examples of a batch that worker `rank` processes: contiguous, with about 1 / `size` of the cost, or empty.
 
-    Contiguous, since a batch is sorted by size, so that shares need little padding. An example belongs to the worker
-    whose part of the cumulated costs contains its middle.
+    Since a batch is sorted by size, contiguous shares need little padding. An example belongs to the worker whose part
+    of the cumulated costs contains the middle of the example's cost.
     """
     total, before = sum(costs) or 1, 0.0
     owners = []
@@ -98,20 +98,17 @@ def share(costs: Sequence[float], rank: int, size: int) -> range:
 def add_up_gradients(model: nn.Module, group: Group) -> None:
     """Replaces each gradient by its sum over the workers, in one all-reduce.
 
-    A missing gradient counts as zeros. If no worker has one, it stays None: the optimiser then skips the parameter.
+    A missing gradient counts as zeros. If no worker has a gradient of a parameter, it stays None, so that the optimiser
+    skips the parameter.
     """
     if group.size == 1:
         return
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    bucket = _flat([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
-    has_one = bucket.new_tensor([float(parameter.grad is not None) for parameter in parameters])
-    bucket = torch.cat([bucket, has_one])
+    bucket = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters])
+    counts = bucket.new_tensor([float(parameter.grad is not None) for parameter in parameters])
+    bucket = torch.cat([bucket, counts])
     group.add_up(bucket)
     sizes = [parameter.numel() for parameter in parameters]
-    *gradients, has_one = bucket.split([*sizes, len(parameters)])
-    for parameter, gradient, count in zip(parameters, gradients, has_one.tolist(), strict=True):
+    *gradients, counts = bucket.split([*sizes, len(parameters)])
+    for parameter, gradient, count in zip(parameters, gradients, counts.tolist(), strict=True):
         parameter.grad = gradient.view_as(parameter) if count else None
-
-
-def _flat(tensors: Iterable[Tensor]) -> Tensor:
-    return torch.cat([tensor.reshape(-1) for tensor in tensors])

@@ -1,4 +1,4 @@
-"""Training events: the loop's callbacks as plain `TrainingEvent`s, with generated samples."""
+"""Training events: the calls of the loop's callbacks as `TrainingEvent`s, with generated samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EventKind = Literal["log", "evaluation", "end"]
 
 @dataclass(frozen=True)
 class TrainingEvent:
-    """An event of a stage."""
+    """An event of a training stage."""
 
     kind: EventKind
     stage: ObjectiveName
@@ -63,7 +63,7 @@ class EventReporter(Silent):
     """A callback of worker 0 that sends events.
 
     Args:
-        writer: of the samples; None: no samples.
+        writer: generates the samples of evaluations; None: no samples.
     """
 
     def __init__(self, send: SendEvent, writer: SampleWriter | None = None) -> None:
@@ -79,7 +79,7 @@ class EventReporter(Silent):
         self._send("end", trainer, {})
 
     def _send(self, kind: EventKind, trainer: Trainer, metrics: Metrics, samples: str = "") -> None:
-        at, total = trainer.progress, trainer.total_steps
+        now, total = trainer.progress, trainer.total_steps
         self.send(
-            TrainingEvent(kind, trainer.stage, at.step, total, at.epoch, at.best_dev_loss, dict(metrics), samples)
+            TrainingEvent(kind, trainer.stage, now.step, total, now.epoch, now.best_dev_loss, dict(metrics), samples)
         )

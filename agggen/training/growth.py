@@ -1,11 +1,11 @@
 """Extends a model by new words and predicates, initially without changing its distributions.
 
-Known words and predicates keep their vectors; new ones are initialised with what represented them before:
+Known words and predicates keep their vectors; new ones are initialised with the vectors that represented them before:
 
 - A new word has the vector of [UNK]. The new output words and [UNK] share the former probability of [UNK], so that the
-  others do not change, unless a word of records only becomes an output word.
+  others do not change, unless a known word that was no output word becomes one.
 - A new predicate has the vectors and stop probabilities of the unknown predicate, which is trained by
-  ``model.predicate_dropout``; a further occurrence (``isPartOf_2``) has those of the first.
+  ``model.predicate_dropout``; a repeated predicate (``isPartOf_2``) has those of its first occurrence.
 
 The probabilities of plans are thus unchanged.
 """
@@ -29,8 +29,8 @@ def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tupl
     """The encoder of a bundle with the words and predicates of `records`, and the weights of a model for it.
 
     Args:
-        bundle: is not changed.
-        records: with reference texts.
+        bundle: the bundle to extend; it is not changed.
+        records: records with reference texts.
         min_count: minimum number of occurrences of a new word in `records`.
     """
     old, weights = bundle.encoder, dict(bundle.model.state_dict())

@@ -46,15 +46,15 @@ class StageConfig:
     """
 
     epochs: int = 10
-    learning_rate: float = 1e-3  # encoder, decoder, copying; the factor of the schedule
-    transition_learning_rate: float = 3e-3  # predicate embeddings and stop probabilities
+    learning_rate: float = 1e-3  # of encoder, decoder and copying; multiplies the schedule
+    transition_learning_rate: float = 3e-3  # of predicate embeddings and stop probabilities
     schedule: ScheduleName = "linear"
     warmup: int = 400  # updates
     transition_warmup: int = 0  # of the transition learning rate; 0: as long as `warmup`
     beta2: float = 0.98  # Adam's decay of squared gradients; that of gradients is 0.9
-    label_smoothing: float = 0.0  # of words, in training of the baseline only
+    label_smoothing: float = 0.0  # of output words, in training of the baseline only
     alignment_penalty: float | None = None  # joint stage: nats per broken alignment; null: none may be broken
-    substitute: float = 0.0  # share of names exchanged for others, in record and text (`training.substitution`)
+    substitute: float = 0.0  # share of names replaced by others in record and text (`training.substitution`)
     batch_positions: int = 4096  # decoded positions in one forward pass
     max_records: int = 128  # texts in one forward pass
     accumulate: int = 1  # forward passes per update
@@ -84,19 +84,19 @@ class StageConfig:
 def repeatable(device: torch.device) -> Iterator[None]:
     """Makes gradients on a CPU deterministic.
 
-    By default, several threads sum those of an indexed tensor in any order. Nothing is changed for a GPU, some of whose
+    By default, threads sum the gradients of an indexed tensor in any order. Nothing is changed on a GPU, where some
     operations have no deterministic version.
     """
-    of_memory: Any = torch.utils.deterministic
-    filled, before = of_memory.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
+    options: Any = torch.utils.deterministic
+    filled, before = options.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
     if device.type == "cpu":
-        of_memory.fill_uninitialized_memory = False  # takes time, and nothing here reads such memory
+        options.fill_uninitialized_memory = False  # filling takes time, and such memory is never read here
         torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-        of_memory.fill_uninitialized_memory = filled
+        options.fill_uninitialized_memory = filled
 
 
 @contextmanager
@@ -112,8 +112,8 @@ class Progress:
     """The position of the loop, as saved in checkpoints."""
 
     epoch: int = 0
-    batch: int = 0  # batches of the epoch already used
-    step: int = 0  # updates
+    batch: int = 0  # completed batches of the epoch
+    step: int = 0  # completed updates
     best_dev_loss: float = math.inf
     best_step: int = 0
     bad_evaluations: int = 0
@@ -124,15 +124,15 @@ class _Update(NamedTuple):
     """The input of an update, on the trainer's device."""
 
     chosen: list[list[int]]  # example indices per forward pass
-    shares: list[Batch]  # this worker's non-empty shares of them
-    positions: int  # scored by all workers
+    shares: list[Batch]  # this worker's non-empty shares of these forward passes
+    positions: int  # scored positions of all workers
 
 
 class Trainer:
     """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation.
 
     Every worker of `group` makes a trainer from the same arguments, except for the callbacks. `stop` is called before
-    every update; if it returns True on one worker, all stop. `substitute` changes each example before it is used.
+    every update; if it returns True on any worker, all stop. `substitute` changes each example before it is used.
 
     Raises:
         TrainingError: there are no training or no development texts.
@@ -154,24 +154,24 @@ class Trainer:
     ) -> None:
         if not train or not dev:
             raise TrainingError(
-                f"there are {len(train)} texts to train on and {len(dev)} to validate on; both need some"
+                f"there are {len(train)} texts to train on and {len(dev)} to validate on; both need at least one"
             )
         self.model, self.stage, self.config, self.seed = model, stage, config, seed
         self.train_examples, self.dev_examples = train, dev
         self.callbacks = callbacks
         self.group, self._stop, self._substitute = group or Alone(), stop, substitute
         self.device = next(model.parameters()).device
-        self._half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
-        self.fingerprint = fingerprint(chain(train, dev))  # a checkpoint belongs to these texts
+        self._bfloat16 = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
+        self.fingerprint = fingerprint(chain(train, dev))  # of the texts to which a checkpoint belongs
         self.loss = objective(stage, config.label_smoothing, config.alignment_penalty)
         limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
         self._costs = [joint_costs(x, limit, most_broken) if stage == "joint" else text_costs(x) for x in (train, dev)]
         self._sizes = [sizes(train), sizes(dev)]
         transitions = list(model.transitions.parameters())
-        own = {id(p) for p in transitions}
+        transition_ids = {id(p) for p in transitions}
         self.optimizer = torch.optim.Adam(
             [
-                {"params": [p for p in model.parameters() if id(p) not in own]},
+                {"params": [p for p in model.parameters() if id(p) not in transition_ids]},
                 {"params": transitions},
             ],
             lr=0.0,
@@ -193,17 +193,17 @@ class Trainer:
         )
 
     def run(self) -> Progress:
-        """Trains to the last epoch or an early stop (then `done` is set), or until a stop is requested.
+        """Trains to the last epoch or an early stop, which set `done`, or until a stop is requested.
 
-        A stopped or restored run continues; for a finished one, only the best weights are restored.
+        A stopped or restored run continues; a finished run only restores the best weights.
 
         Raises:
             TrainingError: a loss is not finite.
         """
         while self.progress.epoch < self.config.epochs and not self.progress.done:
             with repeatable(self.device):
-                whole = self._epoch()
-            if not whole:
+                completed = self._epoch()
+            if not completed:
                 return self.progress
             metrics = self.evaluate()
             self._keep_best(metrics["dev_loss"])
@@ -223,7 +223,7 @@ class Trainer:
         batches = self._batches(self.progress.epoch)
         window = _Window()
         for update in self._updates(batches):
-            if self._stops():
+            if self._must_stop():
                 return False
             with isolated_randomness(self.device):
                 total, norm = self._update(update)
@@ -241,7 +241,7 @@ class Trainer:
                 window = _Window()
                 for callback in self.callbacks:
                     callback.on_log(self, metrics)
-        return not self._stops()
+        return not self._must_stop()
 
     def _updates(self, batches: list[list[int]]) -> Iterator[_Update]:
         """The remaining updates of the epoch; for a GPU, the next one is prepared in the background."""
@@ -258,29 +258,29 @@ class Trainer:
                 yield prepared.pop(0).result()
             yield from (last.result() for last in prepared)
 
-    def _stops(self) -> bool:
+    def _must_stop(self) -> bool:
         self.stop_requested = self.group.any(self.stop_requested or self._stop())
         return self.stop_requested
 
     def _prepare(self, chosen: list[list[int]], step: int) -> _Update:
-        """The update of the forward passes `chosen` after `step` others."""
-        examples = {i: self._example(i, step) for batch in chosen for i in batch}
+        """The update from the forward passes `chosen`, after `step` completed updates."""
+        examples = {i: self._substituted(i, step) for batch in chosen for i in batch}
         shares: list[Batch] = []
         for batch in chosen:
             own_share = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
             if own_share:
                 shares.append(self._collated([examples[batch[place]] for place in own_share]))
-        return _Update(chosen, shares, self._scored(list(examples.values())))
+        return _Update(chosen, shares, self._scored_positions(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
         """One optimiser step: summed loss and gradient norm, of all workers, as float64 on the device.
 
         Raises:
-            TrainingError: one is not finite (on a CPU; on a GPU `check_finite` raises it, to avoid synchronisation).
+            TrainingError: one of them is not finite (on a GPU, `check_finite` raises it later, without a wait here).
         """
         for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
             parameters["lr"] = rate * factor(self.progress.step + 1)
-        self.model.train()  # a callback may have generated samples in between
+        self.model.train()  # a callback may have set evaluation mode to generate samples
         self.optimizer.zero_grad(set_to_none=True)
         torch.manual_seed(self._random_seed())
         total = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -298,7 +298,7 @@ class Trainer:
         return total, norm
 
     def check_finite(self) -> None:
-        """Checks the last update; on a GPU, this is done before log lines and checkpoints only.
+        """Checks the last update; on a GPU, it is called only before log lines and checkpoints.
 
         Raises:
             TrainingError: its loss or gradient norm is not finite.
@@ -314,8 +314,8 @@ class Trainer:
                 f"(records {ids}, ...); try a smaller learning_rate or a longer warmup"
             )
 
-    def _example(self, index: int, step: int) -> Example:
-        """The training example, with names substituted by a seed per update, the same on all workers."""
+    def _substituted(self, index: int, step: int) -> Example:
+        """The training example, with names substituted; the seed depends on the update, not on the worker."""
         example = self.train_examples[index]
         if self._substitute is None:
             return example
@@ -323,7 +323,7 @@ class Trainer:
         return self._substitute(example, rng)
 
     def _random_seed(self) -> int:
-        """The seed of the next update: a function of seed, stage, step and rank, so that resumed runs repeat it."""
+        """The seed of the next update: a function of seed, stage, step and rank, which resumed runs reproduce."""
         place = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
         return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big")
 
@@ -331,10 +331,10 @@ class Trainer:
         return collate(examples, whole=self.stage == "baseline").to(self.device)
 
     def _loss(self, batch: Batch) -> Tensor:
-        with torch.autocast(self.device.type, dtype=torch.bfloat16) if self._half else nullcontext():
+        with torch.autocast(self.device.type, dtype=torch.bfloat16) if self._bfloat16 else nullcontext():
             return self.loss(self.model, batch)
 
-    def _scored(self, examples: Sequence[Example]) -> int:
+    def _scored_positions(self, examples: Sequence[Example]) -> int:
         """The number of scored positions; the plain Transformer has one end mark per text."""
         return sum(text_costs(examples) if self.stage == "baseline" else (e.n_target for e in examples))
 
@@ -343,7 +343,7 @@ class Trainer:
         """Mean negative log-likelihood of the development texts in nats per scored position.
 
         Raises:
-            TrainingError: it is not finite.
+            TrainingError: the mean is not finite.
         """
         self.model.eval()
         config, begin = self.config, time.monotonic()
@@ -352,7 +352,7 @@ class Trainer:
         for batch in batches[self.group.rank :: self.group.size]:
             summed += self._loss(self._collated([self.dev_examples[i] for i in batch]))
         self.group.add_up(summed)
-        total, positions = float(summed), self._scored(self.dev_examples)
+        total, positions = float(summed), self._scored_positions(self.dev_examples)
         if not math.isfinite(total):
             raise TrainingError(
                 f"the development loss after update {self.progress.step} is {total / positions}; it must be finite: "
@@ -371,7 +371,7 @@ class Trainer:
 
 
 class _Window:
-    """Averages between two log lines."""
+    """Losses and gradient norms since the last log line."""
 
     def __init__(self) -> None:
         self.losses: list[Tensor] = []
@@ -385,7 +385,7 @@ class _Window:
         self.positions, self.texts = self.positions + positions, self.texts + texts
 
     def metrics(self) -> dict[str, float]:
-        """The averages; synchronises with the device."""
+        """The averages; waits for the device."""
         seconds = max(time.monotonic() - self.begin, 1e-9)
         return {
             "train_loss": float(sum(self.losses)) / self.positions,

@@ -15,9 +15,10 @@ Objective = Callable[[JointModel, Batch], Tensor]
 
 
 def objective(name: ObjectiveName, label_smoothing: float = 0.0, alignment_penalty: float | None = None) -> Objective:
-    """`baseline`: -log p(y | x) of the plain Transformer; its batches are collated with `whole=True`. `joint`:
-    -log p(y | x) marginal over plans (paper section 3.3). Both return a sum over the batch. `label_smoothing` is the
-    baseline's, in training only; `alignment_penalty` the joint model's (see `JointModel.potentials`).
+    """The loss `name`: -log p(y | x), summed over a batch.
+
+    baseline: of the plain Transformer; batches are collated with `whole=True`, `label_smoothing` is for training only.
+    joint: marginal over plans (paper section 3.3), with `alignment_penalty` (see `JointModel.potentials`).
     """
 
     def baseline(model: JointModel, batch: Batch) -> Tensor:

@@ -43,7 +43,7 @@ class ProgressLines:
 
 
 def writing_lines(total: int, say: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
-    """A function that prints, every few seconds, for how many of `total` records texts were generated."""
+    """A function that prints the number of records with generated texts, at most every ten seconds."""
     last = time.monotonic()
 
     def show(done: int) -> None:

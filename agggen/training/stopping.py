@@ -13,24 +13,24 @@ from agggen.errors import StoppedError
 class StopRequest:
     """Whether a stop is requested; called by the loop before each update.
 
-    As a context manager of the main thread it handles the first SIGINT or SIGTERM; the second has the former effect. In
+    As a context manager of the main thread it handles the first SIGINT or SIGTERM; a second has its usual effect. In
     other threads, which cannot handle signals, the context manager does nothing.
     """
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        self._asked = False
+        self._requested = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
-        return self._asked
+        return self._requested
 
     def ask(self) -> None:
         """Requests a stop without a signal."""
-        self._asked = True
+        self._requested = True
 
     def stopped(self, error: StoppedError) -> StoppedError:
-        """`error` with the exit status for the signal, if there was one."""
+        """`error` with the exit status of the signal, if a signal requested the stop."""
         message = str(error).partition(";")[0]
         code = error.exit_code if self.signal is None else 128 + self.signal
         return StoppedError(f"{message}; the same command continues there", code)
@@ -48,7 +48,7 @@ class StopRequest:
             self._restore()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.signal, self._asked = signal.Signals(number), True
+        self.signal, self._requested = signal.Signals(number), True
         self._restore()
 
     def _restore(self) -> None:

@@ -1,8 +1,8 @@
 """Data augmentation for copying: subjects and objects are substituted, consistently in the record and its text.
 
-Texts can be memorised, but substituted names can only be copied. All occurrences of a name are replaced by another name
-of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and McKeown 2019, who augment
-with noisy samples of the model). Plans and hard alignments do not change.
+A model can memorise texts, but it can only copy substituted names. All occurrences of a name are replaced by another
+name of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and McKeown 2019, who use
+noisy samples of the model). Plans and hard alignments do not change.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Name = tuple[int, ...]
 Substitute = Callable[[Example, random.Random], Example]
 
 _SAME_PREDICATE, _UNSEEN = 0.6, 0.2
-"""Fractions of replacements from the same predicate and role, and by unseen words; the others are any name."""
+"""Fractions of replacements by names of the same predicate and role, and by unseen words; the others are any names."""
 
 
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: float) -> Substitute:
     """A function that replaces each name of an example with probability `share` by a name of `examples`.
 
-    A name is kept if the text does not contain it whole, or contains one of its words elsewhere, too, since the text
-    would then mention something that the record no longer has.
+    A name is kept if the text does not contain it whole, or if it contains one of its words outside names, since the
+    text would then mention a word that the record no longer has.
     """
     n_words = len(vocabulary)
     common = frozenset(
@@ -41,33 +41,33 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
     )
     pools: dict[tuple[int, int], dict[Name, None]] = defaultdict(dict)
     for example in examples:
-        for triple, role, start, end in _parts(example):
-            pools[example.predicates[triple], role][_pooled(example.source[start:end], n_words)] = None
+        for triple, role, start, end in _name_spans(example):
+            pools[example.predicates[triple], role][_number_extras(example.source[start:end], n_words)] = None
     by_part = {part: list(names) for part, names in pools.items()}
-    everything = list(dict.fromkeys(name for names in by_part.values() for name in names))
+    all_names = list(dict.fromkeys(name for names in by_part.values() for name in names))
 
     def substitute(example: Example, rng: random.Random) -> Example:
         places: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # spans in the source
         parts: dict[Name, tuple[int, int]] = {}
-        for triple, role, start, end in _parts(example):
+        for triple, role, start, end in _name_spans(example):
             name = example.source[start:end]
             places[name].append((start, end))
             parts[name] = example.predicates[triple], role
         facts = [list(fact) for fact in example.facts]
-        said, elsewhere = _occurrences(facts, sorted(places, key=len, reverse=True))
-        fresh = max((*example.source, n_words - 1)) + 1
+        occurrences, elsewhere = _occurrences(facts, sorted(places, key=len, reverse=True))
+        next_id = max((*example.source, n_words - 1)) + 1
         changes: dict[Name, Name] = {}
-        for name, where in said.items():
-            own = set(name) - common
-            if not where or not own or own & elsewhere or rng.random() >= share:
+        for name, mentions in occurrences.items():
+            content = set(name) - common
+            if not mentions or not content or content & elsewhere or rng.random() >= share:
                 continue
             drawn = rng.random()
-            pool = by_part[parts[name]] if drawn < _SAME_PREDICATE + _UNSEEN else everything
+            pool = by_part[parts[name]] if drawn < _SAME_PREDICATE + _UNSEEN else all_names
             other = rng.choice(pool)
             if drawn < _UNSEEN:
                 other = tuple(word if word in common else -place for place, word in enumerate(other, start=1))
-            new = tuple(word if word >= 0 else fresh - 1 - word for word in other)
-            fresh = max(fresh, *(word + 1 for word in new))
+            new = tuple(word if word >= 0 else next_id - 1 - word for word in other)
+            next_id = max(next_id, *(word + 1 for word in new))
             if new not in places:
                 changes[name] = new
         if not changes:
@@ -78,8 +78,8 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
             source[start:end] = new
             triple_of[start:end] = [triple_of[start]] * len(new)
             role_of[start:end] = [role_of[start]] * len(new)
-        spoken = [(fact, start, len(name), new) for name, new in changes.items() for fact, start in said[name]]
-        for fact, start, length, new in sorted(spoken, reverse=True):
+        replaced = [(fact, start, len(name), new) for name, new in changes.items() for fact, start in occurrences[name]]
+        for fact, start, length, new in sorted(replaced, reverse=True):
             facts[fact][start : start + length] = new
         return replace(
             example,
@@ -92,7 +92,7 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
     return substitute
 
 
-def _parts(example: Example) -> Iterator[tuple[int, int, int, int]]:
+def _name_spans(example: Example) -> Iterator[tuple[int, int, int, int]]:
     """Triple, role and source tokens ``[start, end)`` of each subject and object."""
     start = 0
     for end in range(1, len(example.source) + 1):
@@ -103,7 +103,8 @@ def _parts(example: Example) -> Iterator[tuple[int, int, int, int]]:
             start = end
 
 
-def _pooled(name: Name, n_words: int) -> Name:
+def _number_extras(name: Name, n_words: int) -> Name:
+    """`name` with its out-of-vocabulary words as -1, -2, ... in the order of their first occurrence."""
     extras = {word: -number for number, word in enumerate(dict.fromkeys(w for w in name if w >= n_words), start=1)}
     return tuple(extras.get(word, word) for word in name)
 
@@ -111,17 +112,15 @@ def _pooled(name: Name, n_words: int) -> Name:
 def _occurrences(
     facts: Sequence[Sequence[int]], names: Sequence[Name]
 ) -> tuple[dict[Name, list[tuple[int, int]]], set[int]]:
-    """The occurrences (fact, first token) of each name, longer names first, and the words outside all names."""
+    """The occurrences (fact, first token) of each name without overlap, and the words outside all names."""
     free = [[True] * len(fact) for fact in facts]
-    said: dict[Name, list[tuple[int, int]]] = {name: [] for name in names}
+    occurrences: dict[Name, list[tuple[int, int]]] = {name: [] for name in names}
     for name in names:
         for number, fact in enumerate(facts):
             for start in range(len(fact) - len(name) + 1):
                 end = start + len(name)
                 if tuple(fact[start:end]) == name and all(free[number][start:end]):
-                    said[name].append((number, start))
+                    occurrences[name].append((number, start))
                     free[number][start:end] = [False] * len(name)
-    elsewhere = {
-        word for fact, open_ in zip(facts, free, strict=True) for word, loose in zip(fact, open_, strict=True) if loose
-    }
-    return said, elsewhere
+    elsewhere = {facts[number][i] for number, row in enumerate(free) for i, is_free in enumerate(row) if is_free}
+    return occurrences, elsewhere

@@ -26,7 +26,7 @@ def test_what_looks_wrong_is_named_with_examples() -> None:
         "director": (28, 1),
         "genre": (1, 0),
     }
-    said = {finding.what: finding for finding in result.findings}
+    said = {finding.problem: finding for finding in result.findings}
     assert "record '41': a cell has the type bytes" in str(said["rows that could not be read"])
     assert said["records without a text"].examples == ("33",)
     assert said["values without a word in a text"].examples == ("director 'Scott' (record 30)",)
