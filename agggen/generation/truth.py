@@ -146,6 +146,7 @@ class RecordConstraints:
         indices = sorted(group)
 
         fact_subjects = frozenset(triple.subject for triple in triples)
+        odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
         passes: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
 
         def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
@@ -162,7 +163,7 @@ class RecordConstraints:
             if (key := (tuple(fact), begins_sentence, required)) not in passes:
                 text = self._text(fact)
                 faults = checker.check(self.record, text, indices, required, begins_sentence).faults
-                passes[key] = not faults and text.count("(") == text.count(")") and "()" not in text
+                passes[key] = not faults and _is_paired(text, odd_quotes)
             return passes[key] and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
 
         return Constraint(
@@ -257,6 +258,11 @@ class RecordConstraints:
 
     def _text(self, ids: Sequence[int]) -> str:
         return detokenise(self.watched.vocabulary.decode(ids, self.extras))
+
+
+def _is_paired(text: str, odd_quotes: bool) -> bool:
+    """Whether the brackets of a fact are paired and not empty, and its quotation marks paired (except `odd_quotes`)."""
+    return text.count("(") == text.count(")") and "()" not in text and (odd_quotes or text.count('"') % 2 == 0)
 
 
 def _spelling_variants(text: str) -> Iterator[str]:

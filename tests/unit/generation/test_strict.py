@@ -124,16 +124,19 @@ def judge_of(record: Record, *groups: Sequence[int]) -> Judge:
 
 
 @pytest.mark.parametrize(
-    ("text", "passes"),
+    ("value", "text", "passes"),
     [
-        ("It is named after ray (Latin).", True),
-        ("It is named after ray.", True),
-        ("It is named after ray ().", False),
-        ("It is named after ray (Latin.", False),
+        ("ray (Latin)", "It is named after ray (Latin).", True),
+        ("ray (Latin)", "It is named after ray.", True),
+        ("ray (Latin)", "It is named after ray ().", False),
+        ("ray (Latin)", "It is named after ray (Latin.", False),
+        ('"Ulma"', 'It is named after "Ulma".', True),
+        ('"Ulma"', 'It is named after Ulma".', False),
+        ("6' 2\" Bob", "It is named after 6' 2\" Bob.", True),
     ],
 )
-def test_brackets_are_neither_empty_nor_open(text: str, passes: bool) -> None:
-    assert judge_of(Record("1", (Triple("Radium", "namedAfter", "ray (Latin)"),)), [0])("", text) is passes
+def test_brackets_and_quotation_marks_come_in_pairs(value: str, text: str, passes: bool) -> None:
+    assert judge_of(Record("1", (Triple("Radium", "namedAfter", value),)), [0])("", text) is passes
 
 
 TOWNS = Record("towns", (Triple("Ulm", "country", "Oz"), Triple("Oz", "leader", "Ann"), Triple("Ulm", "area", "119")))
