@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
@@ -30,6 +30,10 @@ from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 _SENTENCE_ENDS = frozenset(".!?")
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
 """The beginning of a fact that continues the grammatical subject of the fact before."""
+_PRONOUN = re.compile(r"(?:It|Its|He|His|She|Her|They|Their)\b", re.IGNORECASE)
+_OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
+"""A word that begins a sentence, unless it begins a name."""
+_SENTENCE_END = re.compile(r"(?:[^\W\d_]{5}|\d)[.!?]$")
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
@@ -164,7 +168,11 @@ class RecordConstraints:
                 text = self._text(fact)
                 faults = checker.check(self.record, text, indices, required, begins_sentence).faults
                 passes[key] = not faults and _is_paired(text, odd_quotes)
-            return passes[key] and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
+            return (
+                passes[key]
+                and _follows(self._text(earlier), self._text(fact), begins_sentence, entities)
+                and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
+            )
 
         return Constraint(
             frozenset(barred),
@@ -195,7 +203,7 @@ class RecordConstraints:
         return frozenset(self._last_subjects(before))
 
     def _last_subjects(self, before: tuple[int, ...]) -> tuple[str, ...]:
-        """The subjects named in the last sentence that names one, in order of mention.
+        """The subjects of the last sentence that names one, in order of mention; the referent of its pronoun is first.
 
         Args:
             before: the text so far, with the marks of facts.
@@ -206,10 +214,17 @@ class RecordConstraints:
                 if word not in (FACT, LAST):
                     sentences[-1].append(word)
                     sentences += [[]] if word in self.watched.sentence_ends else []
-            texts = (self._text(ids) for ids in reversed(sentences) if ids)
-            named = (self.watched.checker.named(self.record, text) for text in texts)
-            self._last_named[before] = next((subjects for subjects in named if subjects), ())
+            self._last_named[before] = self._subjects_of_last([self._text(ids) for ids in sentences if ids])
         return self._last_named[before]
+
+    def _subjects_of_last(self, sentences: Sequence[str]) -> tuple[str, ...]:
+        if not sentences:
+            return ()
+        *earlier, last = sentences
+        named = self.watched.checker.named(self.record, last)
+        if _PRONOUN.match(last):
+            return tuple(dict.fromkeys((*self._subjects_of_last(earlier)[:1], *named)))
+        return named or self._subjects_of_last(earlier)
 
     def _watched_extras(self) -> Iterable[tuple[int, tuple[str, ...]]]:
         """The watched words among the extras: their ids and normal forms."""
@@ -263,6 +278,19 @@ class RecordConstraints:
 def _is_paired(text: str, odd_quotes: bool) -> bool:
     """Whether the brackets of a fact are paired and not empty, and its quotation marks paired (except `odd_quotes`)."""
     return text.count("(") == text.count(")") and "()" not in text and (odd_quotes or text.count('"') % 2 == 0)
+
+
+def _follows(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
+    """Whether a fact begins with a capital after a full stop, and not with the opener of a sentence inside another.
+
+    In texts that begin without a capital, and after what may be an abbreviation, a small letter may follow a full stop.
+    """
+    word = re.match(r"\w*", fact)
+    if word is None or any(name.startswith(word.group()) for name in names):
+        return True
+    if begins_sentence:
+        return not (fact[:1].islower() and before[:1].isupper() and _SENTENCE_END.search(before))
+    return _OPENER.match(fact) is None
 
 
 def _spelling_variants(text: str) -> Iterator[str]:

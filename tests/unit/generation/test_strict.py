@@ -154,6 +154,9 @@ TOWNS = Record("towns", (Triple("Ulm", "country", "Oz"), Triple("Oz", "leader", 
         ([[0], [1]], "Ulm is in Oz.", "It is led by Ann.", False),
         ([[0], [2]], "Ulm is in Oz", "and has an area of 119.", True),
         ([[0], [2]], "Ulm is in Oz.", "It has an area of 119.", True),
+        ([[2], [0], [1]], "Ulm has an area of 119. It is in Oz.", "It is led by Ann.", False),
+        ([[2], [0], [1]], "Ulm has an area of 119. It is in Oz", ", which is led by Ann.", True),
+        ([[1], [0], [2]], "Oz is led by Ann. Ulm is in Oz.", "It has an area of 119.", True),
         ([[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "It has an area of 119.", False),
         ([[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "Ulm has an area of 119.", True),
     ],
@@ -162,6 +165,25 @@ def test_a_fact_names_its_subject_where_it_would_be_taken_for_another_s(
     groups: list[list[int]], before: str, fact: str, passes: bool
 ) -> None:
     assert judge_of(TOWNS, *groups)(before, fact) is passes
+
+
+@pytest.mark.parametrize(
+    ("before", "fact", "passes"),
+    [
+        ("The leader of Oz is Ann.", "The leader of Oz is Bob.", True),
+        ("The leader of Oz is Ann", "The leader of Oz is Bob.", False),
+        ("Ann leads Oz", "It is led by Bob.", False),
+        ("Ann leads Oz and", "it is led by Bob.", True),
+        ("Ann leads Oz and", "The Hut is in it.", True),
+        ("The leader of Oz is Ann Smith.", "and Bob leads Oz.", False),
+        ("The leader of Oz is Ann Jr.", "and Bob leads Oz.", True),
+        ("ann leads oz since 1990.", "and Bob leads Oz.", True),
+    ],
+)
+def test_a_sentence_does_not_begin_inside_another(before: str, fact: str, passes: bool) -> None:
+    value = "The Hut" if "Hut" in fact else "Bob"
+    record = Record("oz", (Triple("Oz", "leader", "Ann"), Triple("Oz", "leader-2", value)))
+    assert judge_of(record, [0], [1])(before, fact) is passes
 
 
 def test_an_unknown_predicate_keeps_its_place_in_a_human_plan() -> None:
