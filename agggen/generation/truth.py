@@ -33,7 +33,8 @@ _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECA
 _PRONOUN = re.compile(r"(?:It|Its|He|His|She|Her|They|Their)\b", re.IGNORECASE)
 _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
 """A word that begins a sentence, unless it begins a name."""
-_SENTENCE_END = re.compile(r"(?:[^\W\d_]{5}|\d)[.!?]$")
+_NOT_ABBREVIATED = re.compile(r"(?:[^\W\d_]{5}|\d)[.!?]$")
+"""A full stop after a number or a word too long for an abbreviation, so that it ends a sentence."""
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
@@ -127,7 +128,13 @@ class RecordConstraints:
     def _constraint(
         self, group: frozenset[int], previous_subjects: frozenset[str], last: bool, ends_sentence: bool
     ) -> Constraint:
-        """`previous_subjects`: of the fact before, if the record has several; `last`: whether the fact is the last."""
+        """The constraint on a fact that expresses `group`.
+
+        Args:
+            previous_subjects: the subjects of the fact before; empty if the record has only one.
+            last: whether the fact is the last of its plan.
+            ends_sentence: whether a sentence must end with the fact.
+        """
         watched, checker = self.watched, self.watched.checker
         triples = [self.record.triples[index] for index in sorted(group)]
         allowed = checker.allowed(triples)
@@ -218,6 +225,7 @@ class RecordConstraints:
         return self._last_named[before]
 
     def _subjects_of_last(self, sentences: Sequence[str]) -> tuple[str, ...]:
+        """`_last_subjects` of a text's sentences."""
         if not sentences:
             return ()
         *earlier, last = sentences
@@ -289,7 +297,7 @@ def _follows(before: str, fact: str, begins_sentence: bool, names: Collection[st
     if word is None or any(name.startswith(word.group()) for name in names):
         return True
     if begins_sentence:
-        return not (fact[:1].islower() and before[:1].isupper() and _SENTENCE_END.search(before))
+        return not (fact[:1].islower() and before[:1].isupper() and _NOT_ABBREVIATED.search(before))
     return _OPENER.match(fact) is None
 
 
