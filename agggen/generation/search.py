@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -83,7 +84,7 @@ class BeamSearch:
         names: Tensor | None = None,
     ) -> None:
         self.model, self.memory, self.config = model, memory, config
-        self.constrain = constrain
+        self.constrain = cache(constrain) if constrain else None
         self.device = memory.ids.device
         if names is None:
             names = memory.ids.new_zeros(

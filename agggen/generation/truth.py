@@ -173,8 +173,8 @@ class RecordConstraints:
                 required = fact_subjects - implied
             if (key := (tuple(fact), begins_sentence, required)) not in passes:
                 text = self._text(fact)
-                faults = checker.check(self.record, text, indices, required, begins_sentence).faults
-                passes[key] = not faults and _is_paired(text, odd_quotes)
+                whole = checker.passes(self.record, text, indices, required, begins_sentence)
+                passes[key] = whole and _is_paired(text, odd_quotes)
             return (
                 passes[key]
                 and _follows(self._text(earlier), self._text(fact), begins_sentence, entities)

@@ -20,7 +20,7 @@ from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache
 
 Constrain = Callable[[PlanPrefix], Constraint]
-PATIENCE = 24
+PATIENCE = 12
 """Number of words by which the constrained search may outlast the unconstrained one."""
 FALLBACK_WORD_LOG_P = -1.0
 """Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
@@ -137,17 +137,18 @@ def _force_begun_values(
 def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Tensor:
     """(n, K) which of the `candidates` (n, K), hypotheses that would end now, pass the constraint of their fact."""
     passed = torch.zeros_like(candidates)
-    texts: dict[int, list[list[int]]] = {}
+    texts: dict[tuple[int, int], list[int]] = {}
+    words, steps, parents = facts.active.words.tolist(), facts.step.tolist(), facts.active.parent.tolist()
     for row, beam in candidates.nonzero().tolist():
         prefix = facts.prefixes[row]
         constraint = constrain(prefix)
         if not constraint.all_said(facts.automaton_states[prefix][beam]):
             continue
-        if row not in texts:
-            texts[row] = facts.text[row].tolist()
-        step, parent = int(facts.step[row]), int(facts.active.parent[row, beam])
-        fact_words = facts.active.words[row, beam, facts.active.words.shape[2] - step :].tolist()
-        passed[row, beam] = constraint.judge(fact_words, [word for word in texts[row][parent] if word != PAD])
+        text = row, parents[row][beam]
+        if text not in texts:
+            texts[text] = [word for word in facts.text[text].tolist() if word != PAD]
+        fact_words = words[row][beam][len(words[row][beam]) - steps[row] :]
+        passed[row, beam] = constraint.judge(fact_words, texts[text])
     return passed
 
 

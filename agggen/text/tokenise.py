@@ -121,7 +121,7 @@ def detokenise_with_offsets(tokens: Iterable[str]) -> tuple[str, list[tuple[int,
     position = 0
     joined = True  # no space before the first token
     for token in tokens:
-        if raw := _RAW_TOKEN.fullmatch(token):
+        if token[:1] == RAW and (raw := _RAW_TOKEN.fullmatch(token)):
             body = "".join(chr(int(code, 16)) for code in raw.group(1).split("-"))
             joins_left = joins_right = True
         else:

@@ -13,9 +13,10 @@ kind are exchanged (``swapped``) and the lexicon has contexts of both predicates
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, combinations
+from typing import Any
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
@@ -85,29 +86,58 @@ class Checker:
             subjects: the subjects that `text` must name whole. [default: those of `triples`]
             initial: whether `text` begins a sentence.
         """
+        return TextCheck(**dict(self._findings(record, text, triples, subjects, initial)))
+
+    def passes(
+        self,
+        record: Record,
+        text: str,
+        triples: Collection[int] | None = None,
+        subjects: Collection[str] | None = None,
+        initial: bool = True,
+    ) -> bool:
+        """Whether `check` of the same arguments has no faults; in less time, since it stops at the first."""
+        return not any(
+            not all(value.whole for value in finding) if name == "values" else finding
+            for name, finding in self._findings(record, text, triples, subjects, initial)
+        )
+
+    def _findings(
+        self,
+        record: Record,
+        text: str,
+        triples: Collection[int] | None,
+        subjects: Collection[str] | None,
+        initial: bool,
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """The fields of `check`, by name, roughly in ascending order of their cost."""
         indexed = TextIndex(text, initial)
         indices = range(len(record.triples)) if triples is None else sorted(triples)
         required = [record.triples[index] for index in indices]
         subject_spans = {triple.subject: indexed.find(*value_wordings(triple.subject)) for triple in required}
+        yield "unnamed", self._unnamed(indexed, subject_spans if subjects is None else subjects)
         occurrences = self._occurrences(required, indexed, subject_spans)
         spans = [span for matches in occurrences for span, _ in matches] + list(chain(*subject_spans.values()))
         starts = {start for start, _ in spans}
-        values = tuple(
-            self._check_value(record, triple, indexed, matches, starts)
-            for triple, matches in zip(required, occurrences, strict=True)
+        yield (
+            "values",
+            tuple(
+                self._check_value(record, triple, indexed, matches, starts)
+                for triple, matches in zip(required, occurrences, strict=True)
+            ),
         )
-        unnamed = self._unnamed(indexed, subject_spans if subjects is None else subjects)
-        invented, elsewhere = self._hallucinated(record, required, indexed, spans)
-        invented = (*invented, *self._contradictions(record, indexed))
         repeated = self._repeated_words(indexed, record.triples, spans)
         if triples is not None:
             repeated += self._repeated_values(indexed, required, occurrences, subject_spans)
+        yield "repeated", repeated
         explained = indexed.covered(spans)
-        swapped = self._swapped(required, occurrences, indexed, explained)
-        swapped += _exchanged(required, occurrences, subject_spans)
         rate = MAX_NEW_WORD_RATE if triples is None else 1.0
-        misplaced = self._misplaced(required, occurrences, indexed, explained, rate, initial)
-        return TextCheck(values, unnamed, invented, elsewhere, repeated, swapped, misplaced)
+        yield "misplaced", self._misplaced(required, occurrences, indexed, explained, rate, initial)
+        invented, elsewhere = self._hallucinated(record, required, indexed, explained)
+        yield "elsewhere", elsewhere
+        yield "invented", (*invented, *self._contradictions(record, indexed))
+        swapped = self._swapped(required, occurrences, indexed, explained)
+        yield "swapped", swapped + _exchanged(required, occurrences, subject_spans)
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
         """The subjects of `record` that `text` never names whole."""
@@ -124,7 +154,8 @@ class Checker:
 
     def values(self, record: Record, text: str, triples: Collection[int] | None = None) -> tuple[ValueCheck, ...]:
         """``check(...).values``: the check of each value, in the record's order."""
-        return self.check(record, text, triples).values
+        findings = self._findings(record, text, triples, None, True)
+        return next(finding for name, finding in findings if name == "values")
 
     def _occurrences(
         self, triples: Sequence[Triple], indexed: TextIndex, subject_spans: Mapping[str, set[Span]]
@@ -176,12 +207,12 @@ class Checker:
         return ValueCheck(triple, "part" if shared else "missing")
 
     def _hallucinated(
-        self, record: Record, triples: Sequence[Triple], indexed: TextIndex, spans: Sequence[Span]
+        self, record: Record, triples: Sequence[Triple], indexed: TextIndex, explained: Sequence[bool]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Suspicious words that no triple of the record licenses, and those that only other triples license."""
         candidates = [
             word
-            for word, covered in zip(indexed.whole.words, indexed.covered(spans), strict=True)
+            for word, covered in zip(indexed.whole.words, explained, strict=True)
             if not covered and suspicious(word, self.lexicon.value_words, self.lexicon.lower)
         ]
         if not candidates:
@@ -220,7 +251,8 @@ class Checker:
     def _repeated_words(self, indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
         """Sequences of one to three words that occur twice in a row, except in names and between values."""
         tokens, text = indexed.whole.words, indexed.text
-        if len({word.form for word in tokens}) == len(tokens):
+        word_forms = [word.form for word in tokens]
+        if len(set(word_forms)) == len(tokens):
             return ()
         allowed = frozenset[tuple[str, str]]().union(
             *(doubled(part) for triple in triples for part in (triple.subject, triple.object))
@@ -228,8 +260,11 @@ class Checker:
         repetitions: list[str] = []
         for length in (1, 2, 3):
             for start in range(len(tokens) - 2 * length + 1):
-                left, right = tokens[start : start + length], tokens[start + length : start + 2 * length]
-                if [word.form for word in left] != [word.form for word in right] or right[0].initial:
+                middle, end = start + length, start + 2 * length
+                if word_forms[start] != word_forms[middle] or word_forms[start:middle] != word_forms[middle:end]:
+                    continue
+                left, right = tokens[start:middle], tokens[middle:end]
+                if right[0].initial:
                     continue
                 if length == 1 and (
                     (left[0].form, right[0].form) in allowed or _between_values(text, left[0], right[0], spans)
@@ -258,7 +293,7 @@ class Checker:
             if matches:
                 predicate_forms = forms(predicate_words(triple.predicate))
                 name_parts = capitals(triple.object) - capitals(triple.subject) - predicate_forms
-                repeated += [
+                repeated += name_parts and [
                     word.raw
                     for word, inside in zip(indexed.whole.words, covered, strict=True)
                     if word.form in name_parts and word.raw[:1].isupper() and not inside

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["word", "number", "ordinal", "date", "unit"]
 Span = tuple[int, int]
@@ -55,6 +54,7 @@ _ORDINAL_WORDS = {
         start=1,
     )
 }
+_ARTICLES = frozenset(("the", "an", "a"))
 _MULTIPLES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _UNIT_WORDS = {
     word: words.split()[0]
@@ -102,8 +102,7 @@ _SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
 _OPENING = re.compile(r"^[\s\"'(\[\u201c\u2018]*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word, number, date or unit of a text."""
 
     form: str
@@ -197,7 +196,8 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
         else:
             return
         begins = initial and start < 4 and bool(_OPENING.match(text[:start]))
-        begins = begins or (start > 1 and bool(_SENTENCE_END.search(text[max(0, start - 8) : start])))
+        within = text[start - 1 : start] == " " and text[start - 2 : start - 1].isalnum()  # a fast path
+        begins = begins or (start > 1 and not within and bool(_SENTENCE_END.search(text[max(0, start - 8) : start])))
         position = end
         if kind in _DATE_PARTS:
             parts = (part for part in match.groups() if part is not None and part != raw)
@@ -229,11 +229,10 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
             form = fold(raw)
             if form in _ORDINAL_WORDS:
                 yield Word(f"{_ORDINAL_WORDS[form]}th", start, end, raw, "ordinal", begins)
+            elif form in _ARTICLES and text[end : end + 1].isspace() and (form != "a" or raw == "a" or begins):
+                yield Word(form, start, end, raw, "word", begins, "article")
             else:
-                article = text[end : end + 1].isspace() and (
-                    form in ("the", "an") or (form == "a" and (raw == "a" or begins))
-                )
-                yield Word(form, start, end, raw, "word", begins, "article" if article else "")
+                yield Word(form, start, end, raw, "word", begins)
 
 
 def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
@@ -313,9 +312,9 @@ class LetterIndex:
         self._indices: list[tuple[str, dict[int, int], dict[int, int]]] = []
         """For each set of ``OMITTED``: the letters, and by offset in them the words that start there and end there."""
         optional = {word.optional for word in tokens}
-        for omitted in OMITTED:
-            if self._indices and optional.isdisjoint(omitted):
-                self._indices.append(self._indices[0])
+        for omission, omitted in enumerate(OMITTED):
+            if omission and optional.isdisjoint(omitted - OMITTED[omission - 1]):
+                self._indices.append(self._indices[-1])
                 continue
             text = ""
             starts: dict[int, int] = {}
@@ -327,12 +326,17 @@ class LetterIndex:
                     ends[len(text)] = index + 1
             self._indices.append((text, starts, ends))
 
-    def find(self, string: str, omission: int) -> Iterator[Span]:
-        """The word spans ``[first, last)`` whose letters, without ``OMITTED[omission]``, are `string`."""
-        text, starts, ends = self._indices[omission]
-        at = text.find(string) if string else -1
-        while at >= 0:
-            first, last = starts.get(at), ends.get(at + len(string))
-            if first is not None and last is not None:
-                yield first, last
-            at = text.find(string, at + 1)
+    def find(self, strings: Sequence[str]) -> Iterator[Span]:
+        """The word spans ``[first, last)`` whose letters without ``OMITTED[k]`` are ``strings[k]``, for any k."""
+        before: tuple[object, str] | None = None
+        for index, string in zip(self._indices, strings, strict=True):
+            text, starts, ends = index
+            if not string or string not in text or before == (id(index), string):
+                continue
+            before = id(index), string
+            at = text.find(string)
+            while at >= 0:
+                first, last = starts.get(at), ends.get(at + len(string))
+                if first is not None and last is not None:
+                    yield first, last
+                at = text.find(string, at + 1)

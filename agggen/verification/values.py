@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
@@ -102,6 +103,8 @@ class TextIndex:
     def __init__(self, text: str, initial: bool = True) -> None:
         self.text = text
         self.whole = LetterIndex(words(text, initial, dates=True))
+        self._starts = [word.start for word in self.whole.words]
+        self._ends = [word.end for word in self.whole.words]
         dated = any(word.kind == "date" for word in self.whole.words)
         self.apart = LetterIndex(words(text, initial, dates=False)) if dated else self.whole
 
@@ -111,29 +114,34 @@ class TextIndex:
 
     def _find(self, wording: Wording) -> Iterator[Span]:
         index = self.whole if wording.dates else self.apart
-        for omission, string in enumerate(wording.strings):
-            for first, last in index.find(string, omission):
-                match, following = index.words[first:last], index.words[last : last + 1]
-                unit = following[0].form if following and following[0].kind == "unit" else ""
-                if not (
-                    (len(match) == 1 and _pronoun(index.words, first))
-                    or (wording.exact and not self._same_spelling(match, wording, following))
-                    or (match[-1].kind == "word" and following and following[0].raw in ("+", "#"))  # C in C++
-                    or (wording.money and not self._same_currency(wording, match, following))
-                    or (wording.unit and unit and unit != wording.unit)
-                    or (wording.remark and not self._same_remark(wording, match[-1].end))
-                    or (wording.negated is not None and negated(index.words, first) != wording.negated)
-                ):
-                    yield match[0].start, match[-1].end
+        for first, last in index.find(wording.strings):
+            match, following = index.words[first:last], index.words[last : last + 1]
+            unit = following[0].form if following and following[0].kind == "unit" else ""
+            if not (
+                (len(match) == 1 and _pronoun(index.words, first))
+                or (wording.exact and not self._same_spelling(match, wording, following))
+                or (match[-1].kind == "word" and following and following[0].raw in ("+", "#"))  # C in C++
+                or (wording.money and not self._same_currency(wording, match, following))
+                or (wording.unit and unit and unit != wording.unit)
+                or (wording.remark and not self._same_remark(wording, match[-1].end))
+                or (wording.negated is not None and negated(index.words, first) != wording.negated)
+            ):
+                yield match[0].start, match[-1].end
 
-    def covered(self, spans: Collection[Span]) -> list[bool]:
+    def covered(self, spans: Iterable[Span]) -> list[bool]:
         """For each word (of ``whole``), whether it lies within one of `spans`."""
-        return [any(start <= word.start and word.end <= end for start, end in spans) for word in self.whole.words]
+        covered = [False] * len(self.whole.words)
+        for span in spans:
+            if inside := self.words_in(span):
+                covered[slice(*inside)] = [True] * (inside[1] - inside[0])
+        return covered
 
     def words_in(self, span: Span) -> Span | None:
         """The words ``[first, last)`` (of ``whole``) within a span of characters; None if there are none."""
-        inside = [index for index, covered in enumerate(self.covered([span])) if covered]
-        return (inside[0], inside[-1] + 1) if inside else None
+        start, end = span
+        first = bisect_left(self._starts, start)
+        last = bisect_right(self._ends, end, first)
+        return (first, last) if first < last else None
 
     def _same_spelling(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
         """Whether the words have the wording's spelling and are neither a unit, a sentence opener nor part of ``U.S.``

@@ -42,6 +42,21 @@ def test_the_facts_of_a_reference_say_their_own_triples_and_no_others(elements: 
     assert 0 < sum(faults.values()) < 0.003 * facts
 
 
+def test_the_short_check_agrees_with_the_full_check(elements: Learned) -> None:
+    checker, _, records = elements
+    pairs = list(texts_of(records("dev")))
+    outcomes = Counter[bool]()
+    for (record, text), (_, other) in zip(pairs, [*pairs[1:], pairs[0]], strict=True):
+        words = text.split()
+        triples = range(0, len(record.triples), 2)
+        for candidate in (text, other, " ".join(words[: len(words) // 2]), f"{text} {text}"):
+            for arguments in ((None, None, True), (triples, None, True), (triples, (), False)):
+                passes = checker.passes(record, candidate, *arguments)
+                assert passes is (not checker.check(record, candidate, *arguments).faults)
+                outcomes[passes] += 1
+    assert min(outcomes[True], outcomes[False]) > 100
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_word_or_number_of_another_value_is_noticed(elements: Learned, seed: int) -> None:
     checker, train, records = elements

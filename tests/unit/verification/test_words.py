@@ -11,6 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from agggen.verification.normal import MONTHS, LetterIndex, letters, words
+from agggen.verification.values import TextIndex
 
 TEXTS = st.text(
     st.sampled_from(
@@ -58,10 +59,17 @@ def test_words_have_increasing_offsets(text: str, initial: bool, dates: bool) ->
 def test_a_value_is_found_where_it_stands_and_nowhere_else(value, before, behind) -> None:
     text = " ".join([*before, *value, *behind])
     index = LetterIndex(words(text))
-    places = list(index.find(letters(words(" ".join(value)), 0), 0))
+    places = list(index.find((letters(words(" ".join(value)), 0), "", "")))
     assert (len(before), len(before) + len(value)) in places
     for first, last in places:
         assert "".join(forms(text)[first:last]) == "".join(forms(" ".join(value)))
+
+
+@given(TEXTS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60))))
+def test_a_word_is_covered_if_it_lies_within_a_span(text: str, spans: list[tuple[int, int]]) -> None:
+    index = TextIndex(text)
+    expected = [any(start <= word.start and word.end <= end for start, end in spans) for word in index.whole.words]
+    assert index.covered(spans) == expected
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.lists(st.integers(0, 300), min_size=1, max_size=4))
