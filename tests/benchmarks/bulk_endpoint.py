@@ -1,14 +1,14 @@
 """`agggen bulk` beside ``agggen bulk --endpoint``: throughput, processor time a record, and failures under kills.
 
-    python tests/benchmarks/bulk_endpoint.py [--bundle elements] [--corpus elements] [--records 2000] [--workers 1]
-        [--kill 20] [KEY=VALUE ...]
+    python tests/benchmarks/bulk_endpoint.py [--bundle elements] [--corpus elements] [--records 800] [--rounds 3]
+        [--workers 1] [--kill 20] [KEY=VALUE ...]
 
 Workers have one thread: ``here`` writes in the job's process (``--actors 0``), ``actors`` in actors of Ray, and
 ``endpoint`` by requests to an ``agggen serve`` with as many generators, started before. Each side does the job with a
-quarter of the records and with all; numbers are differences of the two, so that what happens once drops out. ``here``
-is measured again after the others: its `tax_cpu` is how steady the machine was. Processor time is that of the job's
-processes, Ray's among them, and for ``endpoint`` of all processes of the server besides; `idle_cpu_ms_a_second` of it
-are what the server takes without any request.
+quarter of the records and with all; numbers are differences of the two, so that what happens once drops out. The sides
+take turns for some rounds: numbers are medians, and `tax_cpu` has, for each round, the side's processor time over that
+of ``here``, less one. Processor time is that of the job's processes, Ray's among them, and for ``endpoint`` of all
+processes of the server besides; `idle_cpu_ms_a_second` of it are what the server takes without any request.
 
 Then ``actors`` and ``endpoint`` do the job once more while a worker process gets SIGKILL every ``--kill`` seconds (an
 actor; a generator, a planner or an ingress in turn). A job that ends with an error is begun again: a failure. The parts
@@ -30,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from statistics import median
 
 import psutil
 import torch
@@ -39,7 +40,7 @@ from untrained import development_records
 
 _PAUSE = 10.0
 COMMAND = ["-m", "agggen_platform.cli.main"]
-SIDES = ("here", "actors", "endpoint", "here again")
+SIDES = ("here", "actors", "endpoint")
 WORKERS = {
     "actors": ["ray::MapWorker(MapBatches(BulkWorker"],
     "endpoint": [f"ray::ServeReplica:agggen:{kind}" for kind in ("Generator", "Planner", "Ingress")],
@@ -110,13 +111,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="a bulk job in this process, in actors, and by an endpoint")
     parser.add_argument("--bundle", default="elements")
     parser.add_argument("--corpus", default="elements", help="whose development records are written about")
-    parser.add_argument("--records", type=int, default=2000)
+    parser.add_argument("--records", type=int, default=800)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1, help="actors, and generators of the endpoint")
     parser.add_argument("--kill", type=float, default=20, help="seconds between two kills; 0: none")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()
     sizes = (options.records // 4, options.records)
-    numbers: dict[str, dict[int, Numbers]] = {side: {} for side in SIDES}
+    rounds: list[dict[str, dict[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
         sources = [Path(folder) / f"{size}.jsonl" for size in sizes]
         for size, source in zip(sizes, sources, strict=True):
@@ -131,14 +133,20 @@ def main() -> None:
             before = cpu_of(server)
             time.sleep(_PAUSE)
             idle = (cpu_of(server) - before) / _PAUSE
-            for size, source in zip(sizes, sources, strict=True):
+            for _ in range(options.rounds):
+                rounds.append({})
                 for side in SIDES:
-                    command, _ = job(options.bundle, source, side, url, options.workers)
-                    before = cpu_of(server)
-                    numbers[side][size] = measured(side, command)
-                    if side == "endpoint":
-                        numbers[side][size]["cpu"] += cpu_of(server) - before
-                    print(f"{side:9}{size:6,} records  {numbers[side][size]}", flush=True)
+                    numbers: list[Numbers] = []
+                    for source in sources:
+                        command, _ = job(options.bundle, source, side, url, options.workers)
+                        before = cpu_of(server)
+                        numbers.append(measured(side, command))
+                        if side == "endpoint":
+                            numbers[-1]["cpu"] += cpu_of(server) - before
+                    seconds, cpu = (numbers[1][name] - numbers[0][name] for name in ("seconds", "cpu"))
+                    more = sizes[1] - sizes[0]
+                    rounds[-1][side] = {"records_per_second": more / seconds, "cpu_ms_a_record": 1000 * cpu / more}
+                    print(f"{side:9}{rounds[-1][side]}", flush=True)
             shared = {parts_of(job(options.bundle, sources[1], side, url)[1]) for side in SIDES}
             killed = {}
             for side, titles in WORKERS.items() if options.kill else ():
@@ -146,19 +154,16 @@ def main() -> None:
                 killed[side] = under_kills(command, out, titles, options.kill)
                 shared.add(parts_of(out))
                 print(f"{side:9}{killed[side]}", flush=True)
-    small, large = sizes
-    table = {}
-    for side in SIDES:
-        delta = {name: numbers[side][large][name] - numbers[side][small][name] for name in ("seconds", "cpu")}
-        table[side] = {
-            "records_per_second": round((large - small) / delta["seconds"], 2),
-            "cpu_ms_a_record": round(1000 * delta["cpu"] / (large - small), 2),
-            "once_cpu_s": round(numbers[side][large]["cpu"] - delta["cpu"] * large / (large - small), 1),
-        }
-    own = table["here"]["cpu_ms_a_record"]
-    tax = {side: round(table[side]["cpu_ms_a_record"] / own - 1, 3) for side in SIDES[1:]}
+    table = {
+        side: {name: round(median(turn[side][name] for turn in rounds), 2) for name in rounds[0][side]}
+        for side in SIDES
+    }
+    tax = {
+        side: [round(turn[side]["cpu_ms_a_record"] / turn["here"]["cpu_ms_a_record"] - 1, 3) for turn in rounds]
+        for side in SIDES[1:]
+    }
     machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "torch": torch.__version__}
-    result = {"records": large, "workers": options.workers, "sides": table, "tax_cpu": tax}
+    result = {"records": sizes[1], "workers": options.workers, "sides": table, "tax_cpu": tax}
     result |= {"idle_cpu_ms_a_second": round(1000 * idle), "kill_s": options.kill, "killed": killed}
     print(json.dumps({"benchmark": "bulk_endpoint", **result, "same_bytes": len(shared) == 1, **machine}))
 
