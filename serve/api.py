@@ -102,13 +102,13 @@ def api(
         engine: plans, writes, aligns and checks.
         config: limits, security and whether there is a page.
         compared: a second model, which answers requests whose X-Model is its fingerprint.
-        meters: count the requests; None: they are not counted.
-        admission: limits concurrent requests; None: to `limits.queue` of this application alone.
+        meters: counts the requests; None: they are not counted.
+        admission: limits concurrent requests; None: a new one, which admits `limits.queue` of them.
         echo_request_id: False if the server in front already puts the request id into answers.
-        traces: record a trace of each request; None: there are no traces.
+        traces: records a trace of each request; None: requests are not traced.
 
     Raises:
-        ConfigError: the endpoint could be reached from other machines without keys, or they cannot be read.
+        ConfigError: other machines could reach the endpoint without keys, or the keys cannot be read.
     """
     paths = [route.path for router in (v1, probes) for route in router.routes if isinstance(route, APIRoute)]
     middleware = [Middleware(RequestContext, meters=meters, paths=[*paths, "/"], echo=echo_request_id)]
@@ -145,7 +145,7 @@ async def _choose_model(
         str | None, Header(alias=MODEL, description="fingerprint of the model to use, if two are served")
     ] = None,
 ) -> None:
-    """Sets ``request.state.answering``: that of the model of X-Model, else of the first model."""
+    """Sets ``request.state.answering`` to that of the model that X-Model names, else to that of the first model."""
     for answering in request.app.state.answerings:
         if model is None or (await answering.card()).fingerprint == model:
             request.state.answering = answering
@@ -169,7 +169,7 @@ _FAILURES: dict[int | str, dict[str, Any]] = {
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document of FastAPI, with the models of bodies that are parsed here."""
+    """FastAPI's OpenAPI document plus the schemas of request bodies, which FastAPI does not parse."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
         models: Any = [(body, "validation") for body in _BODIES]
@@ -180,7 +180,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
-    """Describes to FastAPI an operation whose body is parsed here and whose answer is already JSON."""
+    """Route options that document an operation whose body FastAPI does not parse and whose response is already JSON."""
     content = {JSON: {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
     return {
         "responses": _FAILURES | {200: {"model": answer}},
@@ -280,7 +280,7 @@ def _seconds(deadline: float | None, config: ServeConfig) -> float:
 
 
 async def _bounded(request: Request, options: Options, seconds: float) -> Options:
-    """The options, within the limits; raises Problem (504) if the engine does not describe itself in time."""
+    """The options within the limits; raises Problem (504) if the engine does not return its model card in time."""
     try:
         async with asyncio.timeout(seconds):
             card = await request.state.answering.card()

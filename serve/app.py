@@ -1,4 +1,4 @@
-"""The application that Ray Serve runs: ingress, planners and generators, composed by handles.
+"""The application that Ray Serve runs: ingress, planners and generators, connected by deployment handles.
 
     serve run serve.app:app bundle=models:/agggen@champion generator.max_replicas=4
 
@@ -47,8 +47,8 @@ def app(args: dict[str, Any]) -> Application:
     """Builds the application from `args`: keys of `ServeConfig`, dotted or nested.
 
     Raises:
-        RayServeException: an argument is invalid, or the bundle cannot be served. For other types of exception Serve
-            would show a traceback, and try three times.
+        RayServeException: an argument is invalid, or the bundle cannot be served. For any other type of exception,
+            Serve would print a traceback and make three attempts.
     """
     try:
         return build(load_config(ServeConfig, None, settings_of(args)))
@@ -63,7 +63,7 @@ def build(config: ServeConfig) -> Application:
         ConfigError: the endpoint can be reached from other machines without a key.
         BundleError, RegistryError, StorageError: there is no such bundle, or it fails its check.
     """
-    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else it is on another node
+    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # otherwise on another node
         key_ring(_with_listening_host(config, default=config.http.host))
     target = find_target(config)
     check_target(target)
@@ -102,7 +102,7 @@ class Ingress:
         return api(self._engine, self._config, echo_request_id=False, **parts)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Applies the deployment's `user_config`, as Serve asks; with ``closed``, returns once no request is active."""
+        """Applies `user_config`, for Serve; with ``closed``, refuses new requests and returns once none is active."""
         if user_config.get("closed"):
             await self._admission.close()
         else:
@@ -112,7 +112,7 @@ class Ingress:
 def _with_listening_host(config: ServeConfig, default: str) -> ServeConfig:
     """`config` with the host that Serve's proxies listen on; `default` if Serve is not running."""
     address = serve_address() if ray.is_initialized() else None
-    host = default if address is None else address[0] or "localhost"  # an empty host: there are no proxies
+    host = default if address is None else address[0] or "localhost"  # an empty host: no proxy runs
     return replace(config, http=replace(config.http, host=host))
 
 
@@ -124,16 +124,16 @@ def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[st
     """The options of a Serve deployment."""
     longest_deadline = max(config.limits.deadline_s, config.limits.longest_deadline_s)
     options: dict[str, Any] = {
-        # The ingress refuses requests beyond `limits.queue` itself. A generator gets few calls at once: the others wait
-        # in the queue of the handle, from which the next free replica, or a new one, takes them.
+        # The ingress itself refuses requests beyond `limits.queue`. A generator gets few calls at once: further calls
+        # wait in the handle's queue for the next free or new replica.
         "max_ongoing_requests": {"Ingress": 2 * config.limits.queue, "Planner": 64, "Generator": 16}[name],
         "max_queued_requests": config.limits.queue if name == "Ingress" else -1,
         "ray_actor_options": {"num_cpus": replicas.cpus, "num_gpus": replicas.gpus},
         "graceful_shutdown_wait_loop_s": 0.5,
-        "graceful_shutdown_timeout_s": longest_deadline,  # active requests are finished
+        "graceful_shutdown_timeout_s": longest_deadline,  # time to finish active requests
         "health_check_period_s": 2.0,  # how soon Serve notices that a replica died
         "health_check_timeout_s": 30.0,
-        "max_constructor_retry_count": 2,  # a bundle that does not load twice will not load the third time
+        "max_constructor_retry_count": 2,  # a bundle that failed to load twice would fail a third time
         "max_surge_percent": 100 if config.update == "beside" else 0,
     }
     if replicas.min_replicas == replicas.max_replicas:
@@ -141,7 +141,7 @@ def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[st
     return options | {
         "autoscaling_config": {
             "min_replicas": replicas.min_replicas,
-            "initial_replicas": max(1, replicas.min_replicas),  # so that a bundle is tried before the endpoint is ready
+            "initial_replicas": max(1, replicas.min_replicas),  # loads the bundle before the endpoint is ready
             "max_replicas": replicas.max_replicas,
             "target_ongoing_requests": replicas.target_records,
             "upscale_delay_s": _UPSCALE_DELAY_S,

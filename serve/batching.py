@@ -111,7 +111,7 @@ class Batcher(Generic[T, A]):
         return self._began is not None and time.monotonic() - self._began > seconds
 
     async def run(self, call: Callable[[], R]) -> R:
-        """The result of `call`, run in the thread of the batches between two of them."""
+        """Runs `call` in the batch thread, between two batches, and returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(self, items: Sequence[T], seconds: float) -> list[A | Failure]:
@@ -152,12 +152,12 @@ class Batcher(Generic[T, A]):
             self._full.set()
 
     def _is_full(self) -> bool:
-        """Whether to start the batch now."""
+        """Whether the waiting items fill a batch."""
         waiting = self._waiting
         return len(waiting) >= self._config.records or sum(entry.measure.share for entry in waiting.values()) >= 1
 
     async def _run(self) -> None:
-        """Processes batches until no item waits; the next item starts it again."""
+        """Processes batches until no item waits; `_wake` starts a new task for the next item."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             await self._fill()
@@ -175,7 +175,7 @@ class Batcher(Generic[T, A]):
                     _settle(entry, answer)
                 if self._meters:
                     self._meters.batch(work, len(batch), waited, time.monotonic() - self._began)
-            finally:  # no caller is left waiting
+            finally:  # every caller gets an answer, even after an error
                 self._began, self._batch = None, []
                 for entry in batch:
                     _settle(entry, broken())
@@ -202,8 +202,8 @@ class Batcher(Generic[T, A]):
         work, key, length, _ = oldest.measure
 
         def distance(entry: _Waiting[T, A]) -> tuple[bool, int, int, int]:
-            apart = abs(math.log2(entry.measure.length / length))
-            return entry is not oldest, int(apart * 2), entry.rank, entry.number
+            octaves = abs(math.log2(entry.measure.length / length))
+            return entry is not oldest, int(octaves * 2), entry.rank, entry.number
 
         similar = sorted((entry for entry in self._waiting.values() if entry.measure[:2] == (work, key)), key=distance)
         filled = itertools.accumulate(entry.measure.share for entry in similar[: self._config.records])
@@ -211,7 +211,7 @@ class Batcher(Generic[T, A]):
         return [self._waiting.pop(entry.number) for entry in similar[:count]]
 
     def _answers(self, work: str, items: Sequence[T]) -> list[A | Failure]:
-        """The results of `work`; if it raises, those of each half of the batch."""
+        """The results of `work`; if it raises, each half of the batch is retried separately."""
         try:
             answers = list(self._work(work, items))
             if len(answers) != len(items):
@@ -240,5 +240,5 @@ def too_late() -> Failure:
 
 
 def broken() -> Failure:
-    """The failure of a record after an unexpected error, which the log has."""
+    """The failure of a record after an unexpected error, which is logged."""
     return Failure("internal", "this record could not be processed; the server's log says why")

@@ -1,7 +1,6 @@
 """The messages between ingress, planners and generators.
 
-Each record has its own answer: one that fails gets a `Failure`, the others their texts. Only errors of a whole call are
-raised.
+Each record has its own answer: its result, or a `Failure`. Only errors of a whole call are raised.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ class Job:
     complete: bool = False  # add what the human plan omits
     n_best: int = 1
     alone: bool = False  # the jobs of a call are a batch of their own
-    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # changes those of the bundle that answers
+    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # from the bundle's settings to the job's
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to align with its record; `facts` concatenate to it; None: cut like the training texts."""
+    """A text to align with its record; `facts` concatenate to the text; None: it is segmented as in training."""
 
     record: Record
     text: str
@@ -45,7 +44,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the checks find in a text."""
+    """The results of the checks of a text."""
 
     words: TextCheck
     critic: dict[str, Any]  # scores, risk, triples and invented of `CheckedText.as_dict`; empty without a critic
@@ -76,10 +75,10 @@ class ByModel(Generic[T]):
     answers: list[T | Failure]
     model: str
     verify_seconds: float = 0.0
-    """Seconds of the strict check, of which each record has an equal share of its batch's; 0 without tracing."""
+    """Time of the strict check, each batch's time divided equally among its records; 0 without tracing."""
 
     def answered(self) -> list[Answered[T] | Failure]:
-        """The answers one by one."""
+        """The answers, each with the fingerprint of the model; failures unchanged."""
         return [answer if isinstance(answer, Failure) else Answered(answer, self.model) for answer in self.answers]
 
 
@@ -87,13 +86,13 @@ class ByModel(Generic[T]):
 class ModelCard:
     """Describes the served bundle."""
 
-    fingerprint: str  # of the bundle
-    address: str  # that it was loaded from, with an alias resolved to the version
+    fingerprint: str  # the bundle's fingerprint
+    address: str  # from which it was loaded, with an alias resolved to the version
     facts: str  # the fact segmenter of the training texts
     largest_group: int  # L
     inference: InferenceConfig  # the bundle's own settings
-    predicates: int  # number of those that training saw
-    predicate_names: tuple[str, ...]  # their names
+    predicates: int  # number of predicates seen in training
+    predicate_names: tuple[str, ...]
     metrics: dict[str, float]
     model: dict[str, Any]  # the model's configuration
 

@@ -20,7 +20,7 @@ from serve.engine import EngineError, Failure
 
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARS = 500
-"""Longer details are cut: they quote what a client sent."""
+"""Longer details are truncated, since they may quote client input."""
 
 _log = logging.getLogger("agggen.serve")
 
@@ -64,7 +64,7 @@ KINDS = {
 
 
 class Problem(Exception):
-    """An error to answer with. `code` is one of KINDS."""
+    """An error that is returned to the client. `code` is a key of KINDS."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Problem(Exception):
         return self.kind.retry_after is not None
 
     def as_dict(self, request_id: str | None = None) -> dict[str, Any]:
-        """The problem's JSON form; unknown members are left out."""
+        """The problem's JSON form, without members that have no value."""
         data: dict[str, Any] = {
             "type": self.kind.type,
             "title": self.kind.title,
@@ -117,7 +117,7 @@ class Problem(Exception):
 
 
 def printable(text: str) -> str:
-    """`text` for an answer: no lone surrogates or control characters, at most DETAIL_CHARS characters."""
+    """Truncates `text` to DETAIL_CHARS characters, then escapes those that are not printable, like lone surrogates."""
     text = text if len(text) <= DETAIL_CHARS else text[: DETAIL_CHARS - 3] + "..."
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()

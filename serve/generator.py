@@ -1,4 +1,4 @@
-"""The generator replica: writes texts by plans, ranks them, aligns and checks other texts; on a CPU or a GPU."""
+"""The generator replica: writes texts by plans and ranks them, aligns and checks given texts; on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _log = logging.getLogger("agggen.serve")
 @dataclass(frozen=True, slots=True)
 class _Write:
     job: Job
-    candidates: Candidates | None  # None: plan it here
-    call: int  # its number; an `alone` job shares a batch only with jobs of the same call
+    candidates: Candidates | None  # None: this replica plans the job
+    call: int  # number of the call; an `alone` job shares a batch only with jobs of the same call
     verify_seconds: list[float] = field(default_factory=list)  # this record's equal share of its batch's seconds
 
 
@@ -43,10 +43,10 @@ class _TimedChecker(Checker):
 
     seconds = 0.0
 
-    def check(self, *arguments: Any, **more: Any) -> TextCheck:
+    def check(self, *arguments: Any, **options: Any) -> TextCheck:
         begin = time.perf_counter()
         try:
-            return super().check(*arguments, **more)
+            return super().check(*arguments, **options)
         finally:
             self.seconds += time.perf_counter() - begin
 
@@ -64,7 +64,7 @@ Answer = list[Generation] | AlignedText | Checked
 
 
 class GeneratorReplica(Replica[Work, Answer]):
-    """Writes and aligns for many requests in batches."""
+    """Writes, aligns and checks the texts of many requests in batches."""
 
     def __init__(self, config: ServeConfig) -> None:
         """Loads the critic too. Raises BundleError and StorageError as `Replica`."""
@@ -76,7 +76,7 @@ class GeneratorReplica(Replica[Work, Answer]):
         self._segmenter: FactSegmenter | None = None
         self._limits = config.limits
         self._calls = itertools.count()
-        # An alignment calls the decoder for each of its parts, so an abandoned one ends before its next part.
+        # The decoder is called for each part of an alignment, so an abandoned batch ends before its next part.
         self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.raise_if_abandoned())
 
     async def write(
@@ -84,8 +84,8 @@ class GeneratorReplica(Replica[Work, Answer]):
     ) -> ByModel[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
-        Candidates from another bundle (another `fingerprint`), as during an update, are ignored and the jobs are
-        planned here: each answer comes from one model alone.
+        Candidates of another bundle (another `fingerprint`), as during an update, are ignored and the jobs are
+        planned here, so that each answer comes from a single model.
         """
         same = fingerprint == self._fingerprint
         call = next(self._calls)
@@ -95,12 +95,12 @@ class GeneratorReplica(Replica[Work, Answer]):
         return ByModel(answers, self._fingerprint, spent)  # type: ignore[arg-type] # the answers to _Write items
 
     async def align(self, texts: Sequence[Text], seconds: float) -> ByModel[AlignedText]:
-        """The most likely predicates behind each fact of each text."""
+        """The most likely predicates of each fact of each text."""
         answers = await self._batcher.submit(texts, seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to Text items
 
     async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[Checked]:
-        """What the checks find in each text."""
+        """The results of the checks of each text."""
         answers = await self._batcher.submit([_Check(text) for text in texts], seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to _Check items
 
@@ -108,7 +108,7 @@ class GeneratorReplica(Replica[Work, Answer]):
         return smoke(self._bundle, device=self._device)
 
     def _measure(self, item: Work) -> Measure:
-        """A batch holds as many texts as one beam search does."""
+        """Limits a batch of texts to write to the size of one beam search."""
         if isinstance(item, _Check):
             return Measure("check", length=len(item.text.text), share=1 / _ALIGN_BATCH)
         record = item.record if isinstance(item, Text) else item.job.record
@@ -186,21 +186,21 @@ class GeneratorReplica(Replica[Work, Answer]):
             example = self._generator.encoder.example(text.record, facts)
         except RecordError as error:
             return Failure("text", str(error), "text")
-        tokens, sets, most = example.n_target, self._sets(text.record), self._limits.align_positions
-        if tokens * sets > most:
+        tokens, sets, limit = example.n_target, self._sets(text.record), self._limits.align_positions
+        if tokens * sets > limit:
             detail = (
-                f"{tokens:,} tokens times {sets:,} sets of triples are {tokens * sets:,} positions; at most {most:,}"
+                f"{tokens:,} tokens times {sets:,} sets of triples are {tokens * sets:,} positions; at most {limit:,}"
             )
             return Failure("text", f"{detail}: send fewer triples or a shorter text", "text")
         return facts
 
     def _sets(self, record: Record) -> int:
-        """How many sets of the record's triples may share a fact."""
+        """The number of sets of the record's triples that one fact may express."""
         largest = self._bundle.model.config.max_group_size
         return sum(math.comb(len(record.triples), size) for size in range(1, largest + 1))
 
     def _segmented(self, text: str) -> Sequence[str] | Failure:
-        """The text cut into facts like the training texts; an AllenNLP archive, which can hold code, is not run."""
+        """Segments a text into facts as in training; an AllenNLP archive is not run, since it can hold code."""
         config = self._bundle.segmenter
         try:
             if config.source != "allennlp":

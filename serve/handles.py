@@ -1,6 +1,6 @@
-"""Calls the replicas of Ray Serve over their handles, within a deadline and with one retry.
+"""Calls Ray Serve replicas through deployment handles, within a deadline and with one retry.
 
-Whatever happens to a replica, each record gets an answer, or a `Failure` that says whether a retry may help.
+Even if a replica is lost, each record gets an answer, or a `Failure` that says whether a retry may help.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger("agggen.serve")
 T = TypeVar("T")
 A = TypeVar("A")
 
-_GRACE = 0.5  # seconds beyond the deadline: a replica drops late items by itself and answers the others
+_GRACE = 0.5  # seconds beyond the deadline: the replica itself drops late items and answers the others
 _PAUSE = 0.1  # seconds before a retry, in which Serve learns which replica died
 
 
@@ -53,12 +53,11 @@ class HandleEngine:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            records: the most records of one call; more are split over several calls, and so over several replicas.
-            count: the generators that exist now; it may block.
+            records: the largest number of records per call; more are split into calls for several replicas.
+            count: returns the state of the generators; it may block.
             max_generators: the largest number of generators.
-            target_records: the records for each generator above which another generator is started.
-            span: a context manager that traces a call by its name and number of records, and yields a function for
-                the call's result.
+            target_records: the records per generator above which another generator is started.
+            span: traces a call, given its name and number of records; yields a function for the call's result.
         """
         self._planner, self._generator, self._records = planner, generator, records
         self._count, self._span = count, span
@@ -72,17 +71,19 @@ class HandleEngine:
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record at its level."""
 
-        async def plans(jobs: Sequence[Job], until: float) -> list[Answered[list[PlannedRecord]] | Failure]:
-            return await self._answers("plan", len(jobs), until, lambda left: self._planner.plan.remote(jobs, k, left))
+        async def plans(jobs: Sequence[Job], deadline: float) -> list[Answered[list[PlannedRecord]] | Failure]:
+            return await self._answers(
+                "plan", len(jobs), deadline, lambda left: self._planner.plan.remote(jobs, k, left)
+            )
 
         return await self._in_parts(plans, jobs, seconds)
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
-        """The most likely predicates behind each fact of each text."""
+        """The most likely predicates of each fact of each text."""
         return await self._ask_generator("align", self._generator.align, texts, seconds)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> list[Answered[Checked] | Failure]:
-        """What the checks find in each text."""
+        """The results of the checks of each text."""
         return await self._ask_generator("check", self._generator.check, texts, seconds)
 
     async def examples(self) -> Examples:
@@ -98,7 +99,7 @@ class HandleEngine:
     async def ready(self, seconds: float = 10.0) -> ModelCard:
         """The served model, once planners and generators have loaded it and passed their self-test.
 
-        No generator is called, so a probe wakes none: the endpoint stays ready while they are busy or scaled to zero.
+        No generator is called, so a probe starts none: the endpoint stays ready while all are busy or scaled to zero.
 
         Raises:
             EngineError: no planner answers within `seconds`, or no generator has started yet.
@@ -110,15 +111,14 @@ class HandleEngine:
         return card
 
     async def records_at_once(self) -> int:
-        """How many records clients should keep in flight: enough for twice the generators that run now.
-
-        So the number of generators doubles under load until it reaches the maximum.
-        """
+        """How many records to keep in flight: for twice the running generators, so that these double under load."""
         running = (await asyncio.to_thread(self._count)).running
         return math.ceil(min(self._max_generators, 2 * max(1, running)) * self._target_records)
 
-    async def _generate(self, jobs: Sequence[Job], until: float) -> list[Answered[list[Generation]] | Failure]:
-        planned = await self._call("plan", len(jobs), until, lambda left: self._planner.candidates.remote(jobs, left))
+    async def _generate(self, jobs: Sequence[Job], deadline: float) -> list[Answered[list[Generation]] | Failure]:
+        planned = await self._call(
+            "plan", len(jobs), deadline, lambda left: self._planner.candidates.remote(jobs, left)
+        )
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
         assert isinstance(planned, ByModel)
@@ -129,7 +129,7 @@ class HandleEngine:
             written = await self._answers(
                 "write",
                 len(ready),
-                until,
+                deadline,
                 lambda left: self._generator.write.remote(to_write, plans, planned.model, left),
             )
             for i, texts in zip(ready, written, strict=True):
@@ -145,39 +145,39 @@ class HandleEngine:
         return result
 
     async def _ask_generator(self, span: str, method: Any, texts: Sequence[Text], seconds: float) -> list[Any]:
-        async def answers(texts: Sequence[Text], until: float) -> list[Any]:
-            return await self._answers(span, len(texts), until, lambda left: method.remote(texts, left))
+        async def answers(texts: Sequence[Text], deadline: float) -> list[Any]:
+            return await self._answers(span, len(texts), deadline, lambda left: method.remote(texts, left))
 
         return await self._in_parts(answers, texts, seconds)
 
     async def _in_parts(
         self, work: Callable[[Sequence[T], float], Coroutine[Any, Any, list[A]]], items: Sequence[T], seconds: float
     ) -> list[A]:
-        """The answers of concurrent calls with parts of the items, in the order of the items; cancelled together."""
-        until = _now() + seconds
+        """Splits the items into concurrent calls, which are cancelled together; returns the answers in item order."""
+        deadline = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
         if len(parts) == 1:
-            return await work(parts[0], until)
+            return await work(parts[0], deadline)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work(part, until)) for part in parts]
+            tasks = [group.create_task(work(part, deadline)) for part in parts]
         return [answer for task in tasks for answer in task.result()]
 
-    async def _answers(self, span: str, n: int, until: float, call: Callable[[float], Response]) -> list[Any]:
+    async def _answers(self, span: str, n: int, deadline: float, call: Callable[[float], Response]) -> list[Any]:
         """An answer for each of n records: those of the call, or its failure n times."""
-        result = await self._call(span, n, until, call)
+        result = await self._call(span, n, deadline, call)
         return [result] * n if isinstance(result, Failure) else result.answered()
 
-    async def _call(self, span: str, n: int, until: float, call: Callable[[float], Response]) -> Any:
-        """The result of a call about n records, or a Failure; traced."""
+    async def _call(self, span: str, n: int, deadline: float, call: Callable[[float], Response]) -> Any:
+        """The result of a traced call with n records, or a Failure."""
         with self._span(span, n) as trace:
-            result = await self._attempts(until, call)
+            result = await self._attempts(deadline, call)
             trace(result)
         return result
 
-    async def _attempts(self, until: float, call: Callable[[float], Response]) -> Any:
+    async def _attempts(self, deadline: float, call: Callable[[float], Response]) -> Any:
         """The result of the call, or a Failure; a call that was lost with its replica is retried once."""
         for may_retry in (True, False):
-            left = until - _now()
+            left = deadline - _now()
             if left <= 0:
                 break
             try:
@@ -189,7 +189,7 @@ class HandleEngine:
                 if failure.code != "lost" or not may_retry:
                     return failure
                 _log.warning("a replica was lost (%s); trying again", type(error).__name__)
-            await asyncio.sleep(min(_PAUSE, max(until - _now(), 0)))
+            await asyncio.sleep(min(_PAUSE, max(deadline - _now(), 0)))
         return too_late()
 
 
@@ -198,7 +198,7 @@ async def _within(response: Response, seconds: float) -> Any:
 
     Raises:
         TimeoutError: the deadline passed.
-        TaskCancelledError: the replica cancelled it, for which Serve raises CancelledError as for a cancelled caller.
+        TaskCancelledError: the replica cancelled the request; Serve raises CancelledError, as for a cancelled caller.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -226,11 +226,11 @@ def _failure(error: Exception) -> Failure:
 
     lost = (
         exceptions.RayActorError,  # died, or cannot be reached
-        exceptions.TaskCancelledError,  # by a replica that stops
+        exceptions.TaskCancelledError,  # cancelled by a replica that is stopping
         exceptions.WorkerCrashedError,
         exceptions.NodeDiedError,
         exceptions.LocalRayletDiedError,
-        exceptions.ObjectLostError,  # the answer, with its node
+        exceptions.ObjectLostError,  # the node that held the answer was lost
         exceptions.RpcError,
         exceptions.OutOfMemoryError,  # Ray killed the replica
         DeploymentUnavailableError,
@@ -239,5 +239,5 @@ def _failure(error: Exception) -> Failure:
         return Failure("busy", "too many requests wait; try again later")
     if isinstance(error, lost):
         return Failure("lost", "the replica that processed this record was lost; try again")
-    _log.error("a call to a replica failed", exc_info=error)  # a fault of the endpoint: replicas answer with Failures
+    _log.error("a call to a replica failed", exc_info=error)  # unexpected: replicas return Failures
     return broken()

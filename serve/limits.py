@@ -12,13 +12,13 @@ from agggen_platform.serving.config import LimitsConfig
 from serve.errors import Problem
 
 PIECE_BYTES = 64 << 10
-"""The largest piece of a body that `StreamBody.pieces` gives."""
+"""The largest piece of a body that `StreamBody.pieces` yields."""
 
 
 class Admission:
     """A FastAPI dependency: at most `queue` concurrent requests, streams included; further ones get 429 immediately.
 
-    It is closed before its replica stops: new requests get 503, and `close` returns when the last active one ends.
+    It is closed before its replica stops: new requests get 503, and `close` returns when the last active request ends.
     """
 
     def __init__(self, queue: int) -> None:
@@ -87,11 +87,11 @@ class StreamBuffer:
 
 
 class StreamBody:
-    """The body of a stream, received ahead of its processing.
+    """The body of a stream, received independently of its processing.
 
-    Serve receives as fast as a client sends, however slowly records are processed. So bytes are counted as they arrive:
-    a body of more than `limits.stream_bytes` ends with 413; when all streams together hold `limits.stream_buffer_bytes`
-    unread bytes, the stream that sends more ends with 429.
+    Serve applies no backpressure: it receives as fast as a client sends. So bytes are counted as they arrive: a body of
+    more than `limits.stream_bytes` ends with 413; when all streams together hold `limits.stream_buffer_bytes` unread
+    bytes, the stream that sends more ends with 429.
     """
 
     def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
@@ -101,10 +101,10 @@ class StreamBody:
         self._changed = asyncio.Event()
 
     async def receive(self) -> None:
-        """Receives until the body is too large or the client goes away; runs beside `pieces`.
+        """Receives until the body is too large or the client disconnects; runs concurrently with `pieces`.
 
         Raises:
-            ClientDisconnect: the client went away, during or after its body.
+            ClientDisconnect: the client disconnected, during or after its body.
         """
         limits, received = self._buffer.limits, 0
         while self._problem is None:

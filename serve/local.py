@@ -45,8 +45,8 @@ def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
     """The endpoint's application with planner and generator in this process; `compare` is a second bundle to serve.
 
     Raises:
-        ConfigError: other machines could reach it without a key, or both bundles are the same.
-        BundleError, RegistryError, StorageError: there is no such bundle, or it does not work.
+        ConfigError: other machines could reach the endpoint without a key, or both bundles are the same.
+        BundleError, RegistryError, StorageError: there is no such bundle, or it fails its self-test.
     """
     key_ring(config)
     config = find_target(config).fixed(config)

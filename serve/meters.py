@@ -60,12 +60,12 @@ class Meters:
             self._problems.inc(tags={"code": problem})
 
     def bundle(self, fingerprint: str, address: str) -> None:
-        """Names the served bundle; to be repeated, since Ray drops gauges that are not set again."""
+        """Exports the served bundle; must be called regularly, since Ray drops gauges that are not set again."""
         self._bundle.set(1, tags={"fingerprint": fingerprint, "address": address})
 
 
 def replica_id() -> str | None:
-    """The id of the Serve replica that this process is; None elsewhere."""
+    """The id of the Serve replica that runs in this process; None if there is none."""
     if "ray.serve" not in sys.modules:
         return None
     from ray import serve

@@ -1,4 +1,4 @@
-"""Request ids, the access log, metrics of requests, and the problems that answer errors.
+"""Request ids, the access log, metrics of requests, and the conversion of exceptions to problem responses.
 
 Logs hold no key, query string, record or text. An unknown path is logged and counted as ``other``.
 """
@@ -45,15 +45,15 @@ _CLIENT_WENT_AWAY = 499
 
 @dataclass(slots=True)
 class RequestInfo:
-    """What log and metrics record about a request."""
+    """The properties of a request for the log and the metrics."""
 
     id: str = "-"
     trace: str = ""  # id of its trace; empty: it is not traced
-    caller: str = ""  # the key's name; empty: no keys are asked for
-    status: int = 0  # of the answer; 0: none yet
-    complete: bool = False  # the answer was sent to its end
-    problem: str = ""  # code of the problem that was the answer
-    outcomes: Counter[str] = field(default_factory=Counter)  # of its records: "ok", or the code of a problem
+    caller: str = ""  # name of the request's API key; empty: none
+    status: int = 0  # HTTP status of the answer; 0: none yet
+    complete: bool = False  # whether the whole answer was sent
+    problem: str = ""  # code of the problem that was returned
+    outcomes: Counter[str] = field(default_factory=Counter)  # outcomes of its records: "ok", or a problem's code
 
 
 _current: ContextVar[RequestInfo | None] = ContextVar("current_request", default=None)
@@ -67,7 +67,7 @@ def current_request() -> RequestInfo:
 class JsonFormatter(logging.Formatter):
     """One JSON object per line: time, level, logger, request, message, and the members of ``extra={"fields": ...}``.
 
-    Exceptions are logged by type and place; their messages, which may quote texts, only with `texts`.
+    Exceptions are logged with their type and stack; their messages, which may quote texts, only if `texts` is set.
     """
 
     def __init__(self, texts: bool = False, **constant: str) -> None:
@@ -96,7 +96,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str) -> None:
-    """Makes the endpoint's loggers write JSON lines, from `log.level` on, to `stream` (standard error) alone."""
+    """Makes the endpoint's loggers write JSON lines of at least `log.level` only to `stream` (None: standard error)."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter(log.texts, **constant))
     for name in _LOGGERS:
@@ -109,7 +109,7 @@ def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str
 class RequestContext:
     """ASGI middleware: assigns request ids, logs and counts requests, and answers unhandled errors with 500.
 
-    The client's X-Request-Id is used if it is 1 to 128 letters, digits and ``._:-``; the answer repeats it.
+    The client's X-Request-Id is used if it is 1 to 128 letters, digits and ``._:-``; the answer returns the id.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class RequestContext:
                 raise
             _log.exception("request %s failed", info.id)
             if info.status:
-                raise  # the answer has begun; only a cut connection can still say that it is incomplete
+                raise  # the answer has begun: only closing the connection can still show that it is incomplete
             info.problem = "internal"
             problem = Problem("internal", "an unexpected error; the server's log has it under the request id")
             await problem.response(info.id)(scope, receive, send_observed)
@@ -162,7 +162,7 @@ class RequestContext:
             _current.reset(token)
 
     def _route(self, scope: Scope) -> str:
-        """The path below the prefix that the application is mounted at."""
+        """The path without the prefix at which the application is mounted; ``other`` if it is unknown."""
         path, root = str(scope["path"]), str(scope.get("root_path", ""))
         path = path.removeprefix(root) if path.startswith(root + "/") else path
         return path if path in self.paths else "other"
@@ -192,7 +192,7 @@ def _client_is_gone(error: Exception) -> bool:
 
 
 def add_exception_handlers(app: FastAPI) -> None:
-    """Answers these exceptions with their problems; `RequestContext` answers all others."""
+    """Converts these exceptions to problem responses; `RequestContext` converts all others."""
     for kind in (Problem, AggGenError, EngineError, HTTPException, RequestValidationError, ClientDisconnect):
         app.add_exception_handler(kind, _answered)
 

@@ -1,4 +1,4 @@
-"""The planner replica: finds the plans that the generator writes texts by. It needs a CPU and little memory."""
+"""The planner replica: finds the plans by which the generator writes texts. It needs a CPU and little memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ EXAMPLES = 48
 @dataclass(frozen=True, slots=True)
 class _Search:
     job: Job
-    call: int  # its number; an `alone` job shares a batch only with jobs of the same call
-    k: int | None = None  # the k best plans, or None for the plans to write texts by
+    call: int  # number of the call; an `alone` job shares a batch only with jobs of the same call
+    k: int | None = None  # number of best plans to return; None: the generator's candidates
 
 
 class PlannerReplica(Replica[_Search, Searched]):
@@ -59,7 +59,7 @@ class PlannerReplica(Replica[_Search, Searched]):
         self._calls = itertools.count()
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
-        """The plans to write texts by, for each job."""
+        """The plans of each job by which the generator writes texts."""
         call = next(self._calls)
         answers = await self._batcher.submit([_Search(job, call) for job in jobs], seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to searches without k
@@ -118,7 +118,7 @@ class PlannerReplica(Replica[_Search, Searched]):
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:
-    """Why a job cannot be planned, whatever the model's scores; None if it can."""
+    """Why a job cannot be planned, regardless of the model's scores; None if it can."""
     try:
         check_size(job.record)
     except AggGenError as error:
@@ -133,7 +133,7 @@ def refusal(job: Job, planner: Planner) -> Failure | None:
 def examples_of(config: Mapping[str, Any]) -> Examples:
     """At most EXAMPLES records, spread over the test split of the corpus that a bundle's `config` names.
 
-    Only corpora of the catalogue are read: a bundle may name any file, and an endpoint must not give away private data.
+    Only corpora of the catalogue are read: a bundle may name any file, and an endpoint must not expose private data.
     """
     corpus = config.get("corpus")
     if not isinstance(corpus, Mapping):

@@ -18,8 +18,8 @@ from serve.errors import Problem, printable
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
-_THREAD_BYTES = 32 << 10  # larger documents are parsed in a thread, so that other requests go on
-_MOST_CONTAINERS = 1 << 16  # lists and objects of a document: Python creates them while holding its lock
+_THREAD_BYTES = 32 << 10  # larger documents are parsed in a thread, so that the event loop stays free
+_MOST_CONTAINERS = 1 << 16  # lists and objects of a document: Python creates them while holding the GIL
 
 
 def check_media_type(request: Request, expected: str) -> None:
@@ -45,8 +45,8 @@ def utf8(data: bytes, subject: str) -> str:
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        place = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
-        raise Problem("malformed", f"{subject} is not UTF-8: {place}") from None
+        position = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
+        raise Problem("malformed", f"{subject} is not UTF-8: {position}") from None
 
 
 def parse_json(data: bytes, subject: str = "the body") -> Any:
@@ -57,8 +57,8 @@ def parse_json(data: bytes, subject: str = "the body") -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refused, parse_float=_finite)
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise Problem("malformed", f"{subject} is not JSON at {place}: {error.msg}") from None
+        position = f"line {error.lineno}, column {error.colno}"
+        raise Problem("malformed", f"{subject} is not JSON at {position}: {error.msg}") from None
     except RecursionError:
         raise Problem("malformed", f"{subject} is nested too deeply") from None
     except _NotStrict as error:
@@ -75,8 +75,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise _NotStrict(f"an object has the key {twice!r:.80} twice")
+        duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise _NotStrict(f"an object has the key {duplicate!r:.80} twice")
     return members
 
 
@@ -92,17 +92,17 @@ def _finite(digits: str) -> float:
 
 
 def check_unicode(value: Any) -> None:
-    """Raises Problem with the path of a string that holds a lone surrogate: no answer could quote it."""
+    """Raises Problem with the path of a string that holds a lone surrogate, which no answer could contain."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        place = next(_surrogate_paths(value, ()))
-        detail = f"{place or 'the record'}: half of a surrogate pair is not a Unicode character"
-        raise Problem("record", detail, field=place or None) from None
+        path = next(_surrogate_paths(value, ()))
+        detail = f"{path or 'the record'}: half of a surrogate pair is not a Unicode character"
+        raise Problem("record", detail, field=path or None) from None
 
 
 def _surrogate_paths(value: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """The paths of strings that cannot be encoded in UTF-8, printable."""
+    """The printable paths of strings that cannot be encoded in UTF-8."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         yield printable(".".join(path))
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -1,4 +1,4 @@
-"""What planners and generators share: a tested bundle, a batcher, health checks, and the metric for autoscaling."""
+"""The base class of planners and generators: a tested bundle, a batcher, health checks, the metric for autoscaling."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Replica(ABC, Generic[T, A]):
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
         """Loads the bundle of the configuration and generates texts with it before the replica takes requests.
 
-        `config.bundle` must be resolved, not an alias, which may move. Torch gets as many threads as the role has CPUs.
+        `config.bundle` must be a resolved address, since an alias may move. Torch gets one thread per CPU of the role.
 
         Raises:
             BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
-            StorageError: the store refused or did not answer.
+            StorageError: the store refused access or did not answer.
         """
         log_as_replica(config.log)
         torch.set_num_threads(max(1, int(role.cpus)))
@@ -56,20 +56,20 @@ class Replica(ABC, Generic[T, A]):
 
     @abstractmethod
     def _test(self) -> Sequence[str]:
-        """A self-test, which lists its failures; it runs in the batcher's thread."""
+        """Runs a self-test in the batcher's thread and returns its failures."""
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """The metric that `serve.scaling.by_records` scales by; Serve's controller collects it."""
         return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
-        """Checks that the replica works, and tells Prometheus which bundle it serves.
+        """Checks that the replica works, and exports the bundle that it serves as a metric.
 
         Unexpected failures of records count only if the self-test fails too: the device may be lost then, and a new
         process may work.
 
         Raises:
-            ReplicaError: it should be replaced.
+            ReplicaError: the replica should be replaced.
         """
         if self._batcher.stuck(self._longest):
             raise ReplicaError(f"a batch has been in progress for more than {self._longest:g} s")

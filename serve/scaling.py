@@ -1,4 +1,4 @@
-"""How many replicas a deployment gets, and how many generators there are."""
+"""The autoscaling policy of the deployments, and the number of running generators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
     """Serve's autoscaling policy: the replicas that the current records need, before Serve applies bounds and delays.
 
     Serve's own policy counts calls, and a call has 1 to 64 records. A call that waits for a replica counts as one
-    record. If replicas report no records (those of the ingress), calls are counted.
+    record. The number of calls is a lower bound, since ingress replicas report no records.
     """
     reported = (context.aggregated_metrics or {}).get("records", {})
     records = sum(reported.values()) + (context.total_queued_requests or 0.0)
@@ -27,7 +27,7 @@ def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Generators:
-    """The generators that exist now."""
+    """The current state of the generators."""
 
     running: int
     loaded: bool
@@ -35,20 +35,20 @@ class Generators:
 
 
 def count_generators() -> Callable[[], Generators]:
-    """A function that asks Serve's controller, at most once a second. It calls no generator, so it starts none."""
+    """A function that queries Serve's controller at most once a second. It calls no generator, so it starts none."""
     from ray import serve
     from ray.serve.schema import DeploymentStatus
 
     application = serve.get_replica_context().app_name
     steady = (DeploymentStatus.HEALTHY, DeploymentStatus.UPSCALING, DeploymentStatus.DOWNSCALING)
-    asked, answer = float("-inf"), Generators(0, False)
+    queried_at, answer = float("-inf"), Generators(0, False)
 
     def count() -> Generators:
-        nonlocal asked, answer
-        if time.monotonic() - asked >= 1:
+        nonlocal queried_at, answer
+        if time.monotonic() - queried_at >= 1:
             deployment = serve.status().applications[application].deployments["Generator"]
             running = sum(count for state, count in deployment.replica_states.items() if state == "RUNNING")
-            asked, answer = time.monotonic(), Generators(running, running > 0 or deployment.status in steady)
+            queried_at, answer = time.monotonic(), Generators(running, running > 0 or deployment.status in steady)
         return answer
 
     return count

@@ -1,4 +1,4 @@
-"""The bodies of requests, as pydantic checks them and the OpenAPI document shows them.
+"""The request bodies, as pydantic validates them and the OpenAPI document describes them.
 
 A request is checked in two steps, so that one bad record does not fail the others: a request's model skips its records
 and options; each record is then checked on its own. Bounds that the configuration sets (`limits.*`) are checked by
@@ -22,9 +22,9 @@ from serve.errors import Problem
 LARGEST_SEED = 2**63 - 1
 _NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
 _NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # and no control characters
-_PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # of its beginning; `Plan.parse` checks the rest
+_PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # checks the beginning; `Plan.parse` checks the rest
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-_TAGS = ("as-list", "as-object", "str", "int")  # which pydantic adds to locations
+_TAGS = ("as-list", "as-object", "str", "int")  # added by pydantic to the locations of errors
 
 EXAMPLE_TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
 EXAMPLE_RECORD: dict[str, Any] = {"id": "Si", "triples": EXAMPLE_TRIPLES}
@@ -209,18 +209,18 @@ def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
     """
     largest = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
     defaults = {}
-    for name, most in (largest | {"level": card.largest_group}).items():
+    for name, limit in (largest | {"level": card.largest_group}).items():
         value = getattr(options, name, None)
-        if value is None or value <= most:
+        if value is None or value <= limit:
             continue
         if name in options.model_fields_set:
-            raise Problem("invalid", f"options.{name} is {value}; it may be at most {most}", field=f"options.{name}")
-        defaults[name] = most
+            raise Problem("invalid", f"options.{name} is {value}; it may be at most {limit}", field=f"options.{name}")
+        defaults[name] = limit
     return options.model_copy(update=defaults)
 
 
 def inference(options: GenerateOptions | PlanOptions, own: InferenceConfig) -> InferenceConfig:
-    """The bundle's own settings, with those that the request sets."""
+    """The bundle's own settings, overridden by those that the request sets."""
     settings = {"level", "plans", "planner", "top_p", "ablation", "seed", "verify"}
     requested = options.model_dump(include=settings, exclude_none=True)
     beam = getattr(options, "beam", None)
@@ -234,10 +234,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def checked(model: type[_Model], data: Any, prefix: str = "", code: str = "invalid") -> _Model:
-    """`data` as a `model`.
+    """Validates `data` as `model`.
 
     Raises:
-        Problem: names the first invalid field (after `prefix`), and the nearest name of an unknown one.
+        Problem: names the first invalid field (after `prefix`); for an unknown field also the most similar valid name.
     """
     subject = prefix or ("the record" if code == "record" else "the body")
     if not isinstance(data, dict):
@@ -253,12 +253,12 @@ def checked(model: type[_Model], data: Any, prefix: str = "", code: str = "inval
 def problem_at(
     error: Mapping[str, Any], prefix: list[str], known: Iterable[str], code: str = "invalid", subject: str = "the query"
 ) -> Problem:
-    """The problem of one of pydantic's errors; `known` are the valid names, to suggest one."""
+    """Converts one of pydantic's errors to a problem; `known` are the valid names, of which it may suggest one."""
     *parts, last = error["loc"] or ("",)  # no location: a key is not Unicode
     unknown = error["type"] == "extra_forbidden"
     path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])
-    place, detail = ".".join(map(str, [*prefix, *path])), error["msg"]
+    location, detail = ".".join(map(str, [*prefix, *path])), error["msg"]
     if unknown:
         near = get_close_matches(str(last), known, 1)
         detail = f"unknown name {str(last)!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {list(known)}")
-    return Problem(code, f"{place or subject}: {detail}", field=place or None)
+    return Problem(code, f"{location or subject}: {detail}", field=location or None)

@@ -1,4 +1,4 @@
-"""Access control: API keys; without keys, only requests from this machine and none by scripts of other web pages."""
+"""Access control: API keys; without keys, only requests from this machine and none from scripts of other sites."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _RELOAD_SECONDS = 1.0  # between checks of the file
 
 
 class KeyRing:
-    """The keys of a file, read again when it changes.
+    """The API keys of a file, which is reloaded when it changes.
 
-    While the file is unreadable or malformed, the last valid keys stay in use and the log says so. A file without keys
-    refuses every request.
+    While the file is unreadable or malformed, the last valid keys stay in use and an error is logged. If the file no
+    longer holds a key, every request is refused.
     """
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises ConfigError if the file cannot be used, or holds no key."""
+        """Raises ConfigError if the file cannot be read, is malformed, or holds no key."""
         self._path, self._clock = Path(path), clock
         self._loaded_state = self._file_state()
         self._keys = read_keys(self._path)
@@ -109,9 +109,9 @@ class KeyCheck:
 class LocalCheck:
     """A FastAPI dependency for an endpoint without keys: `Host` must be a name of this machine.
 
-    It refuses web pages whose own host name resolves to this machine (DNS rebinding). The browser blocks scripts of
-    other origins: without CORS headers they cannot read answers, and the media types that are accepted here need a
-    preflight request, which is refused.
+    This refuses web pages whose own host name resolves to this machine (DNS rebinding). The browser blocks scripts of
+    other origins: without CORS headers they cannot read answers, and the accepted media types need a preflight
+    request, which is refused.
     """
 
     def __init__(self, hosts: Collection[str] = ()) -> None:

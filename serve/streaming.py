@@ -1,10 +1,10 @@
 """NDJSON in, NDJSON out: one answer per line in the order of the records, for any number of records.
 
 Records are sent to the engine in batches as they arrive. At most `limits.window` records are in progress or have an
-answer that the client has not read; meanwhile the client's bytes wait in a `serve.limits.StreamBody`.
+answer that the client has not read; further input is buffered in a `serve.limits.StreamBody`.
 
 The last line is ``{"status": "end", "records", "ok", "errors"}``, with an ``error`` if the rest of the input was not
-read. A stream without it was cut off. A disconnected client cancels the work.
+read. A stream without this line was cut off. The work is cancelled when the client disconnects.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger("agggen.serve")
 
 async def line_groups(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[list[bytes | Problem]]:
     """The non-blank lines of a body, grouped by chunk; a Problem for each line of more than `max_bytes`."""
-    rest = bytearray()
+    unfinished = bytearray()
     skipping = False
 
     def checked(line: bytes) -> bytes | Problem:
@@ -44,21 +44,21 @@ async def line_groups(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterat
         *ends, last = chunk.split(b"\n")
         lines: list[bytes | Problem] = []
         for end in ends:
-            line = bytes(rest) + end
-            rest.clear()
+            line = bytes(unfinished) + end
+            unfinished.clear()
             if not skipping and line.strip():
                 lines.append(checked(line))
             skipping = False
         if not skipping:
-            rest += last
-        if len(rest) > max_bytes:
-            lines.append(checked(bytes(rest)))
-            rest.clear()
+            unfinished += last
+        if len(unfinished) > max_bytes:
+            lines.append(checked(bytes(unfinished)))
+            unfinished.clear()
             skipping = True
         if lines:
             yield lines
-    if rest.strip():
-        yield [checked(bytes(rest))]
+    if unfinished.strip():
+        yield [checked(bytes(unfinished))]
 
 
 class Stream(Response):
@@ -75,7 +75,7 @@ class Stream(Response):
         self._body, self._answering, self._options, self._seconds = body, answering, options, seconds
         self._limits = config.limits
         self._wait = config.batch.wait_ms / 1000
-        self._call_records = max(1, min(config.batch.records, config.limits.window // 4))  # records of a call
+        self._call_records = max(1, min(config.batch.records, config.limits.window // 4))  # per call
         self._window = asyncio.Semaphore(config.limits.window)
         self._pending: asyncio.Queue[asyncio.Task[list[Answer]] | None] = asyncio.Queue()
         self._work: set[asyncio.Task[list[Answer]]] = set()

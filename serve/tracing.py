@@ -2,8 +2,8 @@
 
 Nothing imports this module unless `tracing.experiment` is set. Spans wait in a bounded queue of OpenTelemetry's SDK,
 whose thread sends them by MLflow's client to `tracing.server`, or to the server that MLFLOW_TRACKING_URI names in the
-ingress's environment. Lost spans are logged; no request waits for them, or fails because of them. Values of attributes
-are JSON, as MLflow stores them.
+ingress's environment. Lost spans are logged; no request waits for the export or fails because of it. Values of
+attributes are JSON, as MLflow stores them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _log = logging.getLogger("agggen.serve")
 
 ROUTES = ("/v1/generate", "/v1/plan", "/v1/align", "/v1/check", "/v1/generate:stream")
 _REFUSED = (401, 403, 404, 405)  # not traced, so that requests without access cannot fill the experiment
-_MOST_CALLS = 256  # spans in a trace: a stream may have thousands of calls
-_MOST_IDS = 20  # of unfulfilled records in a trace
+_MOST_CALLS = 256  # calls with a span in a trace, since a stream may have thousands of calls
+_MOST_IDS = 20  # ids of unfulfilled records in a trace
 _QUEUE, _PAUSE_MS = 2048, 2000
 _TAG = "mlflow.traceTag."
 """Prefix of the root span's attributes that MLflow makes searchable tags of the trace."""
@@ -88,9 +88,9 @@ class Traces:
             span.set_status(Status(StatusCode.ERROR, result.code))
             return
         _sum_up(span, result, request)
-        if seconds := result.verify_seconds:  # as long as all strict checks, which alternate with the search
-            end, within = time.time_ns(), trace.set_span_in_context(span)
-            self.tracer.start_span("verify", context=within, start_time=end - int(seconds * 1e9)).end(end)
+        if seconds := result.verify_seconds:  # one span for all strict checks, which alternate with the search
+            end, parent = time.time_ns(), trace.set_span_in_context(span)
+            self.tracer.start_span("verify", context=parent, start_time=end - int(seconds * 1e9)).end(end)
 
     def flush(self) -> bool:
         """Exports the queued spans; False if that takes more than 30 seconds."""
@@ -206,7 +206,7 @@ class MlflowExporter(SpanExporter):
         self._experiment, self._uri, self._id, self.lost = experiment, uri, "", 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Sends the spans; those that the server does not take are lost, which is logged."""
+        """Exports the spans; if the server does not accept them, they are lost, which is logged."""
         from mlflow.entities import Span
         from mlflow.tracing.client import TracingClient
 
@@ -215,8 +215,8 @@ class MlflowExporter(SpanExporter):
             TracingClient(self._uri).log_spans(self._id, [Span(span) for span in spans])
         except Exception as error:  # MLflow may raise anything
             self.lost += len(spans)
-            why = masked(reason(error))
-            _log.warning("MLflow did not take %d spans (%s); %d are lost so far", len(spans), why, self.lost)
-            self._id = ""  # to be looked up again: the experiment may have been deleted
+            cause = masked(reason(error))
+            _log.warning("MLflow did not take %d spans (%s); %d are lost so far", len(spans), cause, self.lost)
+            self._id = ""  # look it up again next time: the experiment may have been deleted
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS

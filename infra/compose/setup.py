@@ -3,8 +3,8 @@
     sudo python3 infra/compose/setup.py
     podman unshare python3 infra/compose/setup.py      # with rootless Podman
 
-Secrets are random, in files of mode 0600 of user 10001, as whom every service runs. Only root can change a
-file's owner. It needs nothing but the standard library.
+Secrets are random, in files of mode 0600 that belong to user 10001, as which every service runs. Only root can change
+a file's owner. The script needs only the standard library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _random() -> str:
 
 
 def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
-    """How to make the content of each secret's file; `read` gives that of an earlier one."""
+    """For each secret's file, a function that generates its content; `read` returns the content of an earlier file."""
     return {
         "ray_token": lambda: secrets.token_hex(32),
         "postgres_password": _random,
@@ -63,7 +63,7 @@ def make(state: Path, owner: int) -> list[Path]:
         OSError: the system refused, for example because only root may change owners.
     """
     folder = state / "secrets"
-    # Nobody else can open the folder, so the owner of its files can be changed after they were created.
+    # Other users cannot open the folder, so it is safe to change the owner of its files after they were created.
     for path, mode in {state: 0o755, folder: 0o700, **{state / name: mode for name, mode in FOLDERS.items()}}.items():
         path.mkdir(mode=0o700, exist_ok=True)
         os.chown(path, owner, owner)
@@ -84,7 +84,7 @@ def make(state: Path, owner: int) -> list[Path]:
 
 
 def main() -> None:
-    """Creates what is missing and lists it, without the values of secrets."""
+    """Creates missing files and folders, and lists the new secrets' files without their values."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--state", type=Path, default=STATE, help="the folder; compose.yaml expects the default")
     parser.add_argument("--owner", type=int, default=USER, help=f"user and group of the files [default: {USER}]")

@@ -5,7 +5,7 @@
 The options are those of ``mlflow server``, and so are the variables MLFLOW_BACKEND_STORE_URI (without a password:
 ``postgresql://mlflow@postgres:5432/mlflow``), MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``), AWS_ENDPOINT_URL
 and AWS_SHARED_CREDENTIALS_FILE. ``--allowed-hosts`` is required: the names by which the server is called. The folder
-AGGGEN_MLFLOW_SECRETS (/run/secrets/mlflow by default) holds these files:
+AGGGEN_MLFLOW_SECRETS (default: /run/secrets/mlflow) holds these files:
 
     username, password     of the administrator, created at the first start; the password has at least 12 characters
     session_key            signs the forms of MLflow's pages
@@ -13,8 +13,8 @@ AGGGEN_MLFLOW_SECRETS (/run/secrets/mlflow by default) holds these files:
 
 Accounts are in a second database, named like the first with ``_auth`` appended, which must exist too.
 
-None of the secrets is on a command line or, but for the session key, in the server's environment: PostgreSQL's client
-and MLflow read them from files of mode 0600 in a new folder that only this user can open.
+No secret is on a command line or, except for the session key, in the server's environment: PostgreSQL's client and
+MLflow read them from files of mode 0600 in a new folder that only this user can open.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     Args:
         arguments: further options of ``mlflow server``.
         env: this process's environment.
-        folder: an empty one that only this user can open; the files with secrets are written there.
+        folder: an empty folder that only this user can open; the files with secrets are written to it.
 
     Raises:
-        StartError: a secret or setting is missing or wrong; says which, and what would be right.
+        StartError: a secret or setting is missing or invalid; the message names it and gives a valid value.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     if chosen := [name for name in names if name in _FIXED]:
@@ -63,14 +63,14 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     if address.password is not None:
         raise StartError("MLFLOW_BACKEND_STORE_URI holds a password; it belongs in the file database_password")
     secrets = Path(env.get("AGGGEN_MLFLOW_SECRETS", SECRETS))
-    if address.scheme == "postgresql":  # SQLAlchemy would take another driver than the one that is installed
+    if address.scheme == "postgresql":  # name the installed driver, since SQLAlchemy might choose another
         database = f"postgresql+psycopg2{database.removeprefix('postgresql')}"
     settings = {
         "MLFLOW_BACKEND_STORE_URI": database,
         "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
         "MLFLOW_FLASK_SERVER_SECRET_KEY": _secret(secrets, "session_key"),
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # agggen uses no such jobs, which cost memory
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # agggen uses no server jobs, which cost memory
     }
     password = _secret(secrets, "password")
     if len(password) < _SHORTEST_PASSWORD:

@@ -14,7 +14,7 @@ TARGET = HERE / "kubernetes" / "rules.yaml"
 
 
 def rules_object() -> str:
-    """The content of the file."""
+    """The content of ``rules.yaml``."""
     groups = [
         group
         for path in sorted((HERE / "rules").glob("*.yaml"))

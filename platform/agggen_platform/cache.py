@@ -10,8 +10,8 @@ from agggen.errors import ConfigError
 
 def cache_folder() -> Path:
     """``AGGGEN_CACHE``, else ``XDG_CACHE_HOME``/agggen, else ``~/.cache/agggen``."""
-    if chosen := os.environ.get("AGGGEN_CACHE"):
-        return Path(chosen).expanduser()
+    if value := os.environ.get("AGGGEN_CACHE"):
+        return Path(value).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "agggen"
 
 
@@ -19,13 +19,13 @@ def cache_limit() -> int:
     """The limit in bytes for all bundles together, and for the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20.
 
     Raises:
-        ConfigError: it is not a positive number.
+        ConfigError: the variable is not a positive number.
     """
-    chosen = os.environ.get("AGGGEN_CACHE_GB") or "20"
+    value = os.environ.get("AGGGEN_CACHE_GB") or "20"
     try:
-        limit = int(float(chosen) * 1e9)
+        limit = int(float(value) * 1e9)
     except (ValueError, OverflowError):
         limit = 0
     if limit <= 0:
-        raise ConfigError(f"AGGGEN_CACHE_GB must be a number above 0, not {chosen!r}")
+        raise ConfigError(f"AGGGEN_CACHE_GB must be a number above 0, not {value!r}")
     return limit

@@ -26,11 +26,11 @@ from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import command_line
 
 ALL = "all"
-"""The split that is the whole of a file."""
+"""The name of the split that is a whole file."""
 
 
 def named_corpus(corpus: str, split: str) -> tuple[str, str]:
-    """The catalogue's names of corpus and split, also if `corpus` is a folder of prepared Parquet."""
+    """The names of corpus and split in the catalogue, even if `corpus` is a folder of prepared Parquet files."""
     from agggen.corpora.prepared import MANIFEST, describe, listed_parts
 
     parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
@@ -47,7 +47,7 @@ def records_to_evaluate(
     """The first `limit` records of a split that have references (0: all), the number of all such records, and rejects.
 
     Args:
-        split: ``all`` stands for a whole file.
+        split: ``all`` for a whole file.
         reading: arguments of `load_dataset`, such as the columns of a table.
 
     Raises:
@@ -79,10 +79,10 @@ def task_of(
     """The evaluation of a bundle on a split, from the arguments of `agggen evaluate`.
 
     Args:
-        bundle: its address; `path` is its folder on this machine.
+        bundle: the bundle's address; `path` is its folder on this machine.
         corpus, split, reading: see `records_to_evaluate`.
         overrides: inference settings that differ from the bundle's own.
-        limit: number of records, from the first on (0: all).
+        limit: the number of records to evaluate, starting with the first (0: all).
         protocol: the scorer (None: that of published results on the corpus); `metrics`: see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
         device: see `agggen.tensors.device_of`.
@@ -90,7 +90,7 @@ def task_of(
 
     Raises:
         BundleError: there is no bundle, or it was changed.
-        ConfigError: a setting, protocol or metric that does not exist or cannot be computed here.
+        ConfigError: a setting, protocol or metric does not exist or cannot be computed here.
         CorpusError: there is no such corpus or split, or no record has a reference.
     """
     loaded = load_bundle(path)
@@ -117,11 +117,11 @@ def task_of(
 
 @contextmanager
 def report_folder(address: str) -> Iterator[Path]:
-    """The folder of a report. For an address in a store, a local copy, uploaded when the block ends without an error.
+    """The folder of a report; for an address in a store, a local copy that is uploaded if the block raises no error.
 
     Raises:
         ConfigError: raised by the block; its message is changed to name `address`.
-        StorageError: the store refused or did not answer.
+        StorageError: the store refused access or did not answer.
     """
     if "://" not in address:
         yield Path(address)
@@ -136,12 +136,12 @@ def report_folder(address: str) -> Iterator[Path]:
             yield copy
         except ConfigError as error:
             raise ConfigError(str(error).replace(str(copy), address)) from error
-        for name in sorted(FILES, key="report.json".__eq__):  # last: it marks the report complete
+        for name in sorted(FILES, key="report.json".__eq__):  # report.json last: it marks completion
             folder.upload(name, copy / name)
 
 
 def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> str | None:
-    """Logs scores and files of a report. A failure is only reported.
+    """Logs scores and files of a report. A failure is reported but not raised.
 
     Returns:
         MLflow's id of the run; None if MLflow has not answered.

@@ -1,4 +1,4 @@
-"""The settings of a training job: those that its result depends on, and where it runs, stores and logs.
+"""The settings of a training job: those that determine its result, and where it runs, stores and logs.
 
 A preset is read into a `JobConfig`. The run's name and the bundle only depend on the part that is a `RunConfig`, so the
 same model may be trained on a laptop or a cluster:
@@ -17,7 +17,7 @@ from agggen.run import RunConfig
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Which processes train."""
+    """The processes that train."""
 
     workers: int = 0  # processes that Ray Train starts; 0: this process trains, without Ray
     min_workers: int = 0  # the fewest workers to train with while nodes are missing; 0: all of them
@@ -51,7 +51,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True)
 class StorageConfig:
-    """Where checkpoints and bundles lie."""
+    """Where checkpoints and bundles are stored."""
 
     url: str | None = None  # a folder that all workers see, or s3://bucket/prefix; null: the folder of runs
     checkpoint_seconds: float = 120.0  # time between checkpoints: the most training that a crash can lose
@@ -66,7 +66,7 @@ class StorageConfig:
 
 @dataclass(frozen=True)
 class TrackingConfig:
-    """What is logged to MLflow; the run log in the folder of runs always has everything."""
+    """Settings for logging to MLflow; the run log in the folder of runs is always complete."""
 
     uri: str | None = None  # of MLflow; null: MLFLOW_TRACKING_URI, else SQLite in the folder of runs
     experiment: str = "agggen"
@@ -82,7 +82,7 @@ class TrackingConfig:
 
 @dataclass(frozen=True)
 class JobConfig(RunConfig):
-    """A `RunConfig` and where it is carried out."""
+    """A `RunConfig`, and where it is executed."""
 
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
@@ -95,5 +95,5 @@ class JobConfig(RunConfig):
 
 
 def result_of(config: RunConfig) -> RunConfig:
-    """The part of `config` that the result depends on."""
+    """The part of `config` that determines the result."""
     return RunConfig(**{item.name: getattr(config, item.name) for item in fields(RunConfig)})

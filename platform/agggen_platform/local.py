@@ -14,21 +14,21 @@ from agggen_platform.storage.folder import Folder
 
 
 def records_of(corpus: str, split: str) -> list[Record]:
-    """The readable records of a split of a corpus as `agggen.load_dataset` takes it.
+    """The readable records of a split of a corpus; `corpus` is as for `agggen.load_dataset`.
 
     Raises:
         CorpusError: there is no such corpus, file, folder or split.
-        StorageError: the store refused or did not answer.
+        StorageError: the store refused access or did not answer.
     """
     return load_dataset(corpus, splits=(split,)).split(split)
 
 
 def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
-    """Reads a corpus in a store that `agggen prepare` or `agggen segment` wrote, by default all its splits.
+    """Reads a corpus in a store that was written by `agggen prepare` or `agggen segment`; by default all its splits.
 
     Raises:
         CorpusError: there is no such split, or it is damaged.
-        StorageError: the store refused or did not answer, or there is no room for a copy.
+        StorageError: the store refused access or did not answer, or there is no room for a copy.
     """
     folder = Folder(address)
     with tempfile.TemporaryDirectory(prefix="agggen-corpus-") as scratch:

@@ -15,7 +15,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     The kernel releases the lock when the process ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:  # never removed: a second holder would lock another inode
+    with path.open("a") as file:  # never deleted: another process could then lock a new file
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

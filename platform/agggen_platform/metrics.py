@@ -39,7 +39,7 @@ class Metric:
 
     @property
     def exported(self) -> str:
-        """Its name in Prometheus."""
+        """The metric's name in Prometheus."""
         return f"ray_{self.name}" + ("_total" if self.kind == "counter" else "")
 
 
@@ -74,7 +74,7 @@ _BY_NAME = {metric.name.removeprefix("agggen_"): metric for metric in METRICS}
 
 
 class JobMetrics:
-    """The metrics of one job. A context manager, at whose end the gauges are no longer refreshed."""
+    """The metrics of one job. A context manager; after its block the gauges are no longer refreshed."""
 
     def __init__(self, **labels: str) -> None:
         """`labels`: labels of all metrics, such as the run."""

@@ -18,9 +18,9 @@ from agggen_platform.extras import require
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_ENVIRONMENT = {  # a user's own values win
+_ENVIRONMENT = {  # defaults; the user's own values take precedence
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # seconds; by default a server that is down blocks each call for minutes
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # tracking retries by itself
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the run log's sender has its own retries
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
@@ -41,9 +41,9 @@ def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 
-    for noisy in ("mlflow", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # prints what it raises
+    for logger_name in ("mlflow", "alembic"):
+        logging.getLogger(logger_name).setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs errors that it also raises
     return MlflowClient(uri, registry_uri)
 
 
@@ -62,14 +62,14 @@ def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:
         try:
             client.create_experiment(name, **options)
         except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # else another process created it
                 raise
         experiment = client.get_experiment_by_name(name)
     return experiment
 
 
 def mlflow_key(name: str) -> str:
-    """`name` as a key that MLflow accepts: invalid characters are replaced, a long name is cut and gets a hash."""
+    """`name` as a valid key for MLflow: invalid characters are replaced, a long name is truncated and gets a hash."""
     key = posixpath.normpath("/" + _INVALID_IN_KEY.sub("_", name)).lstrip("/") or "_"  # /a, a//b and ../a are refused
     if len(key) <= KEY_CHARACTERS:
         return key

@@ -24,7 +24,7 @@ from agggen.errors import AggGenError
 from agggen_platform.extras import require
 
 OBJECT_STORE_BYTES = 256 << 20
-"""Of a local cluster. Ray would take a third of the machine's memory."""
+"""The object store of a local cluster; by default Ray would use a third of the machine's memory."""
 _REACH_SECONDS = 5.0
 
 
@@ -51,10 +51,10 @@ def connected(
     """Connects to Ray for the block; an existing connection is kept.
 
     Args:
-        address: of a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start one.
+        address: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start one.
         cpus: CPUs that a local cluster offers to tasks and actors; by default all of the machine.
-        gpus: likewise.
-        dashboard: whether a local cluster has one. Without it, the workers of a trial that died keep their CPUs.
+        gpus: likewise for GPUs.
+        dashboard: whether a local cluster has a dashboard. Without it, the workers of a dead trial keep their CPUs.
 
     Raises:
         ConfigError: Ray is not installed.
@@ -96,7 +96,7 @@ def connected(
 
 
 def check_reachable(address: str) -> None:
-    """Raises OSError if nothing listens at the address; Ray itself would try for minutes.
+    """Raises OSError if nothing listens at the address; Ray itself would retry for minutes.
 
     ``auto`` is the cluster that was last started on this machine by ``ray start``. Ray writes its address to a file,
     which remains when that cluster is killed.
@@ -129,11 +129,11 @@ def _describe(local: bool) -> Cluster:
 
 
 def _secure() -> None:
-    """Turns on token authentication for clusters that this process starts, unless the user configured it."""
+    """Enables token authentication for clusters that this process starts, unless the user has configured it."""
     if "RAY_AUTH_MODE" in os.environ or "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
         return
-    # Not RAY_AUTH_MODE, which Ray reads when it is imported, and that may have happened already. If only the token is
-    # set, ray.init turns on the mode for itself and its cluster.
+    # Setting RAY_AUTH_MODE has no effect if Ray has already been imported. If only the token is set, ray.init enables
+    # the mode for this process and its cluster.
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file())
 
 

@@ -1,4 +1,4 @@
-"""All uses of Ray's undocumented names, in one place.
+"""All uses of Ray's undocumented interfaces, in one place.
 
 Ray may change them in any release; `tests/unit/test_ray_private.py` imports each.
 """
@@ -26,7 +26,7 @@ def serve_address() -> tuple[str | None, int] | None:
 
 
 def deploy_applications(applications: list[dict[str, Any]]) -> None:
-    """Does what ``serve deploy`` does with a file of these applications; removes others that were deployed that way."""
+    """Deploys applications as ``serve deploy`` does from a file; removes others that were deployed in this way."""
     from ray.serve.schema import ServeDeploySchema
 
     serve_client().deploy_apps(ServeDeploySchema.model_validate({"applications": applications}))
@@ -47,7 +47,7 @@ def deployed_applications() -> dict[str, dict[str, Any]]:
 
 
 def cluster_nodes() -> list[dict[str, float]]:
-    """The resources of each node of the connected cluster; all that its autoscaler may add is one further entry.
+    """The resources of each node of the connected cluster, and in one last entry all that its autoscaler may add.
 
     Empty if this process is not connected.
     """
@@ -58,8 +58,8 @@ def cluster_nodes() -> list[dict[str, float]]:
         return []
     present = nodes()
     limits = state.get_max_resources_from_cluster_config() or {}
-    more = {name: most - sum(node.get(name, 0.0) for node in present) for name, most in limits.items()}
-    return [*present, {name: amount for name, amount in more.items() if amount > 0}]
+    addable = {name: limit - sum(node.get(name, 0.0) for node in present) for name, limit in limits.items()}
+    return [*present, {name: amount for name, amount in addable.items() if amount > 0}]
 
 
 # --- Ray Tune: what it copies from the driver's environment to each trial ---------------------------------------------

@@ -1,4 +1,4 @@
-"""The configuration of a bulk generation job, and its fingerprint: a hash of all that its texts depend on."""
+"""The configuration of a bulk generation job, and its fingerprint: a hash of everything that affects its texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen_platform.sharded.config import ShardedConfig
 
-FORMAT = 6  # version of the output format; raised when the same job would write other texts
+FORMAT = 6  # version of the output format; incremented when the same job would write different texts
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class BulkConfig(ShardedConfig):
 def job_identity(
     config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
 ) -> dict[str, Any]:
-    """All that the output depends on: fingerprints of bundle, critic and inputs, and settings other than of speed."""
+    """All that affects the output: fingerprints of bundle, critic and inputs, and settings except those of speed."""
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,

@@ -20,12 +20,12 @@ from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard
 
 _OPTIONS = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
-_TIMEOUT = 540.0  # seconds of one request, which is a batch and may wait for other batches
-_DEADLINE = 1800.0  # seconds of a request with all its retries
+_TIMEOUT = 540.0  # seconds for one request, which is a batch and may wait for other batches
+_DEADLINE = 1800.0  # seconds for a request including all its retries
 
 
 class EndpointWorker(BulkWorker):
-    """Processes as many shards at once as keep the endpoint's generators busy; checks the records itself."""
+    """Processes enough shards concurrently to keep the endpoint's generators busy; validates the records itself."""
 
     def __init__(self, url: str, settings: WorkerSettings) -> None:
         """
@@ -48,7 +48,7 @@ class EndpointWorker(BulkWorker):
 
 
 class _Remote:
-    """The part of a generator that `RowWriter` uses: records are checked here, planned and written by the endpoint."""
+    """The part of a generator that `RowWriter` uses: validates records here; the endpoint plans and writes."""
 
     def __init__(self, client: Client, own: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
@@ -60,7 +60,7 @@ class _Remote:
 
         Raises:
             JobError: the endpoint does not answer, or serves another bundle.
-            RuntimeError: it rejected a record.
+            RuntimeError: the endpoint rejected a record.
         """
         requested = [
             {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
@@ -91,7 +91,7 @@ def options_of(requested: InferenceConfig, own: InferenceConfig) -> dict[str, An
     """The request options that make a bundle with its `own` settings use the `requested` ones.
 
     Raises:
-        ConfigError: a setting differs for which there is no option.
+        ConfigError: a setting that differs has no request option.
     """
     options = {name: getattr(requested, name) for name in _OPTIONS}
     sent = replace(own, **options, beam=replace(own.beam, beam=requested.beam.beam))

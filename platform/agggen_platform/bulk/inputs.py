@@ -1,7 +1,7 @@
 """Input files as shards, which workers read in place.
 
-The driver reads a text file once, for its hash, its ids, and the offsets at which shards may begin (a row of a CSV may
-span lines); of a Parquet file it reads only the ids. If a CSV has one triple per row and the rows of a record are not
+The driver reads a text file once, to find its hash, its ids, and the offsets at which shards may begin (a CSV row may
+span lines); from a Parquet file it reads only the ids. If a CSV has one triple per row and the rows of a record are not
 consecutive, the driver copies it to Parquet, grouped by record. An invalid line becomes a row with an ``error``.
 """
 
@@ -66,14 +66,14 @@ class LineIndex:
     """Positions in a text file at which a shard may begin."""
 
     offsets: Sequence[int]
-    """In bytes; the last is the size of the file."""
+    """Offsets in bytes; the last one is the size of the file."""
     line_numbers: Sequence[int]
     records_before: Sequence[int]
-    """The number of records before each position; the last is the number of all records."""
+    """The number of records before each position; the last one is the total number of records."""
     columns: tuple[str, ...]
-    """Of a CSV."""
+    """The columns of a CSV."""
     delimiter: str
-    """Of a CSV; empty for JSON lines."""
+    """The delimiter of a CSV; empty for JSON lines."""
     ids: IdHashes | None
     """None if ids are not compared."""
 
@@ -83,16 +83,16 @@ class InputFile:
     """A file of records."""
 
     address: str
-    """As the user gave it."""
+    """The address as the user gave it."""
     folder: Folder
-    """The folder from which it or its copy is read, under this `name`."""
+    """The folder from which the file or its copy is read, under this `name`."""
     name: str
     version: str
     """See `Folder.version`."""
     fingerprint: str
-    """Of its content."""
+    """A hash of the file's content."""
     prefix: str
-    """Begins the generated id of a record without one, before its line or row number; empty for a single file."""
+    """A record without an id gets this prefix and its line or row number as id; empty for a single file."""
     groups: tuple[int, ...] = ()
     """The rows of each row group of a Parquet file."""
     wide: bool = False
@@ -117,7 +117,7 @@ def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[
         unique: whether ids are compared.
 
     Raises:
-        CorpusError: there is no file, it is of another kind, or it has no records.
+        CorpusError: there is no such file, it has an unknown format, or it has no records.
     """
     if _kind(address) in KINDS:
         folder, name = file_at(address)
@@ -183,7 +183,7 @@ def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -
             if name and name == record:
                 continue
             record = name
-        # An item that was read together with the one before (a rejected line within a row) cannot begin a shard.
+        # An item that was read together with the previous one (a rejected line within a row) cannot begin a shard.
         is_boundary = stream.offset > offset and not (triples and rejected)
         if not offsets or (is_boundary and count - records_before[-1] >= step):
             offsets.append(offset)
@@ -213,7 +213,7 @@ def _csv_layout(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
 
 
 def _has_triples(columns: Iterable[str]) -> bool:
-    """Whether there is one triple per row, by the columns; if one of them is missing, reading the rows fails."""
+    """Whether these columns mean one triple per row; if one of the three is missing, reading the rows fails."""
     return len({name.lower() for name in columns} & set(NEEDED)) > 1
 
 
@@ -242,7 +242,7 @@ def _values(
     """The rows of a CSV, or the values of JSON lines, which have no `delimiter`.
 
     Args:
-        columns: the columns of a CSV whose header is not in the stream. If empty, the header's are added to it.
+        columns: the columns of a CSV whose header is not in the stream. If empty, the columns of the header are added.
         line: the number of the stream's first line.
     """
     if not delimiter:
@@ -252,7 +252,7 @@ def _values(
 
 
 def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
-    """The files as workers read them: copies those that workers cannot read in place, unless copies exist.
+    """The files that workers read: a file that they cannot read in place is copied, unless a copy exists.
 
     Args:
         work: the job's folder for copies.
@@ -262,7 +262,7 @@ def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
     """
     files: list[InputFile] = []
     for number, file in enumerate(inputs):
-        if file.index and file.folder.local is not None and work.local is None:  # other machines only see `work`
+        if file.index and file.folder.local is not None and work.local is None:  # other machines can only read `work`
             name = f"{number:05d}.{file.kind}"
             if work.size(name) != file.index.offsets[-1]:
                 work.upload(name, file.folder.local / file.name)
@@ -277,17 +277,17 @@ def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
 
 
 def check_inputs_unchanged(inputs: list[InputFile]) -> None:
-    """Raises JobError if a file was written since `find_inputs`."""
+    """Raises JobError if a file was modified or deleted since `find_inputs`."""
     for file in inputs:
         try:
-            now = file.folder.version(file.name)
+            version = file.folder.version(file.name)
         except FileNotFoundError:
-            now = "gone"
-        check_unchanged(file.address, file.version, now)
+            version = "gone"
+        check_unchanged(file.address, file.version, version)
 
 
 def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:
-    """The shards of all files in order, numbered consecutively; deterministic.
+    """The shards of all files in order, numbered consecutively; the result is deterministic.
 
     Args:
         part: the name of a shard's part, with ``{}`` in place of the shard's number.
@@ -337,8 +337,8 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
 
     def where(number: int, row: int, data: dict[str, Any]) -> str:
         file = files[number]
-        place = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
-        return f"{file.address}, {place}"
+        position = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
+        return f"{file.address}, {position}"
 
     ids = [(file.index and file.index.ids) or hash_ids(file.folder, file.name) for file in files]
     return find_repeated(ids, rows, is_record, where)
@@ -369,7 +369,7 @@ def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict
 def _columns(address: str, wide: bool) -> Sequence[str] | None:
     """The columns to read from a Parquet input, or from the copy of a CSV at `address`; None: all columns.
 
-    The column ``error`` is read only from copies: in a user's Parquet file it can mean anything.
+    The column ``error`` is read only from copies: in a user's Parquet file it may have any meaning.
     """
     return None if wide else USER_COLUMNS if _kind(address) == "parquet" else record_schema().names
 

@@ -37,22 +37,22 @@ class BulkReport:
     """A finished job."""
 
     job: str
-    """Its fingerprint."""
+    """The job's fingerprint."""
     summary: Counts
-    """Of the whole job, earlier runs included."""
+    """Counts of the whole job, earlier runs included."""
     finished_before: bool
     """Whether an earlier run had finished the job."""
     progress: Progress | None = None
-    """Of this run; None if `finished_before`."""
+    """The progress of this run; None if `finished_before`."""
     redone: int = 0
-    """Retries of shards, in all runs."""
+    """The number of shard retries in all runs."""
     seconds: float = 0.0
     """Duration of this run."""
     review: Sequence[CheckedText] = ()
     """The riskiest texts, if a review was requested."""
 
     def as_dict(self) -> dict[str, Any]:
-        """``report.json``."""
+        """The content of ``report.json``."""
         now = self.progress
         shards = {"total": now.total, "reused": now.reused, "redone": self.redone} if now else {}
         return {
@@ -86,15 +86,15 @@ def generate(
         out: a folder, local or on S3.
         config: see `bulk_config`.
         fresh: delete the output of this or another bulk generation in `out`.
-        tracker: creates the run log from the run's name; called only if there is work to do.
+        tracker: creates the run log, given the run's name; called only if the job is not finished yet.
         progress: called after every shard.
         single_file: also join the parts into ``out/texts.parquet`` (or .jsonl), for small jobs.
         endpoint: the URL of an endpoint that serves the bundle and writes the texts; the result is the same.
         review: how many of the riskiest texts the report contains; needs `config.critic`.
 
     Raises:
-        ConfigError: a review without a critic.
-        CorpusError: the input is missing or cannot be read, or `out` holds something else.
+        ConfigError: a review is requested without a critic.
+        CorpusError: the input is missing or cannot be read, or `out` holds other files.
         JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
         JobError: too many records were rejected, the generator failed on every record, or workers died repeatedly.
@@ -137,7 +137,7 @@ def generate(
             if not rows:
                 raise CorpusError(f"{source} holds no record")
         except CorpusError:
-            output.clear()  # else the folder would refuse the corrected input
+            output.clear()  # otherwise the folder would refuse the corrected input as another job
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
         shards = plan_shards(files, config.rows_per_shard(rows), part, config.unique)

@@ -1,4 +1,4 @@
-"""The bundle and the critic of a job; workers check by fingerprint that they load the driver's."""
+"""The bundle and the critic of a job; workers check by fingerprint that they load the same ones as the driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agggen_platform.storage.folder import Folder
 
 @dataclass(frozen=True)
 class Model:
-    """A bundle at an address that is not an alias."""
+    """A bundle at a resolved address (not an alias)."""
 
     address: str
     """A folder or ``s3://`` address that every worker can read."""
@@ -29,7 +29,7 @@ class Model:
     inference: InferenceConfig
     """The bundle's own settings."""
     largest_group: int
-    """L: the most predicates of a fact."""
+    """L: the largest number of predicates per fact."""
 
 
 def open_model(address: str) -> Model:
@@ -39,9 +39,9 @@ def open_model(address: str) -> Model:
         address: a folder, ``elements``, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
 
     Raises:
-        BundleError: there is none, or it was changed after it was saved.
+        BundleError: there is no bundle, or it was changed after it was saved.
         RegistryError: there is no such version or alias.
-        StorageError: the store refused or did not answer.
+        StorageError: the store refused access or did not answer.
     """
     place = Folder(resolve(address) if is_model_address(address) else place_of(address)).address
     path = get_bundle(place)
@@ -80,7 +80,7 @@ def bulk_config(model: Model, overrides: Sequence[str] = ()) -> BulkConfig:
     """A configuration whose defaults are the bundle's own inference settings.
 
     Raises:
-        ConfigError: a key does not exist, a value is wrong, or the level exceeds the model's L.
+        ConfigError: a key does not exist, a value is invalid, or the level exceeds the model's L.
     """
     defaults = [f"inference.{setting}" for setting in overrides_of(model.inference)]
     config = load_config(BulkConfig, None, overrides, defaults=defaults)

@@ -32,7 +32,7 @@ class Output(JobFolder):
         return [*manifest["texts"], *manifest["rejects"]]
 
     def tidy(self) -> None:
-        """Removes the copies of input; called when the output is complete."""
+        """Removes the copies of the input; called when the output is complete."""
         for name in self.folder.names(INPUT):
             self.folder.delete(name)
 
@@ -40,8 +40,8 @@ class Output(JobFolder):
         """Writes the report, then publishes the parts with the manifest.
 
         Args:
-            files: of all shards, in input order.
-            about: further members of the manifest.
+            files: the files of all shards, in input order.
+            about: additional members of the manifest.
 
         Raises:
             DamagedError: a part in the store is incomplete.
@@ -52,7 +52,7 @@ class Output(JobFolder):
         self.tidy()
 
     def join(self) -> None:
-        """Writes all texts into one file beside the parts, and all rejects into another, in input order."""
+        """Writes all texts into one file in the output folder, and all rejects into another, in input order."""
         manifest = self.manifest()
         assert manifest is not None, "only a complete output can be joined"
         names = [file["name"] for file in manifest["texts"]]
@@ -69,8 +69,8 @@ class Output(JobFolder):
                             all_texts.write_table(part.read_row_group(group))
         self._join_lines(REJECTS, [file["name"] for file in manifest["rejects"]])
 
-    def _join_lines(self, whole: str, names: Sequence[str]) -> None:
-        with self.folder.new(whole) as path, path.open("wb") as lines:
+    def _join_lines(self, target: str, names: Sequence[str]) -> None:
+        with self.folder.new(target) as path, path.open("wb") as lines:
             for name in names:
                 with self.folder.open(name) as part:
                     shutil.copyfileobj(part, lines)

@@ -1,4 +1,4 @@
-"""Converts JSON objects and table rows to rows of `record_schema`; an invalid one becomes a row with an ``error``."""
+"""Converts JSON objects and table rows to rows of `record_schema`; an invalid item becomes a row with an ``error``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ USER_COLUMNS = ("id", "category", "triples", "plan")  # columns that a user's Pa
 
 
 def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
-    """The record of a row, and its own plan.
+    """The record of a row, and the record's own plan, if any.
 
     Raises:
         AggGenError: the row or its plan is invalid.
@@ -68,7 +68,7 @@ class Stream(io.RawIOBase):
     """A stream over chunks of bytes."""
 
     def __init__(self, chunks: Iterator[bytes], digest: Any = None) -> None:
-        """`digest`: a hash that is updated with all bytes that are read."""
+        """`digest`: a hash object that is updated with all bytes read."""
         self._chunks, self._left, self.digest = chunks, memoryview(b""), digest
 
     def readable(self) -> bool:
@@ -85,10 +85,10 @@ class Stream(io.RawIOBase):
 
 
 class LineReader(io.BufferedReader):
-    """A stream that counts the bytes and lines that were read."""
+    """A stream that counts the bytes and lines read by `readline`."""
 
     offset, line = 0, 1
-    """Of the next byte, and the number of the next line."""
+    """The offset of the next byte, and the number of the next line."""
 
     def readline(self, size: int | None = -1) -> bytes:
         content = super().readline(size)
@@ -130,7 +130,7 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
 
 
 def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str, Any]]:
-    """One record for consecutive rows with the same id, of which each is a triple, then the rejects among these rows.
+    """One record for consecutive rows with the same id, one triple per row, then the rejects among these rows.
 
     A row without an id is rejected.
     """
@@ -151,7 +151,7 @@ def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str,
 def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
     table = read_table(((line, row | {"split": ""}) for line, row in rows), "")
     if table.rejects:
-        # A rejected row rejects its whole record; the reject of the record itself has no further information.
+        # One rejected row rejects the whole record; the reject of the record itself has no additional information.
         first, *others = [reject for reject in table.rejects if reject.reason != REJECTED_ROW] or table.rejects
         reason = "; ".join([first.reason, *(f"line {reject.line}: {reject.reason}" for reject in others)])
         return _invalid_row(first.line, identifier_of(rows[0][1]) or None, reason)

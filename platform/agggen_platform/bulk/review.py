@@ -20,33 +20,33 @@ from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage.critics import open_critic
 from agggen_platform.storage.folder import Folder
 
-_SHARD_ROWS = 1024  # the most input rows that are read to find one record
-_Place = tuple[int, int]  # the row of the record and the rank of the text
+_SHARD_ROWS = 1024  # target number of input rows that are read to find one record
+_Key = tuple[int, int]  # the row of the record and the rank of the text
 
 
 def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str, count: int) -> list[CheckedText]:
-    """The `count` texts with the highest ``risk``, the riskiest first; ties are in the order of the output.
+    """The `count` texts with the highest ``risk``, riskiest first; ties in output order.
 
-    Reads the risks of all parts, but texts and records only where they are needed.
+    Reads the risks of all parts, but only the needed texts and records.
     """
     manifest = output.manifest()
     assert manifest is not None, "only a complete output can be reviewed"
-    chosen: list[tuple[float, _Place, str]] = []
+    chosen: list[tuple[float, _Key, str]] = []
     for name in (file["name"] for file in manifest["texts"]):
         part = _read(output, name, ["row", "rank", "risk"])
         order = np.argsort(-part["risk"].to_numpy(), kind="stable")[:count]
         riskiest = part.take(order).to_pylist()
         chosen += [(-row["risk"], (row["row"], row["rank"]), name) for row in riskiest]
         chosen = sorted(chosen)[:count]
-    texts: dict[_Place, str] = {}
+    texts: dict[_Key, str] = {}
     for name in {name for _, _, name in chosen}:
         for row in _read(output, name, ["row", "rank", "text"]).to_pylist():
             texts[row["row"], row["rank"]] = row["text"]
     records = _records(inputs, output, {row for _, (row, _), _ in chosen})
     checker = load_generator(model.address, model.fingerprint, "cpu").checker
-    places = [place for _, place, _ in chosen]
-    pairs = [records[row] for row, _ in places], [texts[place] for place in places]
-    return check_all(*pairs, checker, open_critic(critic)[0]) if places else []
+    keys = [key for _, key, _ in chosen]
+    pairs = [records[row] for row, _ in keys], [texts[key] for key in keys]
+    return check_all(*pairs, checker, open_critic(critic)[0]) if keys else []
 
 
 def _read(output: Output, name: str, columns: Sequence[str]) -> pa.Table:
@@ -70,8 +70,8 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
     def read() -> Iterator[tuple[int, Record]]:
         for index, own in by_shard.items():
             for first, batch in read_records(shards[index], BATCH_ROWS):
-                places = range(shards[index].rows_before + first, shards[index].rows_before + first + len(batch))
-                yield from ((row, read_record(data)[0]) for row, data in zip(places, batch, strict=True) if row in own)
+                numbers = range(shards[index].rows_before + first, shards[index].rows_before + first + len(batch))
+                yield from ((row, read_record(data)[0]) for row, data in zip(numbers, batch, strict=True) if row in own)
 
     records = dict(read())
     output.tidy()

@@ -1,4 +1,4 @@
-"""Turns input rows into texts and rejects, in memory: files and Ray are in `worker`."""
+"""Converts input rows to texts and rejects in memory; `worker` handles files and Ray."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Counts(Tally):
     texts: int = 0
     rejects: int = 0
     failed: int = 0
-    """Rejects because the generator failed; a later run tries them again."""
+    """Rejects because the generator failed; a later run retries them."""
     fulfilled: int = 0
     """Records whose best text passes the strict check."""
     scored: int = 0
@@ -116,7 +116,7 @@ class _Task:
     texts: list[Generation] = field(default_factory=list)
     error: str | None = None
     scores: list[dict[str, float]] = field(default_factory=list)
-    """Of each text, if there is a critic."""
+    """The scores of each text, if there is a critic."""
 
 
 class RowWriter:
@@ -130,7 +130,7 @@ class RowWriter:
         self.generator, self.bundle, self.config, self.shard = generator, bundle, config, shard
         self.duplicates = dict(shard.duplicates)
         self.counts = Counts()
-        """Of all rows so far."""
+        """Counts of all rows so far."""
         self._rejects: list[tuple[int, Reject]] = []
 
     def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
@@ -241,5 +241,5 @@ class RowWriter:
     def _reject(self, row: Mapping[str, Any], number: int, reason: str) -> None:
         self.counts.rejects += 1
         reason = reason.encode(errors="backslashreplace").decode()  # it may quote a lone surrogate
-        place = row.get("line", number)
-        self._rejects.append((number, Reject(self.shard.address, place, row.get("id"), reason)))
+        position = row.get("line", number)
+        self._rejects.append((number, Reject(self.shard.address, position, row.get("id"), reason)))

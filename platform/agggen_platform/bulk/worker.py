@@ -28,12 +28,12 @@ _GROUP = 4096  # texts per row group of Parquet
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker needs to know of the job."""
+    """The parameters of the job that each worker needs."""
 
     out: str
-    job: str  # the fingerprint
-    bundle: str  # the address
-    fingerprint: str  # of the bundle
+    job: str  # the job's fingerprint
+    bundle: str  # the bundle's address
+    fingerprint: str  # the bundle's fingerprint
     config: BulkConfig
     critic: tuple[str, str] | None = None  # its address, and the SHA-256 of its files
 

@@ -93,10 +93,10 @@ def check(
 
 
 def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], list[str]]:
-    """The records of a file; if `own` texts are checked, one record per text, and the texts.
+    """The records of a file; if `own`, also its texts, and a record is repeated for each of its texts.
 
     Raises:
-        CorpusError: a record is invalid or has no text, or there is no record. Checking only the others would mislead.
+        CorpusError: there is no record, or one is invalid or has no text. Checking only the others would mislead.
     """
     from agggen.errors import CorpusError, RecordError
     from agggen.evaluation.files import json_objects
@@ -128,7 +128,7 @@ def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], 
 
 
 def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
-    """Means over all texts on stderr, the riskiest texts on stdout."""
+    """Prints the riskiest texts to stdout and the means over all texts to stderr."""
     from agggen.checks import RISKY
 
     rows = [
@@ -156,7 +156,7 @@ def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> N
 
 
 def _meta_evaluate(path: Path, critic: Critic) -> None:
-    """Prints how scores correlate with ratings by people, and how many texts pass that people call incorrect."""
+    """Prints how scores correlate with human ratings, and the share of passing texts that people rate incorrect."""
     from agggen.checks import RISKY, check_all
     from agggen.evaluation.ratings import (
         DIMENSIONS,

@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 @cache
 def console() -> Console:
-    """Standard output."""
+    """The console of standard output."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)

@@ -58,8 +58,8 @@ def demo(
         shown = _show(finished.bundle, test)
         tracker.log_text(shown, "samples.txt")
         console.say(shown)
-    right = round(len(test) * report.measures()["faithfulness/fulfilled"])
-    console.say(f"{right} of {len(test)} texts say every value whole, and the strict check finds no fault in them.")
+    faithful = round(len(test) * report.measures()["faithfulness/fulfilled"])
+    console.say(f"{faithful} of {len(test)} texts say every value whole, and the strict check finds no fault in them.")
     facts = '[["Xium", "symbol", "Xi"], ["Xium", "period", "6"], ["Xium", "block", "d-block"]]'
     console.say(f"The model: {finished.path}. Three things to try:")
     console.say("  # Your own facts and plan: change values, move brackets")

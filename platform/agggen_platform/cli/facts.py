@@ -132,12 +132,12 @@ def _between(words: Sequence[str], nodes: Sequence[Node], start: int, end: int) 
 
 def _inside(words: Sequence[str], node: Node) -> Iterator[str]:
     yield from _plain(words[node.predicate : node.predicate + 1])
-    reached = node.start
+    position = node.start
     for number, phrase in enumerate(node.phrases):
-        yield from _plain(words[reached : phrase.start])
+        yield from _plain(words[position : phrase.start])
         inside = _between(words, node.children.get(number, ()), phrase.start, phrase.end)
         yield f"({phrase.role} {' '.join(inside)})"
-        reached = phrase.end
+        position = phrase.end
 
 
 def _plain(words: Sequence[str]) -> Iterator[str]:

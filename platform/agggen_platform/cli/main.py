@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         try:
             app(args=arguments, prog_name="agggen")
         finally:
-            sys.excepthook = _print_traceback  # Typer has set its own
+            sys.excepthook = _print_traceback  # replaces Typer's hook
             sys.stdout.flush()  # raises BrokenPipeError here
     except AggGenError as error:
         _fail(str(error), error.exit_code)
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # Discards buffered output: when the interpreter flushes it at its end, it would print an error.
+        # Discards buffered output, which the interpreter would fail to flush at exit and report as an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _object_of(error: OSError, folder: str) -> str:
     """The file that caused the error, or the line of code.
 
-    An error on an open file does not name it: then it is the path whose method failed, or standard output.
+    An error on an open file has no file name: the result is then the path whose method failed, or standard output.
     """
     if error.filename:
         return str(error.filename)
@@ -183,7 +183,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints a traceback, masking secrets, which messages of libraries may contain."""
+    """Prints a traceback, masking secrets that the messages of libraries may contain."""
     from agggen_platform.tracking.origin import masked
 
     sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))

@@ -12,7 +12,7 @@ import typer
 from agggen.errors import ConfigError
 from agggen_platform.cli import console
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` has made one slash of two
+_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` collapses two slashes to one
 
 Folders = TypeVar("Folders", Path, "list[Path] | None")
 
@@ -21,13 +21,13 @@ def on_this_machine(value: Folders) -> Folders:
     """Callback of an option for one or several folders; returns `value`.
 
     Raises:
-        ConfigError: it is the address of a store, which `Path` would take for a folder called ``s3:``.
+        ConfigError: the value is the address of a store, which `Path` would treat as a folder named ``s3:``.
     """
     folders: Sequence[Path] = [value] if isinstance(value, Path) else value or ()
     for folder in folders:
         if address := _SCHEME.match(str(folder)):
-            rest = str(folder)[address.end() :]
-            raise ConfigError(f"{address.group()}/{rest}: this can only be a folder of this machine")
+            path = str(folder)[address.end() :]
+            raise ConfigError(f"{address.group()}/{path}: this can only be a folder of this machine")
     return value
 
 

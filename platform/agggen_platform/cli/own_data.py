@@ -52,7 +52,7 @@ NONE: Chosen = MappingProxyType({})
 
 
 def with_columns(*names: str) -> Callable[[Command], Command]:
-    """Replaces the parameter `columns` of a command by the options called `names`, by default by all of `_COLUMNS`.
+    """Replaces the parameter `columns` of a command by the options `names` of `_COLUMNS`; without names, by all.
 
     The command gets their values as a mapping of arguments for `Columns` or `load_dataset`. ConfigError is raised if
     --rename is not COLUMN=PREDICATE.

@@ -165,13 +165,13 @@ class Rejected:
         where = f"; see {file}" if file else "; --output FILE lists all in FILE.rejects.jsonl"
         where = where if file or len(self.rejects) > 1 else ""
         first = self.rejects[0]
-        place = first.file + (f", line {first.line}" if first.line else "")
+        location = first.file + (f", line {first.line}" if first.line else "")
         if first.id and repr(first.id) not in first.reason:
-            place += f", record {first.id!r}"
+            location += f", record {first.id!r}"
         if not self.used:
-            raise CorpusError(f"no record could be used: {first.reason} ({place}){where}")
+            raise CorpusError(f"no record could be used: {first.reason} ({location}){where}")
         count = f"{len(self.rejects):,} of {len(self.rejects) + self.used:,} records rejected"
-        console.note(f"{count}, first: {first.reason} ({place}){where}")
+        console.note(f"{count}, first: {first.reason} ({location}){where}")
 
 
 def name_unknown(predicates: Mapping[str, int]) -> None:
@@ -204,7 +204,7 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
     """
     if path == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal's encoding
+            sys.stdout.reconfigure(encoding="utf-8")  # regardless of the terminal's encoding
         yield sys.stdout
         return
     target = Path(path)
@@ -229,8 +229,8 @@ def write_line(file: TextIO, value: Any) -> None:
 def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
     """(record, number, facts) of every reference; `segmenter` segments references without facts."""
     texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
-    new = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
+    segmented = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [
-        (record, number, next(new) if text.facts is None else tuple(fact.text for fact in text.facts))
+        (record, number, next(segmented) if text.facts is None else tuple(fact.text for fact in text.facts))
         for record, number, text in texts
     ]

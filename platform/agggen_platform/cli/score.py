@@ -71,8 +71,8 @@ def score(
     names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
     metrics_of(protocol, names, [])  # fails before the files are read
     read = list(valid_records(records))
-    if silent := [record.id for record in read if not record.references]:
-        raise CorpusError(f"{records}, record {silent[0]!r}: there is no reference text to score against")
+    if unreferenced := [record.id for record in read if not record.references]:
+        raise CorpusError(f"{records}, record {unreferenced[0]!r}: there is no reference text to score against")
     chosen = metrics_of(protocol, names, read)
     if names is None and protocol == "e2e" and (foreign := foreign_predicate(read)):
         console.note(f"No slot errors: {foreign} is not a slot of E2E")

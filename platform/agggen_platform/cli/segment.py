@@ -63,8 +63,8 @@ def segment(
         return
     if (done := report.progress) is not None:
         counts = done.counts
-        known = f", {counts.cached:,} texts from the cache" if counts.cached else ""
-        console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{known}{reused(done)})")
+        cached = f", {counts.cached:,} texts from the cache" if counts.cached else ""
+        console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{cached}{reused(done)})")
         if counts.cache_errors:
             console.note(
                 f"The cache in {config.cache_folder} failed (the workers' logs have the reason); "

@@ -27,7 +27,7 @@ Actors = Annotated[
 
 
 class RunLog:
-    """Creates the run log of a job in the folder `runs` when the job calls it, because it has work to do."""
+    """Creates the run log of a job in the folder `runs` when called by the job, which does so only if it has work."""
 
     def __init__(self, runs: Path) -> None:
         warn_if_temporary(runs, "--runs")

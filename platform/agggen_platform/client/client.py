@@ -1,4 +1,4 @@
-"""`Client`: the endpoint as an object."""
+"""`Client`: a synchronous client of the endpoint's HTTP interface."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from agggen_platform.client.retry import Attempts, Retry
 from agggen_platform.client.transport import Transport
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
-_MAX_REQUESTS = 64  # concurrent ones of a stream
-_SECONDS_BETWEEN_CHECKS = 5.0  # of the endpoint's `records_at_once`
+_MAX_REQUESTS = 64  # concurrent requests of a stream
+_SECONDS_BETWEEN_CHECKS = 5.0  # between queries of the endpoint's `records_at_once`
 
 
 class Client:
@@ -63,8 +63,8 @@ class Client:
     ) -> None:
         """
         Args:
-            url: of the endpoint, like http://127.0.0.1:8000.
-            api_key: sent with every request; None: AGGGEN_API_KEY of the environment, if it is set.
+            url: the endpoint's address, like http://127.0.0.1:8000.
+            api_key: sent with every request; None: the environment variable AGGGEN_API_KEY, if set.
             timeout: seconds to connect, and to wait for the next byte of an answer; 90 % of it is the deadline sent to
                 the endpoint.
             deadline: seconds without a new answer, over all attempts of a call and the waits between them.
@@ -147,23 +147,23 @@ class Client:
     def width(self, records: int) -> Callable[[], int]:
         """Returns a function for the number of concurrent requests, of `records` each, that keep all generators busy.
 
-        They have the endpoint's `records_at_once` together, plus one request for the time between two requests. The
-        function asks the endpoint again every few seconds.
+        Together these requests hold the endpoint's `records_at_once` records; one extra request bridges the time
+        between two requests. The function queries the endpoint again every few seconds.
         """
         due, width = 0.0, self._concurrency or 1
 
-        def now() -> int:
+        def current_width() -> int:
             nonlocal due, width
             if self._concurrency is None and time.monotonic() >= due:
                 try:
                     model = self._transport.call("GET", "/v1/model", Attempts(Retry(attempts=1), self._timeout))
                     width = min(_MAX_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
-                except UnavailableError:  # if it stays so, the requests fail
+                except UnavailableError:  # if this persists, the requests fail
                     pass
                 due = time.monotonic() + _SECONDS_BETWEEN_CHECKS
             return width
 
-        return now
+        return current_width
 
     def close(self) -> None:
         """Closes the connections."""
@@ -199,7 +199,7 @@ class Client:
         attempts = self._attempts(deadline)
         answers = self._once(path, objects, options, attempts)
         while failed := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
-            if options.get("alone"):  # the same batch again: its numbers depend on all of its records
+            if options.get("alone"):  # repeat the whole batch: its numbers depend on all its records
                 failed = list(range(len(answers)))
             try:
                 problem = next(answer["error"] for answer in answers if _is_retryable(answer))
@@ -270,19 +270,19 @@ def _failed(error: EndpointError, count: int) -> list[Any]:
 
 
 def _reindexed(answer: Any, index: int, nameless: bool) -> Any:
-    """The answer with `index`, that of its record in the stream; it is also the id of a record without one."""
+    """The answer with the `index` of its record in the stream, which is also the id of a record without one."""
     if answer["index"] == index:
         return answer
     name = {"id": str(index)} if nameless else {}
-    placed = {**answer, "index": index, **name}
+    reindexed = {**answer, "index": index, **name}
     if answer["status"] == "error":
         record = {"record": str(index)} if nameless else {}
-        placed["error"] = {**answer["error"], "index": index, **record}
-    return placed
+        reindexed["error"] = {**answer["error"], "index": index, **record}
+    return reindexed
 
 
 def _checked_url(url: str) -> str:
-    """The address without a slash at its end; an address with a password is refused."""
+    """The address without a trailing slash; raises RefusedError if it is invalid or has a user, query or fragment."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -296,10 +296,10 @@ def _checked_url(url: str) -> str:
 
 def _headers(key: str | None) -> dict[str, str]:
     try:
-        own = version("agggen")
+        release = version("agggen")
     except PackageNotFoundError:
-        own = "source"
-    headers = {"user-agent": f"agggen/{own}", "accept": "application/json"}
+        release = "source"
+    headers = {"user-agent": f"agggen/{release}", "accept": "application/json"}
     if key:
         if not key.isascii() or not key.isprintable() or " " in key:
             raise RefusedError(f"the API key ({KEY_VARIABLE}) holds blanks or characters that no header takes")

@@ -65,15 +65,15 @@ class DeadlineError(EndpointError):
 
 
 class AnswerError(EndpointError):
-    """The answer is not that of an endpoint, or of a version that this client does not know."""
+    """The answer is not from an endpoint, or from a version that this client does not know."""
 
 
 def describe_problem(problem: Mapping[str, Any]) -> str:
     """A problem document as a one-line message."""
     detail = str(problem.get("detail") or problem.get("title") or "no reason given")
     record, field, request = problem.get("record"), problem.get("field"), problem.get("request_id")
-    place = [f"record {record!r}"] if record is not None and repr(record) not in detail else []
-    place += [f"field {field}"] if field is not None else []
-    where = f"{', '.join(place)}: " if place else ""
+    location = [f"record {record!r}"] if record is not None and repr(record) not in detail else []
+    location += [f"field {field}"] if field is not None else []
+    where = f"{', '.join(location)}: " if location else ""
     code = str(problem.get("type", "no code")).rpartition(":")[2]
     return f"{where}{detail} ({code}, {problem.get('status')}{f', request {request}' if request else ''})"

@@ -14,11 +14,11 @@ from agggen_platform.client.errors import DeadlineError, EndpointError
 class Retry:
     """Number of attempts, and exponential backoff between them.
 
-    Waits double from `first_wait` up to `longest_wait`, with jitter: each is between half and all of that. They are
-    never shorter than Retry-After.
+    The wait doubles from `first_wait` up to `longest_wait`. Jitter reduces each wait by up to half, but never below
+    Retry-After.
     """
 
-    attempts: int = 10  # consecutive ones without an answer; 1: no retries
+    attempts: int = 10  # consecutive attempts without an answer; 1: no retries
     first_wait: float = 0.25  # seconds
     longest_wait: float = 10.0  # seconds; Retry-After may be longer
 
@@ -35,7 +35,7 @@ class Retry:
 
 
 class Attempts:
-    """Counts the attempts of a call, and the time until its deadline."""
+    """Counts the attempts of a call and measures the time until its deadline."""
 
     def __init__(self, retry: Retry, deadline: float) -> None:
         """`deadline`: seconds from now; raises ValueError if it is not a number above 0."""
@@ -45,7 +45,7 @@ class Attempts:
         self.restart()
 
     def restart(self) -> None:
-        """Restarts both counts, after an answer."""
+        """Resets the number of attempts and the deadline; called after an answer."""
         self._made, self._end = 0, time.monotonic() + self._seconds
 
     @property
@@ -62,7 +62,7 @@ class Attempts:
         """Waits before the next attempt.
 
         Raises:
-            EndpointError: `cause`, when this was the last attempt.
+            EndpointError: `cause`, if this was the last attempt.
             DeadlineError: the wait would end after the deadline.
         """
         self._made += 1
@@ -74,9 +74,9 @@ class Attempts:
         time.sleep(wait)
 
     def _late(self, cause: EndpointError | None) -> DeadlineError:
-        why = f"; the last attempt: {cause}" if cause else ""
+        detail = f"; the last attempt: {cause}" if cause else ""
         problem, request_id = (cause.problem, cause.request_id) if cause else (None, None)
-        return DeadlineError(f"no answer within {self._seconds:g} s{why}", problem, request_id)
+        return DeadlineError(f"no answer within {self._seconds:g} s{detail}", problem, request_id)
 
 
 def retry_after(header: str | None) -> float | None:

@@ -19,7 +19,7 @@ from agggen_platform.client.errors import (
 from agggen_platform.client.retry import Attempts, retry_after
 
 _TRANSIENT = (408, 429, 502, 503, 504)
-_DEADLINE_SHARE = 0.9  # of the timeout; sent as the endpoint's deadline, so that it ends before the client gives up
+_DEADLINE_SHARE = 0.9  # of the timeout; sent as deadline, so that the endpoint stops before the client gives up
 
 
 class Transport:
@@ -28,15 +28,15 @@ class Transport:
     def __init__(self, http: httpx.Client, url: str, headers: Mapping[str, str], timeout: float) -> None:
         """
         Args:
-            http: the connections.
-            url: of the endpoint, without credentials or a slash at its end.
-            headers: of each request, including the key.
+            http: the pool of connections.
+            url: the endpoint's address, without credentials or a trailing slash.
+            headers: sent with each request, including the API key.
             timeout: seconds to connect, and to wait for the next byte of an answer.
         """
         self.url, self._http, self._headers, self._timeout = url, http, headers, timeout
 
     def call(self, method: str, path: str, attempts: Attempts, body: bytes | None = None) -> dict[str, Any]:
-        """The JSON object that the endpoint answers; transient failures are retried.
+        """The JSON object in the endpoint's answer; transient failures are retried.
 
         Raises:
             RefusedError, UnavailableError, DeadlineError, FailedError, AnswerError
@@ -56,9 +56,9 @@ class Transport:
         try:
             response = self._http.request(method, self.url + path, content=body, headers=headers, timeout=timeout)
         except httpx.TimeoutException as error:
-            late = UnavailableError(f"{request}: no data for {timeout:.3g} s")
-            attempts.check(late)
-            raise late from error
+            timed_out = UnavailableError(f"{request}: no data for {timeout:.3g} s")
+            attempts.check(timed_out)
+            raise timed_out from error
         except httpx.TransportError as error:
             raise UnavailableError(f"{request}: {str(error) or type(error).__name__}") from error
         except httpx.DecodingError as error:
@@ -85,7 +85,7 @@ def _failure(request: str, response: httpx.Response) -> EndpointError:
         if problem
         else f"{request}: status {status} without a problem document"
     )
-    # A 5xx without a problem document is from a proxy whose application has died.
+    # A 5xx response without a problem document comes from a proxy whose application has died.
     if status in _TRANSIENT or (problem.get("retryable") is True if problem else status >= 500):
         return UnavailableError(message, problem, request_id, retry_after(response.headers.get("retry-after")))
     if problem is None and not 400 <= status < 500:

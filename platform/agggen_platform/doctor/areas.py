@@ -1,6 +1,6 @@
 """Runs the checks of each area in a child process with a time limit.
 
-So a library that crashes, hangs or prints does not affect other areas. The child process is
+A library that crashes, hangs or prints therefore does not affect other areas. The child process is
 ``python -m agggen_platform.doctor.areas AREA``: it reads the settings as JSON from its standard input, and the last
 line of its standard output is a JSON list of findings.
 """
@@ -46,7 +46,7 @@ SECONDS = 120.0
 
 
 def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[Finding]]:
-    """The findings of the areas, by default of all; they are checked in parallel."""
+    """The findings of the areas (default: all areas), which are checked in parallel."""
     chosen = [area for area in AREAS if not areas or area in areas]
     with ThreadPoolExecutor(max_workers=len(AREAS)) as pool:
         return dict(zip(chosen, pool.map(lambda area: _in_child(area, settings), chosen), strict=True))

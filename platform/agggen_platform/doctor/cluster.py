@@ -57,7 +57,7 @@ def token(settings: Settings) -> Iterator[Finding]:
 
 
 def _token_source() -> Path | str | None:
-    """The file or variable that Ray reads its token from."""
+    """The file, or the name of the environment variable, from which Ray reads its token."""
     if os.environ.get("RAY_AUTH_TOKEN"):
         return "RAY_AUTH_TOKEN"
     if path := os.environ.get("RAY_AUTH_TOKEN_PATH"):
@@ -121,11 +121,11 @@ def remedy(message: str, address: str) -> str:
 
 def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
     """Whether the cluster has enough CPUs and GPUs for the workers of a training job."""
-    for unit, by_worker, available in (
+    for unit, per_worker, available in (
         ("CPU", settings.cpus_per_worker, cpus),
         ("GPU", settings.gpus_per_worker, gpus),
     ):
-        requested, key = settings.workers * by_worker, f"cluster.{unit.lower()}s_per_worker"
+        requested, key = settings.workers * per_worker, f"cluster.{unit.lower()}s_per_worker"
         message = f"the job's {settings.workers} workers need {requested:g} {unit}s, and the cluster has {available:g}"
         if requested > available and settings.autoscaling:
             yield note("room", f"{message} until it grows")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _REINSTALL = "pip install --force-reinstall torch  # the build for this machine's CUDA: compare with nvidia-smi"
 _NEEDED = 1 << 30  # free bytes that a run needs: its bundle, three checkpoints and its log
-_COMFORTABLE = 5 << 30  # with fewer free bytes there is a warning
+_COMFORTABLE = 5 << 30  # fewer free bytes cause a warning
 _RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold; on a fuller disk, it creates no objects
 
 

@@ -14,7 +14,7 @@ class Settings:
     """The parts of a `JobConfig` to check; serialisable as JSON."""
 
     runs: str = "runs"
-    address: str | None = None  # of a Ray cluster; None: RAY_ADDRESS, else jobs start a local cluster
+    address: str | None = None  # a Ray cluster; None: RAY_ADDRESS, else jobs start a local cluster
     storage: str | None = None  # s3://bucket/prefix or a folder
     tracking: str | None = None  # MLflow's address; None: MLFLOW_TRACKING_URI, else SQLite in `runs`
     experiment: str = "agggen"

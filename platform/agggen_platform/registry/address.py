@@ -44,7 +44,7 @@ def parse_address(address: str) -> ModelAddress:
     """Parses an address, whose ``models:/`` is optional.
 
     Raises:
-        RegistryError: it is not an address.
+        RegistryError: `address` is invalid.
     """
     text = address.removeprefix(SCHEME)
     name, at, alias = text.partition("@")
@@ -62,7 +62,7 @@ def check_name(name: str) -> str:
     """`name`, if it is a valid model name.
 
     Raises:
-        RegistryError: it is empty or has other characters than letters, digits, ``_``, ``-`` and ``.``.
+        RegistryError: it is empty or has characters other than letters, digits, ``_``, ``-`` and ``.``.
     """
     if not _NAME.fullmatch(name):
         raise RegistryError(f"a model's name is made of letters, digits, '_', '-' and '.', say agggen; not {name!r}")

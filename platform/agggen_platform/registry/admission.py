@@ -32,7 +32,7 @@ class Admitted:
 
     @property
     def inference(self) -> InferenceConfig:
-        """The bundle's settings, with which a report must have been made; raises ConfigError for a critic."""
+        """The bundle's inference settings, which a report must have used; raises ConfigError for a critic."""
         if isinstance(self.bundle, Critic):
             raise ConfigError("a critic writes no texts, so no report of `agggen evaluate` is about it")
         return self.bundle.inference
@@ -45,11 +45,11 @@ def admit(address: str, expected: str | None = None) -> Admitted:
     weights, so no code of a bundle is ever run.
 
     Args:
-        expected: the fingerprint that it must have.
+        expected: the required fingerprint; None: any.
 
     Raises:
         BundleError: it is missing, incomplete or changed, not the expected one, or has foreign files.
-        StorageError: the store refused or did not answer.
+        StorageError: the store refused access or did not answer.
     """
     folder = Folder(address)
     _check_names(folder)
@@ -64,8 +64,8 @@ def fetch(address: str, expected: str | None) -> tuple[Path, str]:
     """The local path of the verified bundle at `address`, and its fingerprint.
 
     Raises:
-        BundleError: there is none, it was changed, or it has another fingerprint than `expected`.
-        StorageError: the store refused or did not answer.
+        BundleError: there is no bundle, it was changed, or its fingerprint is not `expected`.
+        StorageError: the store refused access or did not answer.
     """
     path = get_bundle(address)
     actual = fingerprint(path)
@@ -79,9 +79,9 @@ def _check_names(folder: Folder) -> None:
     if not names:
         raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its place")
     own = files_of(dict.fromkeys(names))
-    if strange := sorted(set(names) - {*own, _MANIFEST}):
+    if foreign := sorted(set(names) - {*own, _MANIFEST}):
         raise BundleError(
-            f"{folder.at(strange[0])} is not part of a bundle ({', '.join(own)}, {_MANIFEST}); it is refused"
+            f"{folder.at(foreign[0])} is not part of a bundle ({', '.join(own)}, {_MANIFEST}); it is refused"
         )
 
 
@@ -113,7 +113,7 @@ def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str
     try:
         (written,) = generator.generate([record], config=config)[0]
         resolve_plan(record, written.plan)
-    except Exception as error:  # whatever the error, the bundle fails the test
+    except Exception as error:  # any error fails the test
         return f"{where} failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if not written.text.strip():
         return f"{where} gave an empty text"

@@ -31,7 +31,7 @@ def connect(uri: str, create: bool = False) -> Any:
     """An ``MlflowClient`` of the registry at `uri`.
 
     Args:
-        create: whether to create a missing SQLite file, which takes seconds; else that is an error.
+        create: whether to create a missing SQLite file, which takes seconds; otherwise a missing file is an error.
 
     Raises:
         RegistryError: there is no registry, or it does not answer.
@@ -53,7 +53,7 @@ def connect(uri: str, create: bool = False) -> Any:
 
 @contextmanager
 def registry_errors(uri: str) -> Iterator[None]:
-    """Turns errors of MLflow into a `RegistryError` with a one-line message."""
+    """Converts errors of MLflow to a `RegistryError` with a one-line message."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -84,10 +84,10 @@ def _check_file(uri: str, create: bool) -> None:
         )
     try:
         with path.open("rb") as file:
-            begin = file.read(16)
+            header = file.read(16)
     except OSError as error:
         raise RegistryError(f"the registry {path} cannot be read: {error.strerror}") from error
-    if begin and begin != b"SQLite format 3\0":
+    if header and header != b"SQLite format 3\0":
         raise RegistryError(f"the registry {path} is not an SQLite database")
 
 

@@ -1,7 +1,7 @@
 """Evaluations of versions, and the metric gate, which compares candidate and champion on the same evaluations.
 
-An evaluation has the scores of a report of `agggen evaluate`. Two are the same if corpus, split, the records'
-fingerprint, protocol, and the metric's signature are equal.
+An evaluation has the scores of a report of `agggen evaluate`. Two evaluations are comparable if corpus, split, the
+records' fingerprint, protocol, and the metric's signature are equal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Evaluation:
 
     @property
     def key(self) -> str:
-        """The name of the tag that stores it; a newer evaluation of the same records and protocol replaces it."""
+        """The name of its tag; a newer evaluation of the same records and protocol replaces the tag's value."""
         digest = hashlib.sha256(f"{self.corpus}\0{self.split}\0{self.records}\0{self.protocol}".encode()).hexdigest()
         return f"{EVALUATION}{digest[:12]}"
 
@@ -88,13 +88,13 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
 
     Args:
         report: a folder, local or in a store, or ``runs:/RUN_ID`` of MLflow.
-        fingerprint: of the bundle that must have been evaluated.
+        fingerprint: the fingerprint of the bundle that must have been evaluated.
         inference: the bundle's settings, which must have been used.
-        uri: of MLflow.
+        uri: the address of MLflow.
 
     Raises:
         ConfigError: there is no report, or another bundle or other settings were evaluated.
-        RegistryError, StorageError: MLflow or the store refused or did not answer.
+        RegistryError, StorageError: MLflow or the store refused access or did not answer.
     """
     address = str(report)
     file = f"{address.rstrip('/')}/report.json"
@@ -139,11 +139,11 @@ def _artifact(run_id: str, uri: str) -> bytes | None:
 
 
 def _other_settings(run: Mapping[str, Any], inference: InferenceConfig) -> str:
-    """The first setting that differs, in words; the seed only counts for random orders."""
-    for name, own in flatten(inference).items():
+    """Describes the first setting that differs; empty if none. The seed is compared only for random orders."""
+    for name, expected in flatten(inference).items():
         used = run.get(f"inference {name}")
-        if used != own and (name != "seed" or inference.ablation == "random-order"):
-            return f"{name} was {used}, the bundle has {own}"
+        if used != expected and (name != "seed" or inference.ablation == "random-order"):
+            return f"{name} was {used}, the bundle has {expected}"
     return ""
 
 
@@ -200,14 +200,14 @@ class Gate:
         known = [list(self._evaluations(version).values()) for version in versions]
         lacking = [version for version, evaluations in zip(versions, known, strict=True) if not evaluations]
         options = next((evaluations[-1].options for evaluations in reversed(known) if evaluations), "--corpus CORPUS")
-        why = f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
+        reason = f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
         commands = " && ".join(
             f"agggen evaluate models:/{version} {options} -o DIR-{version.number} && "
             f"agggen models record {version} DIR-{version.number}"
             for version in lacking or versions
         )
-        why = why if lacking else "their evaluations differ in records, protocol or signature"
-        return f"no common evaluation of {self.metric}: {why}. Run: {commands}"
+        reason = reason if lacking else "their evaluations differ in records, protocol or signature"
+        return f"no common evaluation of {self.metric}: {reason}. Run: {commands}"
 
 
 @dataclass(frozen=True)

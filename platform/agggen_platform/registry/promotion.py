@@ -1,4 +1,4 @@
-"""Moves an alias to a version that passes three checks, and back.
+"""Moves an alias to a version that passes three checks, and rolls it back.
 
     (a) the bundle exists at its registered address, and its hashes are right
     (b) metric gate: its scores are not worse than those of the version that has the alias, on the same evaluation
@@ -53,14 +53,14 @@ def promote(
     """Gives the alias to a version that passes all checks; a version that already has it keeps it, unchecked.
 
     Args:
-        version: its number.
+        version: the version's number.
         gate: the metric gate; by default BLEU must not be worse at all.
         force: ignore the metric gate, but not the other checks. The alias's history records it.
-        uri: of the registry; see `registry_uri`.
+        uri: the registry's address; see `registry_uri`.
 
     Raises:
         PromotionRefused: lists every check that failed.
-        RegistryError: there is no such version, the registry cannot be reached, or somebody else moved the alias.
+        RegistryError: there is no such version, the registry cannot be reached, or another process moved the alias.
     """
     registry = Registry(uri)
     candidate = registry.version(ModelAddress(name, version=version))
@@ -86,10 +86,10 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
 
     Raises:
         PromotionRefused: that version's bundle is missing or was changed.
-        RegistryError: no version had the alias before, or see `promote`.
+        RegistryError: no version had the alias before; or as in `promote`.
     """
     registry = Registry(uri)
-    now = registry.holder(name, alias)
+    current = registry.holder(name, alias)
     earlier = earlier_versions(registry.moves(name, alias))
     if not earlier:
         raise RegistryError(f"no version of {name!r} was {alias} before; there is nothing to go back to")
@@ -103,8 +103,8 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
         raise PromotionRefused(
             f"going back to {target}", [failure + _other_choice(name, alias) for failure in failures]
         )
-    registry.move(name, alias, Move(_now(), None if now is None else now.number, number, back=True))
-    return Promotion(target, alias, now, "rolled back")
+    registry.move(name, alias, Move(_now(), None if current is None else current.number, number, back=True))
+    return Promotion(target, alias, current, "rolled back")
 
 
 def earlier_versions(moves: Sequence[Move]) -> list[str]:
@@ -120,7 +120,7 @@ def earlier_versions(moves: Sequence[Move]) -> list[str]:
 
 
 def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
-    """The version's bundle, or the reasons against it."""
+    """The version's checked bundle, or the reasons why it is refused."""
     if not version.fingerprint:
         return None, [f"bundle: {version} was not registered by agggen: it has no fingerprint"]
     try:

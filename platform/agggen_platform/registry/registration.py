@@ -33,20 +33,20 @@ def register(
 ) -> Version:
     """Registers the bundle or critic at `bundle_address` as a version of the model `name`, and makes it the candidate.
 
-    If the bundle is already registered (and still exists, unchanged, where it was), its version is returned, and the
-    candidate does not change. `Version.new` tells whether a version was created.
+    If the bundle is already registered (and still exists unchanged at that address), its version is returned, and the
+    candidate does not change. `Version.new` shows whether a version was created.
 
     Args:
         bundle_address: a folder or ``s3://...``; a server of MLflow accepts no folder.
-        metrics: further metrics to store with the version, besides the bundle's own.
-        tags: further tags, say ``{"bundle.run": "webnlg-1"}``.
+        metrics: metrics to store with the version in addition to the bundle's own.
+        tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``.
         evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
-        uri: of the registry; see `registry_uri`.
+        uri: the registry's address; see `registry_uri`.
 
     Raises:
         BundleError: it cannot be loaded, or holds files that do not belong to a bundle.
         ConfigError: a report is about another bundle.
-        RegistryError: the registry cannot be reached, or refuses.
+        RegistryError: the registry cannot be reached, or refuses the version.
     """
     check_name(name)
     address = Folder(bundle_address).address
@@ -59,13 +59,13 @@ def register(
     admitted = admit(address)
     reports = [read_evaluation(file, admitted.fingerprint, admitted.inference, uri) for file in evaluations]
     registry = Registry(uri, create=True)
-    known = _known(registry, name, admitted.fingerprint, address)
-    version = known or _add(registry, name, address, admitted, metrics or {}, tags or {})
+    existing = _known(registry, name, admitted.fingerprint, address)
+    version = existing or _add(registry, name, address, admitted, metrics or {}, tags or {})
     for report in reports:
         registry.tag(version, report.key, report.to_json())
-    if known is None:
+    if existing is None:
         registry.set_alias(name, CANDIDATE, version.number)
-    return replace(registry.version(parse_address(str(version))), new=known is None)
+    return replace(registry.version(parse_address(str(version))), new=existing is None)
 
 
 def accepts(uri: str, address: str) -> bool:
@@ -82,7 +82,7 @@ def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluat
 
     Raises:
         RegistryError: there is no such version.
-        ConfigError: it is not a report, or about another bundle.
+        ConfigError: `report` is not a report, or is about another bundle.
         BundleError: the version's bundle cannot be read.
     """
     registry = Registry(uri)
@@ -94,7 +94,7 @@ def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluat
 
 
 def resolve(address: str, *, uri: str | None = None) -> str:
-    """The address of the bundle that ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION`` stands for.
+    """The address of the bundle of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
 
     Raises:
         RegistryError: there is no such model, version or alias (the message lists those that exist), or no registry.
@@ -103,7 +103,7 @@ def resolve(address: str, *, uri: str | None = None) -> str:
 
 
 def _known(registry: Registry, name: str, expected: str, address: str) -> Version | None:
-    """The existing version with this bundle, if its bundle still exists there unchanged."""
+    """The registered version of this bundle, if its source is `address` or still holds the unchanged bundle."""
     if name not in registry.names():
         return None
     for version in registry.versions(name, expected):

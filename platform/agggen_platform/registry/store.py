@@ -41,7 +41,7 @@ class Version:
 
     @property
     def fingerprint(self) -> str:
-        """Of the bundle; empty if the version was not registered by agggen."""
+        """The bundle's fingerprint; empty if the version was not registered by agggen."""
         return self.tags.get(FINGERPRINT, "")
 
     def tagged(self, prefix: str) -> dict[str, str]:
@@ -124,19 +124,19 @@ class Registry:
         return None if number is None else self.version(ModelAddress(name, version=number))
 
     def moves(self, name: str, alias: str) -> list[Move]:
-        """The recorded moves of an alias, oldest first; the last one ends at the current version.
+        """The recorded moves of an alias, oldest first; if there are any, the last one ends at the current version.
 
-        A last move that was recorded but not made (its process was killed) is left out. If the alias was moved in
-        MLflow's pages, that move is added.
+        A last move that was recorded but not made (its process was killed) is left out. If the alias has since been
+        moved in MLflow's pages, that move is added.
         """
         model = self._model(name)
         moves = [Move(**move) for move in json.loads(model.tags.get(_MOVES + alias, "[]"))]
         version = model.aliases.get(alias)
-        now = None if version is None else str(version)
-        if moves and moves[-1].to_version != now and not moves[-1].done:
+        current = None if version is None else str(version)
+        if moves and moves[-1].to_version != current and not moves[-1].done:
             moves.pop()
-        if moves and moves[-1].to_version != now:
-            moves.append(Move("", moves[-1].to_version, now, done=True))
+        if moves and moves[-1].to_version != current:
+            moves.append(Move("", moves[-1].to_version, current, done=True))
         return moves
 
     def _model(self, name: str) -> Any:
@@ -179,7 +179,7 @@ class Registry:
         MLflow has no compare-and-swap: of two concurrent moves the later one wins, and the other raises an error.
 
         Raises:
-            RegistryError: somebody else has moved the alias.
+            RegistryError: another process has moved the alias.
         """
         moves = self.moves(name, alias)
         self._expect(name, alias, move.from_version)
@@ -204,9 +204,9 @@ class Registry:
 
 def _history_json(moves: Sequence[Move]) -> str:
     """The history as JSON, with shortened notes and without the oldest moves if it would not fit into a tag."""
-    kept = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
-    while len(text := json.dumps(kept, separators=(",", ":"))) > _MOVES_LENGTH:
-        del kept[0]
+    history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
+    while len(text := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
+        del history[0]
     return text
 
 

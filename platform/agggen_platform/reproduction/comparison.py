@@ -1,4 +1,4 @@
-"""Compares our runs, by mean and spread over seeds, with published systems; refuses records that do not compare."""
+"""Compares our runs, by mean and spread over seeds, with published systems; refuses records that are not comparable."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Row:
 
     system: str
     scores: Mapping[str, tuple[float, ...]]
-    """By column: one number per run, or the published number."""
+    """For each column, one number per run, or the published number."""
     source: str = ""
-    """Of published numbers; empty for our systems."""
+    """The source of published numbers; empty for our systems."""
     runs: tuple[RunRecord, ...] = ()
 
 
@@ -99,9 +99,9 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
     _check_equal(table, "protocol", [(record.name, record.protocol) for record in records])
     _check_equal(table, "corpus fingerprint", [(record.name, record.corpus_fingerprint) for record in records])
     for system in table.systems:
-        writing = {record.name: record.inference(table) for record in records if record.system == system.key}
-        for key in dict.fromkeys(key for settings in writing.values() for key in settings):
-            _check_equal(table, f"inference setting {key}", [(run, own.get(key)) for run, own in writing.items()])
+        by_run = {record.name: record.inference(table) for record in records if record.system == system.key}
+        for key in dict.fromkeys(key for settings in by_run.values() for key in settings):
+            _check_equal(table, f"inference setting {key}", [(run, own.get(key)) for run, own in by_run.items()])
     signatures: dict[str, list[tuple[str, object]]] = {}
     for _, name, record, score in _scores(table, records):
         if score.signature:

@@ -46,12 +46,12 @@ class RunRecord:
     __pydantic_config__ = _STRICT
 
     system: str
-    """Its key."""
+    """The system's key."""
     seed: int
     recipe: tuple[str, ...]
     """The preset and overrides of both trainings, without those that only concern the machine."""
     corpus_fingerprint: str
-    """Of the test records."""
+    """The fingerprint of the test records."""
     inputs: int
     """Number of test records."""
     protocol: str
@@ -60,7 +60,7 @@ class RunRecord:
     settings: Mapping[str, Scalar]
     """Inference settings that the scores depend on."""
     scores: Mapping[str, Score]
-    """By ``section/name`` of the report."""
+    """The scores by ``section/name`` of the report."""
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class RunRecord:
         return table.relevant(flatten(InferenceConfig()) | dict(self.settings))
 
     def to_json(self) -> str:
-        """One line."""
+        """The record as one line of JSON."""
         scores = {
             name: {key: value for key, value in asdict(score).items() if value not in (None, "")}
             for name, score in self.scores.items()

@@ -61,7 +61,7 @@ class System:
     """A trained model with inference settings; each system and seed has one evaluation and one record."""
 
     key: str
-    """Its name in the names of records."""
+    """The system's name in the names of records."""
     name: str
     model: Model
     inference: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Line:
     system: str
     """The key of the system."""
     scores: Mapping[str, str]
-    """By column: ``section/name`` of the score in the report."""
+    """For each column, ``section/name`` of the score in the report."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _board(corpus: str, split: str, trained_on: str) -> Board:
 
 _WEBNLG = Recipe("webnlg", "webnlg", "webnlg-quick")
 _WEBNLG_LONG = Recipe("webnlg-long", "webnlg", "webnlg-long")
-_E2E = Recipe("e2e", "e2e", "e2e-quick", ("training.joint.alignment_penalty=null",))  # as its records were made
+_E2E = Recipe("e2e", "e2e", "e2e-quick", ("training.joint.alignment_penalty=null",))  # as in its existing records
 _E2E_CLEANED = Recipe("e2e-cleaned", "e2e-cleaned", "e2e-cleaned-quick")
 
 

@@ -1,4 +1,4 @@
-"""Makes the records of a table: trains two models per seed, and evaluates each system once on the test split.
+"""Creates the records of a table: trains two models per seed, and evaluates each system once on the test split.
 
     RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    runs as of `agggen train --name`
     RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports as of `agggen evaluate`
@@ -64,7 +64,7 @@ def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) 
 
 
 class _Seed:
-    """One seed of a table."""
+    """The trainings and evaluations of a table with one seed."""
 
     def __init__(
         self, table: Table, runs: Path, seed: int, overrides: tuple[str, ...], say: Callable[[str], None]
@@ -82,7 +82,7 @@ class _Seed:
             return
         for model in dict.fromkeys(system.model for system in missing):
             self.train(model)
-        self.check(existing)  # against the models that were trained now
+        self.check(existing)  # compares with the models trained above
         for system in missing:
             self.evaluate(system, fresh)
 

@@ -21,7 +21,7 @@ from agggen.facts import check_facts
 from agggen_platform.cache import cache_limit
 
 _log = logging.getLogger(__name__)
-_LOOKUP = 500  # keys in one query; SQLite takes at most 999 on old versions
+_LOOKUP = 500  # keys in one query; old versions of SQLite accept at most 999
 
 
 class FactCache:
@@ -36,13 +36,13 @@ class FactCache:
             folder.mkdir(parents=True, exist_ok=True)
             # Waits 30 s for other processes. Ray Data creates a worker in one thread and calls it in another.
             self._connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
-            do = self._connection.execute
-            do("PRAGMA synchronous=OFF")  # an entry that is lost in a crash is computed again
-            page_size = do("PRAGMA page_size").fetchone()[0]
-            do(f"PRAGMA max_page_count = {cache_limit() // page_size}")
-            do("BEGIN IMMEDIATE")
-            do("CREATE TABLE IF NOT EXISTS facts (text BLOB PRIMARY KEY, ends BLOB) WITHOUT ROWID")
-            do("COMMIT")
+            execute = self._connection.execute
+            execute("PRAGMA synchronous=OFF")  # an entry that is lost in a crash is computed again
+            page_size = execute("PRAGMA page_size").fetchone()[0]
+            execute(f"PRAGMA max_page_count = {cache_limit() // page_size}")
+            execute("BEGIN IMMEDIATE")
+            execute("CREATE TABLE IF NOT EXISTS facts (text BLOB PRIMARY KEY, ends BLOB) WITHOUT ROWID")
+            execute("COMMIT")
         except (sqlite3.DatabaseError, OSError) as error:
             self._give_up(error)
 
@@ -50,7 +50,7 @@ class FactCache:
         """The facts of the texts that are in the cache."""
         if self._connection is None:
             return {}
-        known: dict[str, tuple[str, ...]] = {}
+        cached: dict[str, tuple[str, ...]] = {}
         by_key = {_key(text): text for text in texts}
         all_keys = list(by_key)
         try:
@@ -59,29 +59,29 @@ class FactCache:
                 query = f"SELECT text, ends FROM facts WHERE text IN ({','.join('?' * len(keys))})"
                 for key, ends in self._connection.execute(query, keys):
                     if (facts := _pieces(by_key[key], ends)) is not None:
-                        known[by_key[key]] = facts
+                        cached[by_key[key]] = facts
         except sqlite3.DatabaseError as error:
             self._give_up(error)
-        return known
+        return cached
 
     def put(self, facts: Mapping[str, Iterable[str]]) -> None:
         """Stores the facts of texts."""
         if self._connection is None or not facts:
             return
         rows = [(_key(text), array("I", accumulate(map(len, pieces))).tobytes()) for text, pieces in facts.items()]
-        do = self._connection.execute
+        execute = self._connection.execute
         try:
-            do("BEGIN IMMEDIATE")
+            execute("BEGIN IMMEDIATE")
             try:
                 self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                     raise
                 if self._connection.in_transaction:
-                    do("ROLLBACK")
-                do("DELETE FROM facts")  # SQLite reuses the pages
+                    execute("ROLLBACK")
+                execute("DELETE FROM facts")  # SQLite reuses the pages
             else:
-                do("COMMIT")
+                execute("COMMIT")
         except sqlite3.DatabaseError as error:
             self._give_up(error)
 

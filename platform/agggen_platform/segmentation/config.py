@@ -1,4 +1,4 @@
-"""The configuration of a segmentation job, and its fingerprint: a hash of all that its result depends on."""
+"""The configuration of a segmentation job, and its fingerprint: a hash of everything that affects its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agggen_platform.sharded.config import ShardedConfig
 if TYPE_CHECKING:
     from agggen_platform.segmentation.shards import Source
 
-FORMAT = 4  # version of the output format; raised when the same job would have another result
+FORMAT = 4  # version of the output format; incremented when the same job would have a different result
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SegmentConfig(ShardedConfig):
 
 
 def fingerprint(config: SegmentConfig, sources: Sequence[Source], segmenter: str) -> str:
-    """The fingerprint of a job: inputs, segmenter, alignment. Settings that only change the speed are not in it."""
+    """The fingerprint of a job: inputs, segmenter, alignment, but no settings that only affect the speed."""
     inputs = {source.split: [source.corpus, source.fingerprint] for source in sources}
     content = {"format": FORMAT, "inputs": inputs, "segmenter": segmenter, "alignment": config.alignment}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

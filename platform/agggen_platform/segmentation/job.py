@@ -35,14 +35,14 @@ class SplitReport:
     """Counts of a split of the output."""
 
     rows: int
-    """Of the input."""
+    """Rows of the input."""
     records: int
     """Valid rows; these are in the parts."""
     references: int
     facts: int
     rejects: int
     parts: tuple[PartFile, ...]
-    """In input order."""
+    """The parts in input order."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SegmentReport:
     finished_before: bool
     """Whether an earlier run had finished the job."""
     progress: Progress | None = None
-    """Of this run; None if `finished_before`."""
+    """The progress of this run; None if `finished_before`."""
     seconds: float = 0.0
 
 
@@ -114,12 +114,12 @@ def segment(
         corpus: the folder of a prepared corpus or one of its files, local or on S3.
         out: a folder, local or on S3.
         fresh: delete the output of this or another segmentation job in `out`.
-        tracker: creates the run log from the run's name; called only if there is work to do.
+        tracker: creates the run log, given the run's name; called only if the job is not finished yet.
         progress: called after every shard.
 
     Raises:
         ConfigError: the segmenter does not exist.
-        CorpusError: the input is missing or not a corpus, or `out` holds something else.
+        CorpusError: the input is missing or not a corpus, or `out` holds other files.
         ClaimedError: another job works on `out`.
         JobError: too many texts were rejected, the segmenter failed on every text, or workers died repeatedly. Finished
             shards are kept for the next run.
@@ -173,8 +173,8 @@ def segment(
             speed=_speed,
         )
         for source in sources:
-            now = open_source(Folder(source.folder), source.name).fingerprint
-            check_unchanged(source.address, source.fingerprint, now)
+            current = open_source(Folder(source.folder), source.name).fingerprint
+            check_unchanged(source.address, source.fingerprint, current)
         texts = work.counts.references + work.counts.rejects
         check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", target.at("rejects"))
         reports = {

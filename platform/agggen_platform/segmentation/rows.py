@@ -1,4 +1,4 @@
-"""Turns rows of a prepared corpus into records with aligned facts, and rejects, in memory: files are in `worker`."""
+"""Converts rows of a prepared corpus to records with aligned facts, and rejects, in memory; `worker` handles files."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Counts(Tally):
     rejects: int = 0
     """Invalid rows, and references without facts."""
     failed: int = 0
-    """Different texts on which the segmenter failed; a later run tries them again."""
+    """Distinct texts on which the segmenter failed; a later run retries them."""
     segmented: int = 0
-    """Different texts given to the segmenter."""
+    """Distinct texts that were passed to the segmenter."""
     sentences: int = 0
     """Sentences in these texts."""
     cached: int = 0
-    """Different texts found in the cache."""
+    """Distinct texts that were in the cache."""
     cache_errors: int = 0
 
 
 class RowSegmenter:
-    """Segments the references of rows, each different text once."""
+    """Segments the references of rows, each distinct text once."""
 
     def __init__(
         self, segmenter: FactSegmenter, config: SegmentConfig, shard: Shard, cache: FactCache | None = None
@@ -48,23 +48,23 @@ class RowSegmenter:
         self.segmenter, self.config, self.file, self.cache = segmenter, config, shard.address, cache
         self.duplicates = dict(shard.duplicates)
         self.counts = Counts()
-        """Of all rows so far."""
+        """Counts of all rows so far."""
         self.rejects: list[Reject] = []
         """Invalid rows, and references without facts; ``line`` is the row."""
 
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
         """The valid records among the rows, which are numbered from `first`; references without facts are left out."""
-        read = [self._record(row, number) for number, row in enumerate(rows, start=first)]
+        items = [self._record(row, number) for number, row in enumerate(rows, start=first)]
         texts = dict.fromkeys(
             reference.text
-            for item in read
+            for item in items
             if not isinstance(item, str)
             for reference in item[1]
             if isinstance(reference, Reference)
         )
         facts, errors = self._facts(list(texts))
         records: list[Record] = []
-        for number, (row, item) in enumerate(zip(rows, read, strict=True), start=first):
+        for number, (row, item) in enumerate(zip(rows, items, strict=True), start=first):
             if isinstance(item, str):
                 self._reject(number, row["id"], item)
                 continue
@@ -87,7 +87,7 @@ class RowSegmenter:
         self.rejects.append(Reject(self.file, row, name, reason))
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
-        """The record without its references, and each reference or its error; or the error of the record."""
+        """The record without its references, and each reference or its error; for an invalid record its error."""
         earlier = self.duplicates.get(number)
         if earlier is not None:
             return f"the id {row['id']!r} occurs a second time, first in row {earlier}"
@@ -98,48 +98,48 @@ class RowSegmenter:
         return record, [_reference(record, reference) for reference in row.get("references") or ()]
 
     def _facts(self, texts: list[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-        """The facts of each text, and the errors of others. Texts of similar length are batched."""
-        known = self.cache.get(texts) if self.cache else {}
-        unknown = sorted((text for text in texts if text not in known), key=len)
-        new: dict[str, tuple[str, ...]] = {}
+        """The facts by text, and the error by text for those that failed. Texts of similar length are batched."""
+        cached = self.cache.get(texts) if self.cache else {}
+        uncached = sorted((text for text in texts if text not in cached), key=len)
+        segmented: dict[str, tuple[str, ...]] = {}
         errors: dict[str, str] = {}
-        for start in range(0, len(unknown), self.config.batch_size):
-            facts, failed = segment_each(self.segmenter, unknown[start : start + self.config.batch_size])
-            new |= facts
+        for start in range(0, len(uncached), self.config.batch_size):
+            facts, failed = segment_each(self.segmenter, uncached[start : start + self.config.batch_size])
+            segmented |= facts
             errors |= failed
-        if len(errors) == len(unknown) >= ALL_FAILED:
+        if len(errors) == len(uncached) >= ALL_FAILED:
             raise JobError(
-                f"the segmenter {self.segmenter.name!r} fails on every one of {len(unknown)} texts; on the first with "
+                f"the segmenter {self.segmenter.name!r} fails on every one of {len(uncached)} texts; on the first with "
                 f"{next(iter(errors.values()))}"
             )
         self.counts.failed += len(errors)
         if self.cache:
-            self.cache.put(new)
+            self.cache.put(segmented)
             self.counts.cache_errors, self.cache.errors = self.counts.cache_errors + self.cache.errors, 0
-        self.counts.cached += len(known)
-        self.counts.segmented += len(unknown)
-        self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in unknown)
-        return known | new, errors
+        self.counts.cached += len(cached)
+        self.counts.segmented += len(uncached)
+        self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in uncached)
+        return cached | segmented, errors
 
     def _aligned(self, record: Record, facts: tuple[str, ...]) -> tuple[Fact, ...]:
         if self.config.alignment == "none":
             return tuple(map(Fact, facts))
         names: list[list[str]] = [[] for _ in facts]
         for name, fact in zip(record.predicates, align(record, facts, self.config.alignment).fact_of, strict=True):
-            if fact is not None:  # None only where align is told not to complete
+            if fact is not None:  # not None here, since `align` completes by default
                 names[fact].append(name)
-        return tuple(Fact(text, tuple(said)) for text, said in zip(facts, names, strict=True))
+        return tuple(Fact(text, tuple(predicates)) for text, predicates in zip(facts, names, strict=True))
 
 
 def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
     try:
         if row is None or row["text"] is None:
             return "the reference has no text"
-        row["text"].encode()  # Arrow takes no lone surrogates, but a caller's rows may hold them
+        row["text"].encode()  # UnicodeError for a lone surrogate: Arrow allows none, but other callers' rows may
         plan = row.get("plan")
         reference = Reference(row["text"], None, Plan.parse(plan) if plan else None)
         if plan:
-            Record(record.id, record.triples, (reference,))  # its predicates must be the record's
+            Record(record.id, record.triples, (reference,))  # checks that its predicates are the record's
         return reference
     except (AggGenError, UnicodeError) as error:
         return str(error)

@@ -26,7 +26,7 @@ class Source:
     corpus: str
     rows: int
     fingerprint: str
-    """Of the file's content."""
+    """A hash of the file's content."""
     groups: tuple[int, ...]
     """The rows of each row group."""
 
@@ -59,7 +59,7 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
     """Divides a split into shards of about `rows_per_shard` rows, deterministically.
 
     Args:
-        job: the fingerprint of the job, the end of each part's name.
+        job: the fingerprint of the job, with which each part's name ends.
         first_index: the number of the first shard.
     """
     folder = Folder(source.folder)

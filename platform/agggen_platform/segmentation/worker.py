@@ -23,10 +23,10 @@ _BATCH_ROWS = 512
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker needs to know of the job."""
+    """The parameters of the job that each worker needs."""
 
     out: str
-    job: str  # the fingerprint
+    job: str  # the job's fingerprint
     config: SegmentConfig  # with absolute paths
     segmenter: str  # its fingerprint
     corpora: Mapping[str, str]  # the name of each split's corpus

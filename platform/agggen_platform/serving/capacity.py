@@ -36,16 +36,16 @@ class Room:
 
 
 GENERATORS_PER_HELPER = 8
-"""One ingress replica and one planner suffice for so many generators: they need a few milliseconds per record."""
+"""One ingress replica and one planner suffice for this many generators: they need a few milliseconds per record."""
 _MAX_GENERATORS = 1000
 _ROLES = ("ingress", "planner", "generator")
 """The deployments, by the names of their settings."""
 
 
 def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
-    """`config` with each unset `max_replicas` set to the room of a cluster of these nodes.
+    """`config` with each unset `max_replicas` set to the number of replicas that fit on these nodes.
 
-    With ``update=beside`` room for one of each is left, since an update starts new replicas before it stops old ones.
+    With ``update=beside``, room for one more of each is reserved: updates start new replicas before old ones stop.
     """
     generator, beside = config.generator, config.update == "beside"
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
@@ -60,8 +60,8 @@ def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeCon
 def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
     """`config` with unset `max_replicas` chosen for at most `count` generators."""
 
-    def bounded(role: ReplicaConfig, most: int) -> ReplicaConfig:
-        return replace(role, max_replicas=max(1, most, role.min_replicas)) if role.max_replicas is None else role
+    def bounded(role: ReplicaConfig, limit: int) -> ReplicaConfig:
+        return replace(role, max_replicas=max(1, limit, role.min_replicas)) if role.max_replicas is None else role
 
     generator = bounded(config.generator, count)
     helpers = -(-(generator.max_replicas or 1) // GENERATORS_PER_HELPER)
@@ -85,14 +85,14 @@ def least(config: ServeConfig) -> Room:
 
 
 def most(config: ServeConfig) -> Room:
-    """The room that the largest number of replicas needs; where that is not set, the smallest number."""
+    """The room that the largest number of replicas needs; for deployments without `max_replicas`, the smallest."""
     return _room(config, lambda role: role.max_replicas or max(1, role.min_replicas))
 
 
 def local_cpus(config: ServeConfig) -> int:
     """The CPUs that a local cluster offers: twice as many as the machine has or all replicas need, for updates.
 
-    During an update the replicas of both bundles run; Ray's CPUs are only a count and limit nothing.
+    During an update the replicas of both bundles run. Ray uses CPUs only for scheduling and does not limit processes.
 
     Raises:
         CapacityError: the smallest number of replicas needs more CPUs than the machine has.

@@ -92,18 +92,18 @@ class LimitsConfig:
     stream_bytes: int = 64 << 20  # body of one :stream request
     stream_buffer_bytes: int = 256 << 20  # waiting bodies of all streams in an ingress replica; further ones get 429
     stream_records: int = 100_000
-    line_bytes: int = 1 << 20  # of one line of a stream
-    records: int = 256  # of one request
-    triples: int = 24  # of one record
-    text_chars: int = 2_000  # of a text to align, and of an id
-    text_facts: int = 64  # of a text to align
-    align_positions: int = 400_000  # of a text to align: its words, once for each set of triples that may share a fact
-    record_chars: int = 4_000  # of all values of a record: memory grows with the square of its words
+    line_bytes: int = 1 << 20  # in one line of a stream
+    records: int = 256  # in one request
+    triples: int = 24  # in one record
+    text_chars: int = 2_000  # in a text to align or check, and in an id
+    text_facts: int = 64  # in a text to align
+    align_positions: int = 400_000  # of a text to align: its tokens times the sets of triples that a fact may express
+    record_chars: int = 4_000  # in all triples of a record: memory grows with the square of its words
     n_best: int = 10
     plans: int = 50
     beam: int = 20
     queue: int = 128  # waiting and active requests in an ingress replica; further ones get 429
-    deadline_s: float = 60.0  # of a request, and of each record of a stream
+    deadline_s: float = 60.0  # default deadline of a request, and of each record of a stream
     longest_deadline_s: float = 600.0  # the longest deadline that a client may set
     window: int = 128  # active records per stream
 
@@ -149,7 +149,7 @@ class ServeConfig:
     critic: str | None = "included"
     """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: the check by words alone."""
     fingerprint: str | None = None
-    """Of the bundle; another bundle at the address is refused. None: that of the bundle at deployment."""
+    """The bundle's fingerprint; any other bundle at the address is refused. None: set from the bundle at deployment."""
     shown_as: str | None = None
     """The address that `GET /v1/model` returns. None: `bundle`, with an alias resolved to its version."""
     update: Literal["beside", "replace"] = "beside"

@@ -1,7 +1,7 @@
 """Runs an endpoint: starts Serve if necessary, and deploys, updates and removes the application.
 
 As with ``serve deploy``, Serve imports and builds the application on the cluster. Deploying the same arguments again
-changes nothing; with others, the application is built and its bundle tested before any replica is replaced.
+changes nothing; with other arguments, the application is built and its bundle tested before a replica is replaced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from agggen_platform.serving.keys import check_keys_required
 from agggen_platform.serving.target import Target
 
 IMPORT_PATH = "serve.app:app"
-"""Of the application, which this package does not import."""
+"""The import path of the application, which this package does not import."""
 APPLICATION = "agggen"
 """The application's name. Its route is ``/``, so a cluster can have only one."""
 _POLL_SECONDS = 0.25
@@ -57,7 +57,7 @@ class State:
     status: str
     """NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING."""
     reason: str
-    """Why it failed, in one line; else empty."""
+    """Why it failed, in one line; empty if it did not."""
 
 
 @contextmanager
@@ -112,7 +112,7 @@ class Endpoint:
             http = {"host": config.http.host, "port": config.http.port}
             serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
         host, port = serve_address() or (config.http.host, config.http.port)
-        host = host or "localhost"  # no host: no proxies
+        host = host or "localhost"  # None: there are no proxies
         self.url = _url(host, port)
         self._check_listening(host, port)
 
@@ -129,19 +129,19 @@ class Endpoint:
             CapacityError: another application has the route ``/``.
             Stopped: `stop` returned True.
         """
-        before = self.target
+        previous = self.target
         self._apply(target)
         try:
             self._wait(stop)
         except DeployError:
-            if before is not None:
-                self._apply(before)
+            if previous is not None:
+                self._apply(previous)
                 self._wait(stop)
             raise
         self.target = target
 
     def state(self) -> State:
-        """The present state of the application."""
+        """The current state of the application."""
         from ray import serve
 
         application = serve.status().applications.get(APPLICATION)
@@ -169,14 +169,14 @@ class Endpoint:
             serve.delete(APPLICATION)
 
     def _drain(self, target: Target) -> None:
-        """Waits until the ingress has finished its requests; Serve would stop all deployments at once."""
+        """Waits until the ingress has finished its requests, because Serve stops all deployments at the same time."""
         self._apply(target, {"name": "Ingress", "user_config": {"closed": True}})
-        until = time.monotonic() + self.config.limits.longest_deadline_s
-        while self.state().status != "RUNNING" and time.monotonic() < until:
+        deadline = time.monotonic() + self.config.limits.longest_deadline_s
+        while self.state().status != "RUNNING" and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
 
     def watch(self) -> None:
-        """Reports when the application stops or resumes running; to be called repeatedly."""
+        """Reports when the application stops or resumes running; must be called regularly."""
         now = time.monotonic()
         if now < self._next_check:
             return
@@ -203,7 +203,7 @@ class Endpoint:
         self._deployed = True
 
     def _others(self) -> dict[str, tuple[str | None, dict[str, Any] | None]]:
-        """Route and, if it was deployed by a configuration, configuration of each other application."""
+        """The route of each other application, and its configuration if it was deployed from one."""
         return {
             name: (details["route_prefix"], details.get("deployed_app_config"))
             for name, details in deployed_applications().items()
@@ -236,7 +236,7 @@ class Endpoint:
         return "; ".join(states)
 
     def _check_listening(self, host: str, port: int) -> None:
-        """Checks that keys are set if Serve, which may have been running before, listens beyond this machine."""
+        """Checks that keys are set if Serve, which may already have been running, is reachable from other machines."""
         http = self.config.http
         if (host, port) != (http.host, http.port):
             self._say(
@@ -272,7 +272,7 @@ def _checked(config: ServeConfig) -> ServeConfig:
 
 
 def _check_local(config: ServeConfig) -> None:
-    """Checks this machine before anything is started."""
+    """Checks the keys file, CPUs and port on this machine before anything is started."""
     keys = config.security.keys_file
     if keys is not None and not Path(keys).is_file():
         raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} makes one")

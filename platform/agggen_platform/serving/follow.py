@@ -28,9 +28,9 @@ class Follower:
         self._reported = ""
 
     def check(self, stop: Stop = lambda: False) -> bool:
-        """Deploys the alias's bundle if it changed; returns whether it did.
+        """Deploys the alias's bundle if the alias has moved; returns whether a bundle was deployed.
 
-        A failure is reported once while it lasts, and the previous bundle stays in service.
+        A repeated failure is reported only once. After a failure the previous bundle stays in service.
         """
         failure = ""
         try:

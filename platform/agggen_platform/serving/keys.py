@@ -1,7 +1,7 @@
 """The file of the endpoint's API keys: one key per line, ``NAME sha256:HEX``.
 
-``#`` starts a comment. A name may have several keys, for rotation. The file may be readable, because hashes of random
-keys reveal nothing; but who can write it can add a key, so a file that group or others can write to is refused.
+``#`` starts a comment. A name may have several keys, for rotation. Other users may read the file, because hashes of
+random keys reveal nothing; but a file that group or others can write to is refused, since they could add a key.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
         if not _NAME.fullmatch(words[0]):
             raise ConfigError(f"{where}: a name is of letters, digits, '.', '_' and '-' (at most 64)")
         match = _HASH.fullmatch(words[1])
-        if not match:  # the word itself may be a key that was written here by mistake: it is not quoted
+        if not match:  # not quoted in the message: it may be a key that was written here by mistake
             raise ConfigError(f"{where}: expected sha256: and 64 lower-case hexadecimal digits after the name")
         key = Key(words[0], bytes.fromhex(match[1]))
         if key.sha256 in keys:

@@ -22,7 +22,7 @@ class Target:
     """A bundle pinned by address and fingerprint."""
 
     source: str
-    """A folder or ``s3://`` address, from which replicas load it; so they do not need the registry."""
+    """The folder or ``s3://`` address from which replicas load it, without using the registry."""
     shown: str
     """The address in messages: the version of a registered model, else `source`."""
     fingerprint: str
@@ -40,9 +40,9 @@ def find_target(config: ServeConfig) -> Target:
     """The bundle that the configuration currently names; it is fetched and verified.
 
     Raises:
-        BundleError: there is none, it was changed, or it is another one than `config.fingerprint`.
+        BundleError: there is no bundle, it was changed, or its fingerprint is not `config.fingerprint`.
         RegistryError: no such model, version or alias, or no registry.
-        StorageError: the store refused or did not answer.
+        StorageError: the store refused access or did not answer.
     """
     source, shown, expected = config.bundle, config.shown_as, config.fingerprint
     if is_model_address(config.bundle):

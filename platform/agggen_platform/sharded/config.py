@@ -1,4 +1,4 @@
-"""Settings and errors of jobs over shards."""
+"""Settings and errors of sharded jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agggen.errors import AggGenError, ConfigError
 
 SMALLEST_SHARD = 64
-"""Rows: the smallest default of `shard_rows`."""
+"""The smallest default of `shard_rows`."""
 ALL_FAILED = 20
 """If this many inputs all fail, the model or the device is at fault, not the inputs."""
 
@@ -31,7 +31,7 @@ class ShardedConfig:
     """The Ray cluster (see ``ray_cluster``)."""
     shard_rows: int = 0
     """Rows of a shard, which is processed, committed and retried as a whole and becomes one part of the output. 0: 1/64
-    of the input, but at least 64 and at most 4,096 rows, whatever the number of workers."""
+    of the input, but at least 64 and at most 4,096 rows, regardless of the number of workers."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
@@ -56,7 +56,7 @@ def check_rejects(rejects: int, total: int, limit: float, kind: str, where: str)
     """Raises JobError if `rejects` are more than the share `limit` of `total`.
 
     Args:
-        kind: of the items, in the plural, such as "records".
+        kind: the name of the items in the plural, such as "records".
         where: the folder that holds the reasons.
     """
     if rejects > limit * total:

@@ -35,9 +35,9 @@ class Progress(Generic[C]):
     reused: int
     """Shards that an earlier run finished."""
     counts: C
-    """Of this run."""
+    """Counts of this run."""
     seconds: float
-    """Since the first shard started."""
+    """Time since the first shard started."""
 
 
 @dataclass
@@ -47,11 +47,11 @@ class Work(Generic[C]):
     total: int
     """The number of shards."""
     counts: C
-    """Of all finished shards, those of earlier runs included."""
+    """Counts of all finished shards, those of earlier runs included."""
     _fresh: C
     _speed: Callable[[Progress[C]], dict[str, float]]
     done: dict[int, FinishedShard[C]] = field(default_factory=dict)
-    """By the index of the shard."""
+    """The finished shards by index."""
     retries: int = 0
     """Retries of shards whose worker died."""
     _reused: int = 0
@@ -72,7 +72,7 @@ class Work(Generic[C]):
         return Progress(len(self.done), self.total, self._reused, self._fresh, seconds)
 
     def metrics(self) -> dict[str, float]:
-        """For the run log: counts of the whole job, and the speed of this run."""
+        """Metrics for the run log: counts of the whole job, and the speed of this run."""
         now = self.progress()
         counts = {name: float(count) for name, count in self.counts.numbers().items()}
         return counts | {"shards": now.shards} | self._speed(now)
@@ -105,7 +105,7 @@ def process(
 
     Raises:
         AggGenError: a shard failed.
-        JobError: Ray runs on this machine only, and it has no GPU for an actor.
+        JobError: a shard has no result, or Ray runs only on this machine, which lacks the GPUs for an actor.
     """
     work = Work(len(shards), worker.counts(), worker.counts(), speed)
     logged = time.monotonic()
@@ -157,7 +157,7 @@ def _results(
 def run_in_actors(
     shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, max_actors: int, room: int, gpus: float
 ) -> Generator[FinishedShard[C]]:
-    """Starts the actors that have `room` now; Ray Data requests more, up to `max_actors`, from an autoscaler."""
+    """Starts at most `room` actors at first; Ray Data requests further ones, up to `max_actors`, from an autoscaler."""
     import ray.data
 
     _silence_ray_data()

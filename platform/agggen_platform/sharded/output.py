@@ -17,12 +17,12 @@ _JOB = ".job.json"
 
 
 class JobFolder(ABC):
-    """The output folder of one job, which holds the claim on it."""
+    """The output folder of one job; the caller must hold the claim on the folder."""
 
     kind: ClassVar[str]
     """The kind of job, such as "segmentation"."""
     product: ClassVar[str]
-    """The name of its output in messages, such as "texts"."""
+    """The name of the job's output in messages, such as "texts"."""
 
     def __init__(self, folder: Folder, job: str) -> None:
         """`job`: its fingerprint."""
@@ -72,10 +72,10 @@ class JobFolder(ABC):
 
         Args:
             config: settings that distinguish this job from others, for messages.
-            about: further members of the job file.
+            about: additional members of the job file.
 
         Raises:
-            CorpusError: the folder holds something else.
+            CorpusError: the folder holds other files, or the output of another job.
         """
         owner = self._owner()
         names = self.folder.names()

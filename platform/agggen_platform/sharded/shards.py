@@ -26,10 +26,10 @@ from agggen_platform.storage.folder import Folder
 
 _METADATA_PREFIX = "agggen."
 _PARTS_OF_A_GROUP = 256
-"""The most shards of one row group: reading each decodes the group up to its end, at about a microsecond per row."""
+"""The most shards per row group: reading a shard decodes the group up to the shard's end, about 1 µs per row."""
 _BATCH_ROWS = 1 << 16
 HASHES_PER_BLOCK = 1 << 22
-"""Hashes that are read at once; up to twice as many are sorted at once."""
+"""Number of hashes that are read together; up to twice as many are sorted together."""
 Where = TypeVar("Where", int, str)
 
 
@@ -45,14 +45,14 @@ class TextRange:
     version: str
     """The file's `Folder.version`."""
     delimiter: str = ""
-    """Of a CSV."""
+    """The delimiter of a CSV."""
     columns: tuple[str, ...] = ()
-    """Of a CSV; only the first shard contains the header."""
+    """The columns of a CSV; only the first shard contains the header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows [first, first + rows) of a file. Of its row `groups`, the first `skip` rows are not in the shard."""
+    """The rows [first, first + rows) of a file; they begin after the first `skip` rows of the row `groups`."""
 
     index: int
     folder: str
@@ -66,13 +66,13 @@ class Shard:
     address: str
     """The file's name in messages."""
     duplicates: tuple[tuple[int, int | str], ...] = ()
-    """(row, place of the first record with the same id) of each duplicate."""
+    """(row, location of the first record with the same id) of each duplicate."""
     rows_before: int = 0
     """Rows of the files before this one."""
     text: TextRange | None = None
     """The shard's lines, if the file is a text file, which has no row groups."""
     prefix: str | None = None
-    """Begins the generated id of a record without one, before its line or row number; None for prepared records."""
+    """A record without an id gets this prefix and its line or row number as id; None for prepared records."""
     attempts: int = 0
     """The number of earlier attempts."""
 
@@ -106,7 +106,7 @@ class ParquetInfo:
     metadata: dict[str, str]
     """Metadata of ``agggen.corpora.prepared``, without the prefix ``agggen.``; empty for files of other programs."""
     fingerprint: str
-    """Of its content."""
+    """A hash of the file's content."""
     columns: tuple[str, ...]
 
 
@@ -134,10 +134,10 @@ def inspect_parquet(
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two: types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
-    own = {
+    metadata = {
         key[len(_METADATA_PREFIX) :]: value.decode() for key, value in pairs.items() if key.startswith(_METADATA_PREFIX)
     }
-    return ParquetInfo(sum(groups), groups, own, own.get("fingerprint") or folder.sha256(name), columns)
+    return ParquetInfo(sum(groups), groups, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
 def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
@@ -151,8 +151,8 @@ def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str],
             raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(expected.names)}")
     check_plain(columns_of(schema, expected.names), where)
     for field in schema:
-        if field.name in expected.names and not _fits(field.type, right := expected.field(field.name).type):
-            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {right}")
+        if field.name in expected.names and not _fits(field.type, required := expected.field(field.name).type):
+            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {required}")
 
 
 def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
@@ -184,7 +184,7 @@ def cut(
     Args:
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with ``{}`` in place of the shard's number.
-        duplicates: what `find_repeated` found in this file.
+        duplicates: the result of `find_repeated` for this file.
         address: the user's name of the file, if this is a copy.
         first_index: the number of the first shard.
         rows_before: rows of the files before this one.
@@ -223,7 +223,7 @@ def cut(
 
 
 def duplicates_in(pairs: Sequence[tuple[int, Any]], first: int, rows: int) -> Sequence[tuple[int, Any]]:
-    """Of a file's sorted duplicates, those in the rows [first, first + rows)."""
+    """The part of a file's sorted duplicates that is in the rows [first, first + rows)."""
     return pairs[bisect_left(pairs, (first,)) : bisect_left(pairs, (first + rows,))]
 
 
@@ -245,11 +245,11 @@ class IdHashes:
 
     @staticmethod
     def repeated(files: Sequence[IdHashes]) -> np.ndarray:
-        """The hashes that occur more than once; they are sorted in shares (by the hash mod shares) to bound memory."""
-        shares = 1 + sum(file._rows for file in files) // (2 * HASHES_PER_BLOCK)
+        """The hashes that occur more than once; sorts one partition (by hash modulo) at a time to bound memory."""
+        partitions = 1 + sum(file._rows for file in files) // (2 * HASHES_PER_BLOCK)
         repeated = [np.empty(0, np.int64)]
-        for share in range(shares):
-            hashes = [block[block % shares == share] for file in files for _, block in file._blocks()]
+        for partition in range(partitions):
+            hashes = [block[block % partitions == partition] for file in files for _, block in file._blocks()]
             values = np.sort(np.concatenate([*hashes, repeated[0]]))
             repeated.append(np.unique(values[1:][values[1:] == values[:-1]]))
         all_repeated = np.concatenate(repeated)
@@ -274,7 +274,7 @@ def find_repeated(
     Only rows whose hash is repeated are read. Invalid rows are ignored.
 
     Args:
-        ids: of each file.
+        ids: the hashes of each file's ids.
         rows: (file number, row numbers) -> (row number, row) of these rows.
         where: (file number, row number, row) -> the location of the record, for messages.
     """
@@ -291,7 +291,7 @@ def find_repeated(
 
 
 def hash_ids(folder: Folder, name: str) -> IdHashes:
-    """The ids of a Parquet file."""
+    """Hashes the ids of a Parquet file."""
     hashes = IdHashes()
     for _, batch in _batches(folder, name, ["id", "ID", "Id"]):
         hashes.add(map(_id_of, batch[0].to_pylist()) if batch.num_columns else [""] * batch.num_rows)

@@ -1,9 +1,9 @@
 """A worker turns a shard of the input into a part of the output, in an actor of Ray Data or in the driver's process.
 
-A shard is committed by two writes: its part under its final name, then a note ``.work/SHARD/done.json`` that describes
-the part. Names of parts end in the job's fingerprint, so a worker that outlives its job never overwrites a part of the
-next job. A note ``.work/SHARD/begun-N`` marks the start of attempt N and names its node. A worker looks for notes only
-if the driver found some or Ray restarted the actor, to save requests.
+A shard is committed by two writes: its part under its final name, then a note, ``.work/SHARD/done.json``, which
+describes the part. Names of parts end in the job's fingerprint, so a worker that outlives its job never overwrites a
+part of the next job. A note ``.work/SHARD/begun-N`` marks the start of attempt N and names its node. To save requests,
+a worker reads the notes of a shard only if the driver found any or Ray restarted the actor.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from agggen_platform.storage.verified import measure
 
 _log = logging.getLogger(__name__)
 ATTEMPTS = 3
-"""After so many workers have died while processing the same shard, it is given up."""
+"""A shard is given up after this many workers have died while processing it."""
 WORK = ".work"
-"""The folder of notes. It is kept, so that a part that is damaged later can be written again."""
+"""The folder of notes. It is kept, so that a part that becomes damaged later can be written again."""
 _BEGUN, _DONE = "begun-", "done.json"
 
 
@@ -71,12 +71,12 @@ class FinishedShard(Generic[C]):
     """A finished shard."""
 
     shard: int
-    """Its index."""
+    """The shard's index."""
     counts: C
     files: tuple[PartFile, ...]
     """The part, and the file of its rejects if there are any."""
     reused: bool
-    """Whether an earlier run finished it."""
+    """Whether an earlier run finished the shard."""
     retries: int
     """Earlier attempts, in all runs."""
     seconds: float
@@ -89,7 +89,7 @@ class FinishedShard(Generic[C]):
         """Reads the result of an actor.
 
         Raises:
-            JobError: the actor failed; has the message and exit code of its error.
+            JobError: the actor failed; carries the message and exit code of the actor's error.
         """
         data = json.loads(text)
         if "error" in data:
@@ -112,7 +112,7 @@ class Worker(ABC, Generic[C]):
     _node, _restarted = "", False
 
     def __call__(self, batch: dict[str, Any]) -> pa.Table:
-        """Processes a batch of Ray Data: one shard as JSON. Returns its result or error as JSON: Ray loses messages.
+        """Processes a batch of Ray Data: one shard, as JSON. Returns errors as JSON too, because Ray loses messages.
 
         The table has as many rows as the shard, all null but the first, so that Ray's dashboard counts rows.
         """
@@ -134,7 +134,7 @@ class Worker(ABC, Generic[C]):
         """Processes a shard, unless an earlier run finished it with a final result (`is_final`).
 
         Raises:
-            AggGenError: it failed, or too many workers died while they processed it.
+            AggGenError: the shard failed, or too many workers died while processing it.
         """
         begin = time.monotonic()
         notes = _notes(shard)
@@ -254,5 +254,5 @@ def _notes(shard: Shard) -> str:
 
 
 def _identity(shard: Shard) -> list[Any]:
-    """Distinguishes a shard from one with the same part but other rows, of a run with another `shard_rows`."""
+    """Distinguishes shards with the same part name but different rows, from runs with different `shard_rows`."""
     return [shard.part, shard.address, list(shard.groups), shard.skip, shard.first, shard.rows]

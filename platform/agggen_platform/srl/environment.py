@@ -1,8 +1,8 @@
 """The Python environment of AllenNLP.
 
-AllenNLP 2.10.1, the last release, needs torch below 1.13 and Python below 3.11, so it cannot be installed beside
-agggen. A worker process runs it in a separate environment, which users create with venv and ``requirements.txt``, or
-otherwise, for example with conda; it must have allennlp and allennlp-models.
+AllenNLP 2.10.1, the last release, needs torch below 1.13 and Python below 3.11, so it cannot share agggen's
+environment. A worker process runs it in a separate one, which users create with venv and ``requirements.txt``, or with
+another tool such as conda; it must have allennlp and allennlp-models.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Environment:
 
     folder: Path
     versions: dict[str, str]
-    """Of the packages in ``NEEDED``."""
+    """The versions of the packages in ``NEEDED``."""
 
     @property
     def python(self) -> Path:
@@ -43,7 +43,7 @@ class Environment:
 
     @property
     def command(self) -> list[str]:
-        """Starts a worker. ``-I`` ignores PYTHONPATH, which is for another Python."""
+        """The command that starts a worker; ``-I`` ignores PYTHONPATH, which is for another Python."""
         return [str(self.python), "-I", "-X", "utf8", str(WORKER), str(os.getpid())]
 
 
@@ -57,15 +57,15 @@ def find_environment(path: Path | str | None = None) -> Environment:
     """The environment in ``environment_folder(path)``. Starts nothing.
 
     Raises:
-        AllenNLPError: there is none, or it lacks a package; says how to make it.
+        AllenNLPError: there is none, or it lacks a package; the message says how to create it.
     """
     folder = environment_folder(path)
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"
     remedy = f"make one with `{commands}`, or name one that has AllenNLP by AGGGEN_SRL_ENV"
     if not (folder / "bin" / "python").exists():
         raise AllenNLPError(f"there is no environment for AllenNLP in {folder}; {remedy}")
-    places = [str(path) for path in folder.glob("lib*/python3.*/site-packages")]
-    installed = {item.metadata["Name"].lower().replace("_", "-"): item.version for item in distributions(path=places)}
+    folders = [str(path) for path in folder.glob("lib*/python3.*/site-packages")]
+    installed = {item.metadata["Name"].lower().replace("_", "-"): item.version for item in distributions(path=folders)}
     if missing := [name for name in NEEDED if name not in installed]:
         raise AllenNLPError(f"the environment in {folder} lacks {', '.join(missing)}; {remedy}")
     return Environment(folder, {name: installed[name] for name in NEEDED})
@@ -93,7 +93,7 @@ def worker_versions(environment: Environment) -> dict[str, str]:
     """The versions of Python and of the packages that a worker in the environment imports.
 
     Raises:
-        AllenNLPError: it cannot import them.
+        AllenNLPError: the worker cannot import them.
     """
     scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
     process = JsonLinesProcess(environment.command, worker_environment(scratch, online=False), scratch)

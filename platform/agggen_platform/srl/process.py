@@ -1,7 +1,7 @@
 """A child process that answers JSON lines, one request at a time, with a timeout.
 
-It answers each line on its standard input by one line on its standard output. A thread reads its standard error, so
-that the child never blocks on a full pipe.
+The child answers each line on its standard input with one line on its standard output. A thread reads its standard
+error, so that the child never blocks on a full pipe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any
 from agggen.errors import AggGenError
 
 _LINES = 12
-"""How many of the last lines of standard error an error shows, and how much of each."""
+"""Number of last lines of standard error in an error message, each truncated to `_LINE_BYTES`."""
 _LINE_BYTES = 500
 
 
@@ -31,11 +31,11 @@ class AllenNLPError(AggGenError):
 
 
 class WorkerDied(AllenNLPError):
-    """The worker process ended, or was ended because it did not answer in time."""
+    """The worker process ended, or was killed because it did not answer in time."""
 
 
 class JsonLinesProcess:
-    """A running child. It ends at `close`, when this object is garbage-collected, and when this process ends."""
+    """A running child process. It ends at `close`, at garbage collection of this object, and when this process ends."""
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str], scratch: Path | None = None) -> None:
         """Starts `command`.
@@ -45,7 +45,7 @@ class JsonLinesProcess:
             scratch: a folder that is deleted when the child has ended.
 
         Raises:
-            WorkerDied: it cannot be started.
+            WorkerDied: the child cannot be started.
         """
         pipe = subprocess.PIPE
         try:
@@ -74,20 +74,20 @@ class JsonLinesProcess:
         """The answer to `message`. After any exception the child has ended.
 
         Args:
-            timeout: in seconds, for the whole answer.
+            timeout: seconds for the whole answer.
 
         Raises:
-            WorkerDied: it ended, timed out or its answer is not JSON; quotes its last lines of standard error.
+            WorkerDied: the child ended, timed out, or answered no JSON object; quotes the end of its standard error.
         """
         if not self._stop.alive:
             raise WorkerDied("the worker has ended already")
-        line, late = b"", threading.Event()
+        line, timed_out = b"", threading.Event()
 
-        def end_late_child() -> None:
-            late.set()
+        def time_out() -> None:
+            timed_out.set()
             _kill(self._child)
 
-        watch = threading.Timer(timeout, end_late_child)
+        watch = threading.Timer(timeout, time_out)
         watch.start()
         try:
             line = self._exchange(json.dumps(message).encode() + b"\n")
@@ -95,13 +95,13 @@ class JsonLinesProcess:
         except ValueError:
             answer = None
         except BaseException:
-            self.kill()  # else the next request would get the answer to this one
+            self.kill()  # otherwise the next request would get the answer to this one
             raise
         finally:
             watch.cancel()
         if isinstance(answer, dict):
             return answer
-        if late.is_set():
+        if timed_out.is_set():
             reason = f"did not answer within {timeout:g} s"
         elif line.endswith(b"\n"):
             reason = f"answered {line[:80]!r}, which is no JSON object"
@@ -114,7 +114,7 @@ class JsonLinesProcess:
         raise WorkerDied(f"the worker {reason}; {output}")
 
     def _exchange(self, request: bytes) -> bytes:
-        """The line that the child answers; incomplete if it ended."""
+        """The line with which the child answers; incomplete if the child ended."""
         assert self._child.stdin and self._child.stdout
         with contextlib.suppress(BrokenPipeError):  # it has ended; its output may contain the reason
             self._child.stdin.write(request)

@@ -25,7 +25,7 @@ from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess, WorkerD
 from agggen_platform.srl.worker import PROTOCOL, hash_of
 
 VERSION = "1"
-"""Part of the fingerprint: increased when the model's inputs change."""
+"""Part of the fingerprint; incremented when the model's inputs change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def get_archive(location: str | Path, sha256: str | None = None) -> Archive:
     """The archive at `location`.
 
     Args:
-        sha256: its expected digest; of a folder, see ``worker.hash_of``.
+        sha256: the expected digest; for a folder see ``worker.hash_of``.
 
     Raises:
         AllenNLPError: it does not exist, or has another digest.
@@ -152,23 +152,23 @@ class AllenNLPFrames:
         return frames
 
     def answers(self, sentences: Sequence[Words]) -> list[Answer]:
-        """The frames of each sentence, or the reason why it has none (too long for the model, say).
+        """The frames of each sentence, or the reason why it has none (for example: too long for the model).
 
         Raises:
             AllenNLPError: the environment or archive cannot be used, or the worker died too often.
         """
-        places: Sequence[list[int] | None] = [None] * len(sentences)
+        positions: Sequence[list[int] | None] = [None] * len(sentences)
         if self.predicates is not None:
             tagged = self.predicates.frames(sentences)
-            places = [sorted({frame.predicate for frame in frames}) for frames in tagged]
+            positions = [sorted({frame.predicate for frame in frames}) for frames in tagged]
         answers: list[Answer] = [()] * len(sentences)
-        to_tag = [number for number, place in enumerate(places) if place != [] and sentences[number].words]
+        to_tag = [number for number, position in enumerate(positions) if position != [] and sentences[number].words]
         # Sentences of similar length are batched together.
         to_tag.sort(key=lambda number: len(sentences[number].words))
         with self._lock:
             for start in range(0, len(to_tag), self.config.batch_size):
                 numbers = to_tag[start : start + self.config.batch_size]
-                batch = [{"words": sentences[number].words, "predicates": places[number]} for number in numbers]
+                batch = [{"words": sentences[number].words, "predicates": positions[number]} for number in numbers]
                 for number, answer in zip(numbers, self._tag(batch), strict=True):
                     answers[number] = answer
         return answers
@@ -202,7 +202,7 @@ class AllenNLPFrames:
         if self._broken is not None:
             raise AllenNLPError(self._broken)
         self._end()
-        environment = self.environment  # before the archive, whose hash takes longer
+        environment = self.environment  # fails faster than the archive, which is hashed
         config, archive = self.config.absolute, self.archive
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
@@ -220,10 +220,10 @@ class AllenNLPFrames:
         self._process, self.worker = process, about
         return process
 
-    def _give_up(self, why: str) -> AllenNLPError:
+    def _give_up(self, reason: str) -> AllenNLPError:
         """The error of this request and of all later ones."""
-        self._broken = why
-        return AllenNLPError(why)
+        self._broken = reason
+        return AllenNLPError(reason)
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -1,7 +1,7 @@
 """The worker process: loads an AllenNLP archive and tags sentences. It runs in AllenNLP's Python environment.
 
 A single file for Python 3.9 and 3.10 that imports nothing of agggen. It reads JSON lines from standard input and
-answers each by a JSON line on standard output; the output of libraries goes to standard error. The first request is
+answers each with a JSON line on standard output; the output of libraries goes to standard error. The first request is
 
     {"op": "start", "protocol": 1, "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null,
      "bert": null, "spacy": null}
@@ -31,9 +31,9 @@ from typing import Any
 PROTOCOL = 1
 MODEL_TYPES = ("srl", "srl_bert")
 PIECES_AT_ONCE = 8192
-"""The largest batch of the model in word pieces, padding included ..."""
+"""The largest batch of the model in word pieces, padding included."""
 INSTANCES_AT_ONCE = 64
-"""... and in pairs of a sentence and a predicate."""
+"""The largest batch of the model in instances, which are pairs of a sentence and a predicate."""
 
 
 class Refused(Exception):
@@ -41,20 +41,20 @@ class Refused(Exception):
 
 
 def main() -> None:
-    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     if len(sys.argv) > 1:
         threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     labeller: Any = None
-    for line in questions:
-        question = json.loads(line.decode("utf-8"))
+    for line in requests:
+        request = json.loads(line.decode("utf-8"))
         try:
-            if question["op"] == "start":
-                labeller, answer = start(question)
+            if request["op"] == "start":
+                labeller, answer = start(request)
             else:
-                answer = {"id": question["id"], "results": labeller.tag(question["sentences"])}
+                answer = {"id": request["id"], "results": labeller.tag(request["sentences"])}
         except Refused as refused:
             answer = {"failed": str(refused)}
         except Exception as error:
@@ -78,7 +78,7 @@ def start(options: Any) -> Any:
     path = options["archive"]
     if path is None:
         return None, {"ready": load_libraries(options["threads"])}
-    # Before anything is unpickled, and before the imports, which take seconds.
+    # Checked before anything is unpickled, and before the imports, which take seconds.
     actual = hash_of(path)
     if actual != options["sha256"]:
         raise Refused(f"{path} has the sha256 {actual}, not {options['sha256']}")
@@ -93,7 +93,7 @@ def start(options: Any) -> Any:
 def load_libraries(threads: Any) -> Any:
     """Imports the libraries of the model; returns their versions."""
     torch = import_module("torch")
-    torch.ones(1).numpy()  # torch 1.12 imports beside numpy 2, but cannot work with it
+    torch.ones(1).numpy()  # fails with numpy 2, with which torch 1.12 can be imported but not used
     if threads:
         torch.set_num_threads(threads)
     import_module("allennlp_models.structured_prediction")  # registers the models
@@ -110,7 +110,7 @@ def load_libraries(threads: Any) -> Any:
 
 
 def hash_of(path: str) -> str:
-    """The sha256 of a file; of a folder, that of its files' names and hashes."""
+    """The SHA-256 of a file; for a folder, of the names and hashes of its files."""
     total = hashlib.sha256()
     if os.path.isdir(path):
         for folder, folders, names in os.walk(path):
@@ -148,7 +148,7 @@ def read_config(path: str) -> Any:
 
 
 class Labeller:
-    """An archive's model with the reader that makes its inputs."""
+    """An archive's model with the dataset reader that creates its inputs."""
 
     def __init__(self, options: Any, config: Any) -> None:
         self.type = config["model"]["type"]
@@ -226,9 +226,9 @@ class Labeller:
         if blank := [word for word in words if not word.strip()]:
             raise Refused(f"the word {blank[0]!r} is blank")
         if sentence.get("predicates") is not None:
-            beyond = [place for place in sentence["predicates"] if not 0 <= place < len(words)]
-            if beyond:
-                raise Refused(f"there is no word {beyond[0]} in a sentence of {len(words)}")
+            invalid = [position for position in sentence["predicates"] if not 0 <= position < len(words)]
+            if invalid:
+                raise Refused(f"there is no word {invalid[0]} in a sentence of {len(words)}")
             return sentence["predicates"]
         if self.nlp is None:
             raise Refused("the request has no predicates, and there is no spaCy model to find them")
@@ -239,7 +239,7 @@ class Labeller:
 
 
 def _overrides(config: Any, folder: str) -> Any:
-    """The overrides that replace a BERT model's name in an archive by a folder: its configuration, not its weights."""
+    """The overrides that replace a BERT model's name in an archive by a folder, of which no weights are read."""
     try:
         with open(os.path.join(folder, "config.json"), "rb") as stream:
             bert = json.loads(stream.read().decode("utf-8"))

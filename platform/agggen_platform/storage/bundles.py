@@ -32,14 +32,14 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: None) -> str:
     """Copies the bundle at `path` to the folder `address`, local or in a store, and returns the folder's full address.
 
-    Every file is read back. A partial copy is completed; nothing is done if the bundle is there already.
+    Every file is read back. A partial copy is completed; files that are already there unchanged are not copied.
 
     Args:
         claimed: raises if the folder's claim is lost; called before the manifest is written.
 
     Raises:
         BundleError: `path` is not a complete bundle, or `address` holds another one.
-        StorageError: the folder refused, did not answer, or returned other content than was sent.
+        StorageError: the folder refused access, did not answer, or returned other content than was sent.
     """
     check_bundle(path)
     folder = Folder(address)
@@ -69,7 +69,7 @@ def get_bundle(address: str) -> Path:
 
     Raises:
         BundleError: there is none, or it was changed after it was saved.
-        StorageError: the store refused or did not answer, or there is no room for the copy.
+        StorageError: the store refused access or did not answer, or there is no room for the copy.
     """
     if address.startswith("models:/"):
         from agggen_platform.registry import resolve
@@ -84,10 +84,10 @@ def get_bundle(address: str) -> Path:
         raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
     with explained("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
-        if not _is_whole(copy):
+        if not _is_complete(copy):
             _fetch(folder, manifest, copy)
             _evict(copy)
-        os.utime(copy)  # the time of its last use
+        os.utime(copy)  # records the time of its last use
     return copy
 
 
@@ -102,7 +102,7 @@ def _evict(newest: Path) -> None:
                 shutil.rmtree(path.rename(path.with_name(f".{path.name}-gone")))
 
 
-def _is_whole(copy: Path) -> bool:
+def _is_complete(copy: Path) -> bool:
     """Whether the copy is complete and has the fingerprint in its name."""
     try:
         check_bundle(copy)
@@ -112,28 +112,28 @@ def _is_whole(copy: Path) -> bool:
 
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
-    """Replaces `copy`; the caller holds its lock."""
-    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy, and those of killed processes
+    """Downloads a bundle to `copy`, which is replaced; the caller must hold its lock."""
+    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy, and partial ones of killed processes
         if stale.is_dir():
             shutil.rmtree(stale)
         else:
             stale.unlink(missing_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
+    staging = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
         described = None
         with suppress(ValueError, RecursionError):  # `check_bundle` reports invalid manifests and missing files
             described = json.loads(manifest)
         for name in files_of(described):
             with suppress(FileNotFoundError):
-                folder.download(name, beside / name)
-        (beside / _MANIFEST).write_bytes(manifest)
+                folder.download(name, staging / name)
+        (staging / _MANIFEST).write_bytes(manifest)
         try:
-            check_bundle(beside)
+            check_bundle(staging)
         except BundleError as error:
             raise BundleError(
                 f"the bundle at {folder} was changed after it was saved, and is refused: {error}"
             ) from error
-        beside.chmod(0o755)
-        os.rename(beside, copy)
+        staging.chmod(0o755)
+        os.rename(staging, copy)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)

@@ -34,7 +34,7 @@ class Saved:
     stage: str
     step: int
     name: str
-    """In the store's folder."""
+    """The file's name in the store's folder."""
     bytes: int
     sha256: str
 
@@ -64,7 +64,7 @@ class CheckpointStore:
 
         Raises:
             DamagedError: the stored file differs from the sent one; the index is unchanged.
-            StorageError: the folder refused, is full, or did not answer; the index is unchanged.
+            StorageError: the folder refused access, is full, or did not answer; the index is unchanged.
             ClaimedError: another job took the folder over.
         """
         self._claimed()
@@ -75,10 +75,10 @@ class CheckpointStore:
         if saved not in indexed or not verified.holds(self.folder, saved.name, size, sha256):
             verified.put(self.folder, saved.name, path)
         self._damaged.discard(saved.name)
-        kept = [saved, *(older for older in indexed if older.name != saved.name)][: self.keep]
+        newest = [saved, *(older for older in indexed if older.name != saved.name)][: self.keep]
         self._claimed()
-        self._write_index(stage, kept)
-        self._tidy(stage, kept)
+        self._write_index(stage, newest)
+        self._tidy(stage, newest)
         return saved
 
     def latest(self, stage: str) -> Saved | None:
@@ -98,31 +98,31 @@ class CheckpointStore:
         return None
 
     def fetch(self, saved: Saved, path: Path) -> None:
-        """Downloads a checkpoint to `path`, which appears only if its SHA-256 is right.
+        """Downloads a checkpoint to `path`, which is created only if the SHA-256 matches.
 
         Raises:
-            DamagedError: it is damaged or missing; from then on `latest` returns an older one.
-            StorageError: the folder refused or did not answer, or there is no room at `path`.
+            DamagedError: the checkpoint is damaged or missing; from then on `latest` returns an older one.
+            StorageError: the folder refused access or did not answer, or there is no room at `path`.
         """
-        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
         with explained("write", path, saved.bytes):
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            verified.get(self.folder, saved.name, beside, saved.bytes, saved.sha256)
+            verified.get(self.folder, saved.name, temporary, saved.bytes, saved.sha256)
             with explained("write", path, saved.bytes):
-                os.replace(beside, path)
+                os.replace(temporary, path)
         except DamagedError:
             self._damaged.add(saved.name)
             raise
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     def restore(self, stage: str, path: Path) -> Saved | None:
         """Fetches and returns the newest complete checkpoint; None if none was ever saved.
 
         Raises:
             DamagedError: there are checkpoints, but none is complete.
-            StorageError: the folder refused or did not answer, or there is no room at `path`.
+            StorageError: the folder refused access or did not answer, or there is no room at `path`.
         """
         while saved := self.latest(stage):
             try:
@@ -155,7 +155,7 @@ class CheckpointStore:
         self.folder.write(f"{stage}/{_INDEX}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
 
     def _tidy(self, stage: str, indexed: list[Saved]) -> None:
-        """Removes old checkpoints and files of killed saves. A failure is only reported."""
+        """Removes old checkpoints and files of killed saves. A failure is reported but not raised."""
         indexed_names = {checkpoint.name for checkpoint in indexed}
         try:
             if stage not in self._swept:  # only once: later partial files may belong to a new holder of the claim

@@ -42,7 +42,7 @@ class ClaimedError(AggGenError):
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim that this process or, in a worker, its driver holds. Calling it checks it; it can be pickled."""
+    """The claim that this process or, in a worker, its driver holds. Call it to check the claim; can be pickled."""
 
     place: Folder
     token: str
@@ -53,7 +53,7 @@ class Claim:
         """Checks in ``.claim`` that the claim is still held.
 
         Raises:
-            ClaimedError: another job took it over.
+            ClaimedError: another job took the claim over.
             StorageError: the store did not answer; the claim may still be held.
         """
         self.raise_if_lost()
@@ -75,7 +75,7 @@ def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
 
     Raises:
         ClaimedError: another job holds the claim.
-        StorageError: the folder refused or did not answer.
+        StorageError: the folder refused access or did not answer.
     """
     if folder.local is not None:
         token = uuid.uuid4().hex
@@ -83,7 +83,7 @@ def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
             yield Claim(folder, token)
     else:
         beat = BEAT if beat is None else beat
-        # So a request that hangs ends long before four beats have passed; the next beat repeats it.
+        # With these timeouts a hanging request ends long before four beats have passed; the next beat retries it.
         quick = replace(
             folder.policy, seconds=beat / 2, longest_pause=beat / 4, connect_timeout=beat, read_timeout=beat
         )
@@ -97,7 +97,7 @@ def _flock(path: Path, token: str) -> Iterator[None]:
 
     with explained("claim", path):
         path.mkdir(parents=True, exist_ok=True)
-        claimed = (path / _NAME).open("a+")  # never removed: a second holder would lock another inode
+        claimed = (path / _NAME).open("a+")  # never deleted: another process could then lock a new file
     with claimed as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -124,11 +124,11 @@ def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -
     def write(count: int, seen: bytes | None = b"") -> str | None:
         """Writes ``.claim`` if its content is `seen` or this holder's; else returns who holds the claim."""
 
-        def change(now: bytes | None) -> bytes | None:
-            return _content(held.token, count) if now == seen or _is_of(now, held.token) else None
+        def change(current: bytes | None) -> bytes | None:
+            return _content(held.token, count) if current == seen or _is_of(current, held.token) else None
 
-        now = quick.update(_NAME, change)
-        return None if _is_of(now, held.token) else _holder(now)
+        current = quick.update(_NAME, change)
+        return None if _is_of(current, held.token) else _holder(current)
 
     for attempt in range(_ATTEMPTS):
         seen = _wait_until_abandoned(folder, quick, beat, held.token)
@@ -178,15 +178,15 @@ def _wait_until_abandoned(folder: Folder, quick: Folder, beat: float, token: str
         ClaimedError: another job's counter changed.
         StorageError: the folder did not answer.
     """
-    before = folder.read(_NAME)
+    previous = folder.read(_NAME)
     deadline = time.monotonic() + 4 * beat
-    while before is not None and not _is_of(before, token) and time.monotonic() < deadline:
+    while previous is not None and not _is_of(previous, token) and time.monotonic() < deadline:
         time.sleep(beat / 2)
-        now = quick.read(_NAME)
-        if now not in (None, before):
-            raise _refusal(folder.address, _holder(now))
-        before = now
-    return before
+        current = quick.read(_NAME)
+        if current not in (None, previous):
+            raise _refusal(folder.address, _holder(current))
+        previous = current
+    return previous
 
 
 def _content(token: str, count: int = 0) -> bytes:

@@ -35,7 +35,7 @@ def open_critic(address: str) -> tuple[Critic, str]:
 
     Raises:
         CriticError, BundleError: there is none, or it was changed after it was saved.
-        RegistryError, StorageError: see `place_of_critic`; the store refused or did not answer.
+        RegistryError, StorageError: see `place_of_critic`; the store refused access or did not answer.
     """
     place = place_of_critic(address)
     if place == INCLUDED:

@@ -23,7 +23,7 @@ _REFUSED = {
 
 
 class StorageError(AggGenError):
-    """A disk or an object store refused, or did not answer."""
+    """A disk or an object store refused an operation, or did not answer."""
 
     exit_code = 5
 
@@ -34,14 +34,14 @@ class DamagedError(StorageError):
 
 @contextmanager
 def explained(operation: str, path: Path, size: int | None = None) -> Iterator[None]:
-    """Turns an OSError of the block into a StorageError.
+    """Converts an OSError of the block to a StorageError.
 
     Args:
         operation: the verb of the message "cannot VERB PATH".
         size: bytes that were to be written, if known.
 
     Raises:
-        StorageError: in place of any OSError but FileNotFoundError.
+        StorageError: in place of any OSError except FileNotFoundError.
     """
     try:
         yield
@@ -56,10 +56,10 @@ def refused(operation: str, path: Path, error: OSError, size: int | None = None)
     code = error.errno or 0
     if code in _FULL:
         needed = "" if size is None else f"{size:,} bytes needed, "
-        why = f"{_FULL[code]} ({needed}{_free(path):,} free); make room, or choose another folder"
+        reason = f"{_FULL[code]} ({needed}{_free(path):,} free); make room, or choose another folder"
     else:
-        why = _REFUSED.get(code) or error.strerror or str(error)
-    return StorageError(f"cannot {operation} {path}: {why}")
+        reason = _REFUSED.get(code) or error.strerror or str(error)
+    return StorageError(f"cannot {operation} {path}: {reason}")
 
 
 def is_full(error: OSError) -> bool:

@@ -22,7 +22,7 @@ class Folder:
     """A folder by its path or ``s3://`` address; names are relative to it, with ``/`` between parts.
 
     A name with an empty part, ``.``, ``..``, a backslash or a NUL is refused with ConfigError. All methods raise
-    StorageError if the disk or the store refuses or does not answer. Can be pickled; thread-safe.
+    StorageError if the disk or the store refuses an operation or does not answer. Can be pickled; thread-safe.
     """
 
     def __init__(self, address: str, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
@@ -31,8 +31,8 @@ class Folder:
             policy: retries and timeouts of an object store.
 
         Raises:
-            ConfigError: an address with a scheme other than ``s3`` or ``file``, or one that names no bucket; boto3 is
-                not installed.
+            ConfigError: the address has a scheme other than ``s3`` or ``file``, or names no bucket, or boto3 is not
+                installed.
         """
         scheme, separator, rest = address.partition("://")
         if separator and scheme not in ("s3", "file"):
@@ -87,7 +87,7 @@ class Folder:
         return self._store.open(_check(name))
 
     def version(self, name: str) -> str:
-        """Changes whenever the file is written: size and mtime, or the ETag; raises FileNotFoundError."""
+        """A string that changes whenever the file is written: size and mtime, or ETag; raises FileNotFoundError."""
         return self._store.version(_check(name))
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
@@ -117,12 +117,12 @@ class Folder:
         self._store.write(_check(name), content)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Replaces the content of a small file (None: no file) by `change` of it; if that is None, nothing is written.
+        """Replaces the content of a small file (None: no file) by ``change(content)``, unless that is None.
 
         A compare-and-swap if the store has conditional writes: after a concurrent write, `change` is called again.
 
         Returns:
-            The content at the end.
+            The resulting content.
         """
         return self._store.update(_check(name), change)
 
@@ -143,7 +143,7 @@ class Folder:
         self._store.delete(_check(name))
 
     def sweep(self, under: str = "") -> None:
-        """Removes partial files of killed processes. Nobody else may be writing below `under`."""
+        """Removes partial files of killed processes. No other process may be writing below `under`."""
         self._store.sweep(_check(under) if under else "")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from agggen_platform.storage.errors import DamagedError, StorageError, explained, is_full, refused
 
 _CHUNK = 1 << 20  # bytes
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # what `new` calls a file that is being written
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # the temporary files of `new`
 
 
 class LocalStore:
@@ -89,10 +89,10 @@ class LocalStore:
             path.write_bytes(content)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        now = b"".join(self.chunks(name)) if self.size(name) is not None else None
-        if (new := change(now)) is not None:
+        current = b"".join(self.chunks(name)) if self.size(name) is not None else None
+        if (new := change(current)) is not None:
             self.write(name, new)
-        return now if new is None else new
+        return current if new is None else new
 
     def upload(self, name: str, path: Path) -> None:
         with self.new(name) as copy:

@@ -49,15 +49,15 @@ class S3Store:
     def sizes(self, under: str) -> dict[str, int]:
         prefix = self._key(under) + "/" if under or self.prefix else ""
         sizes: dict[str, int] = {}
-        more: dict[str, str] = {}
+        continuation: dict[str, str] = {}
         while True:
-            page = self._call("list", under, self._client.list_objects_v2, Prefix=prefix, **more)
+            page = self._call("list", under, self._client.list_objects_v2, Prefix=prefix, **continuation)
             for item in page.get("Contents", ()):
                 if not item["Key"].endswith("/"):
                     sizes[item["Key"][len(self._key("")) :].lstrip("/")] = item["Size"]
             if not page.get("IsTruncated"):
                 return sizes
-            more = {"ContinuationToken": page["NextContinuationToken"]}
+            continuation = {"ContinuationToken": page["NextContinuationToken"]}
 
     def version(self, name: str) -> str:
         return str(self._head(name)["ETag"])
@@ -107,16 +107,16 @@ class S3Store:
         self._call("write", name, self._client.put_object, Key=self._key(name), **body)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Uses ``If-Match`` and ``If-None-Match``; stores that ignore (rclone) or lack them write unconditionally."""
+        """Uses ``If-Match`` and ``If-None-Match``; stores that ignore (rclone) or lack both write unconditionally."""
         key, conditional = self._key(name), True
         while True:
-            now: bytes | None = None
+            current: bytes | None = None
             condition = {"IfNoneMatch": "*"}
             with suppress(FileNotFoundError):
-                now, etag = self._call("read", name, self._get, Key=key)
+                current, etag = self._call("read", name, self._get, Key=key)
                 condition = {"IfMatch": etag}
-            if (new := change(now)) is None:
-                return now
+            if (new := change(current)) is None:
+                return current
             put = {"Key": key, "Body": new, "ContentMD5": _md5(new)} | (condition if conditional else {})
             try:
                 self._call("write", name, self._client.put_object, **put)
@@ -148,8 +148,8 @@ class S3Store:
         except BaseException as error:
             try:
                 self._call("abort the upload of", name, self._client.abort_multipart_upload, **about)
-            except StorageError as left:
-                error.add_note(f"parts of it may be left in the store: {left}")
+            except StorageError as failure:
+                error.add_note(f"parts of it may be left in the store: {failure}")
             raise
 
     def download(self, name: str, path: Path) -> None:
@@ -235,7 +235,7 @@ class S3Store:
     def _attempts(self, verb: str, name: str) -> Attempts:
         return Attempts(self.policy, verb, self._at(name), self.bucket, self._client.meta.endpoint_url)
 
-    def _call(self, verb: str, name: str, do: Callable[..., T], **arguments: Any) -> T:
+    def _call(self, verb: str, name: str, request: Callable[..., T], **arguments: Any) -> T:
         """Makes a request to this bucket, with retries.
 
         Raises:
@@ -245,7 +245,7 @@ class S3Store:
         attempts = self._attempts(verb, name)
         while True:
             try:
-                answer = do(Bucket=self.bucket, **arguments)
+                answer = request(Bucket=self.bucket, **arguments)
             except Exception as error:
                 if is_missing(error):
                     raise FileNotFoundError(self._at(name)) from error

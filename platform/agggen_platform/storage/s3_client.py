@@ -13,7 +13,7 @@ from agggen.errors import ConfigError
 from agggen_platform.extras import require
 from agggen_platform.storage.errors import DamagedError, StorageError
 
-_TRANSIENT_CODES = {  # S3 error codes that are retried, besides all with a 5xx status
+_TRANSIENT_CODES = {  # S3 error codes that are retried, as are errors with a 5xx status other than 501
     *("SlowDown", "Throttling", "ThrottlingException", "TooManyRequests", "RequestLimitExceeded", "429"),
     *("RequestTimeout", "RequestTimeTooSlow", "OperationAborted", "ConditionalRequestConflict"),
     *("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),  # damaged in transit
@@ -26,11 +26,11 @@ class Policy:
     """Retries and timeouts. An operation ends at most `seconds` + `read_timeout` after its last progress."""
 
     attempts: int = 6
-    """Consecutive attempts without progress."""
+    """The largest number of consecutive attempts without progress."""
     seconds: float = 90.0
-    """After so long without progress, no further attempt begins."""
+    """Time without progress after which no further attempt begins."""
     pause: float = 0.2
-    """Seconds before the second attempt; doubled before each further one, with jitter."""
+    """Seconds before the second attempt; doubled before each further attempt, with jitter."""
     longest_pause: float = 10.0
     connect_timeout: float = 5.0
     read_timeout: float = 30.0
@@ -40,7 +40,7 @@ class Policy:
 
 
 def connect(policy: Policy) -> Any:
-    """A client of the store that the environment names; cached by environment and process.
+    """A client of the store that the environment variables describe; cached by environment and process.
 
     Raises:
         ConfigError: boto3 is not installed, or the environment is not valid.
@@ -60,7 +60,7 @@ def _connect(policy: Policy, environment: tuple[tuple[str, str], ...], process: 
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=policy.connect_timeout,
         read_timeout=policy.read_timeout,
-        request_checksum_calculation="when_required",  # not every S3 store knows the newer checksums than Content-MD5
+        request_checksum_calculation="when_required",  # not every S3 store supports checksums newer than Content-MD5
     )
     try:
         return boto3.session.Session().client("s3", config=config)
@@ -74,7 +74,7 @@ def code_of(error: Exception) -> str:
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether the store says that there is no such object."""
+    """Whether the store reports that there is no such object."""
     return code_of(error) in ("NoSuchKey", "404", "NotFound")
 
 
@@ -173,7 +173,7 @@ def _is_transient(error: Exception, answered: bool) -> bool:
     if isinstance(error, boto.SSLError | boto.ProxyConnectionError):
         return False
     if isinstance(error, boto.EndpointConnectionError | boto.ConnectTimeoutError):
-        return answered  # then the store is probably restarting; else its address is probably wrong
+        return answered  # True: the store is probably restarting; False: its address is probably wrong
     return isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | ResponseParserError)
 
 

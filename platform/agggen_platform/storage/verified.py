@@ -24,7 +24,7 @@ def put(folder: Folder, name: str, path: Path) -> None:
 
     Raises:
         DamagedError: the stored file differs from the sent one. It is removed.
-        StorageError: the folder refused or did not answer.
+        StorageError: the folder refused access or did not answer.
     """
     size, sha256 = measure(path)
     folder.upload(name, path)
@@ -48,7 +48,7 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
 
     Raises:
         DamagedError: it is missing or has another size or SHA-256; then `path` does not exist.
-        StorageError: the folder refused or did not answer, or there is no room here.
+        StorageError: the folder refused access or did not answer, or there is no room on this machine.
     """
     difference = "there is no such file"
     for _ in range(_ATTEMPTS):

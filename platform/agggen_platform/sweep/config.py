@@ -1,4 +1,4 @@
-"""The settings of a sweep, read from a YAML file of the package `agggen_platform.sweeps`, or one of the user's."""
+"""The settings of a sweep, read from a YAML file of the package `agggen_platform.sweeps` or of the user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AshaConfig:
     """Early stopping by asynchronous successive halving (Li et al. 2020). Its resource is the epochs of both stages."""
 
     grace: int = 2  # epochs that every trial gets: the first rung
-    factor: int = 3  # one in `factor` trials passes a rung; each rung has `factor` times the epochs of the one before
+    factor: int = 3  # one in `factor` trials passes a rung; a rung has `factor` times the epochs of the previous one
 
     def __post_init__(self) -> None:
         if self.grace < 1 or self.factor < 2:
@@ -42,7 +42,7 @@ class SweepConfig:
 
     # KEY of the run's configuration -> {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
     space: dict[str, dict[str, list[Any]]]
-    trials: int = 20  # in all, failed ones included; a larger number extends a finished sweep
+    trials: int = 20  # total number, failed ones included; a larger number extends a finished sweep
     metric: str = "joint/dev_loss"  # STAGE/MEASURE, minimised; the value of a trial is that of its best evaluation
     seed: int = 1
     concurrent: int = 0  # concurrent trials; 0: as many as fit on the cluster; 1: results do not depend on timing

@@ -39,7 +39,7 @@ from agggen_platform.tracking.stored import stored_log
 from agggen_platform.training.job import data_of
 
 _log = logging.getLogger(__name__)
-_INPUTS = ("corpus.", "facts.", "training.start")  # keys of a space that name data
+_INPUTS = ("corpus.", "facts.", "training.start")  # prefixes of keys that select data
 
 
 class Terminated(KeyboardInterrupt):
@@ -97,8 +97,8 @@ def sweep(
         settings: the budget and the space.
         name: the name of the sweep and its run; by default a hash of the settings, configuration, data and segmenter.
         runs_dir: the folder for the sweep's folder and those of its trials.
-        overrides: those that the user gave, already applied to `config`; none may set a key of the space.
-        model: the name to register the best bundle as; None: it is not registered.
+        overrides: the user's overrides, already applied to `config`; none may set a key of the space.
+        model: the best bundle is registered as a version of this model; None: it is not registered.
         show: called with the progress after each trial.
         begin: called once, with the sweep's name.
 
@@ -188,7 +188,7 @@ def _run(
 ) -> None:
     def ended(number: int) -> None:
         for check in checks:
-            with suppress(StorageError):  # the store does not answer, but nobody took the claim over
+            with suppress(StorageError):  # the store does not answer; the claim may still be held
                 check()
         best = study.best()
         total = max(study.config.trials, len(study.trials()))
@@ -216,7 +216,7 @@ def _best(study: Study) -> FrozenTrial:
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All settings and data that the trials depend on. Not the budget: a larger one extends the sweep."""
+    """All settings and data that affect the trials, but not the budget: a larger one extends the sweep."""
     values = resolved(settings)
     fingerprints, segmenters = _inputs(config, parse_space(settings.space))
     return {
@@ -278,7 +278,7 @@ def _terminable() -> Iterator[None]:
         else:
             raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     signal.signal(signal.SIGTERM, terminate)
     try:
         yield
@@ -287,5 +287,5 @@ def _terminable() -> Iterator[None]:
             raise Terminated from None
         raise
     finally:
-        for number, handler in before.items():  # Tune does not restore them
+        for number, handler in handlers.items():  # Tune does not restore them
             signal.signal(number, handler)

@@ -78,10 +78,10 @@ def extremes(distribution: BaseDistribution) -> Sequence[Any]:
 
 
 def check_space(space: Space, config: JobConfig, overrides: Sequence[str] = ()) -> None:
-    """Checks that a space fits `config`; `overrides` are those that the user gave.
+    """Checks that a space fits `config`; `overrides` are the user's.
 
     Raises:
-        ConfigError: a key does not exist (names the nearest) or is also an override, or a value is not valid.
+        ConfigError: a key does not exist (suggests a similar one) or is also an override, or a value is not valid.
     """
     for key in [override.partition("=")[0].strip() for override in overrides]:
         if key in space:
@@ -104,7 +104,7 @@ def trial_config(config: JobConfig, params: Mapping[str, Scalar]) -> JobConfig:
     """The configuration of a trial with these values.
 
     Raises:
-        ConfigError: they do not go together.
+        ConfigError: the values are not valid together.
     """
     return load_config(JobConfig, None, [*overrides_of(config), *as_overrides(params)])
 

@@ -6,8 +6,8 @@ A trial is RUNNING from the moment it is suggested. A trial that is RUNNING when
 suggested again, with its number and its parameters, before any new trial. So there are never more than `trials` trials.
 
 The sampler is seeded for each trial by the sweep's seed and the trial's number: seeded once per process, it would
-repeat its first draws after a restart. A trial's parameters therefore only depend on these and on the results known
-when it is suggested. With one trial at a time a sweep is reproducible; with several, it depends on which ends first.
+repeat its first draws after a restart. A trial's parameters therefore depend only on this seed and on the results known
+when it is suggested. With one trial at a time a sweep is reproducible; with several, it depends on their timing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Study:
 
         A trial that resumes from an earlier checkpoint repeats evaluations; only the first of each is stored.
         """
-        if self.trials()[number].state.is_finished():  # it was stopped, but its process died before that
+        if self.trials()[number].state.is_finished():  # already stopped, but its process died before it ended
             return True
         if value is None:
             return False
@@ -178,20 +178,20 @@ def falls_behind(value: float, others: Sequence[float], factor: int) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """An error in one line: the message of an `AggGenError`; the type, message and place of any other."""
+    """An error in one line: the message of an `AggGenError`; the type, message and location of any other."""
     if isinstance(error, AggGenError):
         return " ".join(str(error).split())
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    place = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+    location = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{location}"
 
 
 def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.Study:
     """The study of the sweep `name`, created if it does not exist.
 
     Args:
-        folder: the sweep's; the caller holds its claim.
-        identity: all settings and data that the trials depend on.
+        folder: the sweep's folder; the caller must hold its claim.
+        identity: all settings and data that affect the trials.
 
     Raises:
         ConfigError: the existing study has another identity.
@@ -224,5 +224,5 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
     if path.exists():
         with path.open("rb+") as file:
             content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)  # else Optuna would append to the incomplete line
+            file.truncate(content.rfind(b"\n") + 1)  # otherwise Optuna would append to the incomplete line
     return optuna.storages.JournalStorage(JournalFileBackend(str(path)))

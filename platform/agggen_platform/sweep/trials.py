@@ -1,4 +1,4 @@
-"""Runs the trials of a study by Ray Tune.
+"""Runs the trials of a study with Ray Tune.
 
 Tune runs trials as actors, limits how many run at once, reserves their resources, and restarts a trial whose process
 died, which then resumes from its checkpoint. The study proposes the parameters of trials (`_StudySearch`) and decides
@@ -42,9 +42,9 @@ from agggen_platform.sweep.study import Study, reason_of
 from agggen_platform.training.job import train_job
 
 _CLAIMED_SECONDS = 60.0  # how long a trial waits for its previous process, which may have outlived the driver
-_STEP_SECONDS = 2.0  # then a step ends without an evaluation: Tune can stop a trial only between steps
+_STEP_SECONDS = 2.0  # after which a step ends without an evaluation: Tune can stop a trial only between steps
 _ENVIRONMENT = {
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON and TensorBoard files beside MLflow
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON and TensorBoard files in addition to MLflow
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # the study keeps them
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output ignores verbose=0
 }
@@ -52,7 +52,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class TrialJob:
-    """What all trials of a sweep have in common."""
+    """The settings that all trials of a sweep share."""
 
     config: JobConfig
     sweep: str
@@ -72,7 +72,7 @@ class TrialJob:
         """Trains or resumes a trial; returns the arguments of `Study.complete`.
 
         Raises:
-            StoppedError: `on_evaluation` or `stop` stopped it.
+            StoppedError: `on_evaluation` or `stop` stopped the trial.
         """
         config = trial_config(self.config, params)
         name = f"{self.sweep}-t{number:03d}"
@@ -155,7 +155,7 @@ class _Trial(tune.Trainable):
 
 
 class _StudySearch(Searcher):
-    """Proposes the trials of a study; saves nothing, because the study is durable itself."""
+    """Proposes the trials of a study; saves nothing, because the study itself is durable."""
 
     def __init__(self, study: Study) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class _StudySearch(Searcher):
         return {"number": suggestion.number, "params": suggestion.params} if suggestion else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Does nothing: the scheduler has told the study; an error raised here would count as an error of the trial."""
+        """Does nothing: the scheduler updates the study; an error raised here would count as an error of the trial."""
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).touch()
@@ -197,7 +197,7 @@ class _StudyScheduler(FIFOScheduler):
 
 
 class _StudyCallback(tune.Callback):
-    """Tells the study which trials failed because their process died more often than ``cluster.max_failures``."""
+    """Marks trials as failed in the study if their process died more often than ``cluster.max_failures``."""
 
     def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
         self._study, self._ended = study, ended
@@ -216,10 +216,10 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
 
     Raises:
         ClusterError: there is no room for a trial, or the cluster was lost.
-        ConfigError: the cluster has several nodes, and no store that all of them see is set.
+        ConfigError: the cluster has several nodes, but ``storage.url`` is not set.
         ClaimedError: another process took the sweep over.
         SweepError: the study cannot be read or written any more.
-        KeyboardInterrupt: after Ctrl-C, when the trials have saved checkpoints; after a second one at once.
+        KeyboardInterrupt: after Ctrl-C, once the trials have saved checkpoints; after a second Ctrl-C immediately.
     """
     cluster = job.config.cluster
     available = nodes()
@@ -268,7 +268,7 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
 def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: int = 0) -> int:
     """The number of concurrent trials on nodes with these resources (``{"CPU": 8.0, "GPU": 1.0}``).
 
-    `limit` is the maximum; 0: as many as fit. On a cluster with autoscaling it is the number itself.
+    `limit` is the maximum; 0: as many as fit. On a cluster with autoscaling, a `limit` above 0 is always returned.
 
     Raises:
         ClusterError: there is no room for a single trial.

@@ -1,5 +1,5 @@
-"""How much of a run log MLflow has: a small file beside the log, with MLflow's id of the run, so that a run of the same
-name continues that run. One process at a time sends a run log, the holder of its lock.
+"""The cursor of a run log: a small file next to the log that records how much of it was sent to MLflow, and MLflow's id
+of the run, so that a run of the same name continues it. Only the process that holds the log's lock sends the log.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _LOCK = "tracking.lock"
 
 @dataclass
 class Cursor:
-    """What MLflow has of a run log. Files have their own offset: the artifact store may fail while MLflow works."""
+    """The part of a run log that was sent. Files have their own offset: the artifact store may fail on its own."""
 
-    to: str  # the address of MLflow, without credentials, and the experiment
+    to: str  # the destination: MLflow's address without credentials, and the experiment
     run_id: str | None = None
     sent: int = 0  # offset in the run log up to which all entries other than files are sent, in bytes
     files: int = 0  # offset up to which all files are sent
     rejected: int = 0  # number of values and files that MLflow rejected
-    parented: bool = False  # whether MLflow knows the parent run
+    parented: bool = False  # whether the parent run is set in MLflow
 
     def unsent(self, folder: Path, parent: str | None) -> int:
-        """Entries of the run log in `folder` that MLflow lacks; the parent counts as one."""
+        """The number of entries of the run log in `folder` that MLflow lacks; a missing parent counts as one."""
         start = min(self.sent, self.files)
         behind = sum(
             entry.end > (self.files if entry.is_file else self.sent)
@@ -40,7 +40,7 @@ class Cursor:
 def load(folder: Path, uri: str, experiment: str) -> Cursor:
     """The cursor of the run in `folder`; a new one if the run was last sent to another MLflow.
 
-    If the file is missing or damaged, the run is found by its tag and sent again; MLflow drops what it already has.
+    If the file is missing or damaged, the run is found by its tag and sent again; MLflow drops duplicates.
     """
     to = f"{uri} {experiment}"
     try:
@@ -52,9 +52,9 @@ def load(folder: Path, uri: str, experiment: str) -> Cursor:
 
 def save(folder: Path, cursor: Cursor) -> None:
     """Writes the cursor atomically; raises OSError."""
-    beside = folder / f".{NAME}.{os.getpid()}"
-    beside.write_text(json.dumps(asdict(cursor), indent=1), encoding="utf-8")
-    os.replace(beside, folder / NAME)
+    temporary = folder / f".{NAME}.{os.getpid()}"
+    temporary.write_text(json.dumps(asdict(cursor), indent=1), encoding="utf-8")
+    os.replace(temporary, folder / NAME)
 
 
 def lock_of(folder: Path) -> Path:

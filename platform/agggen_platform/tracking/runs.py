@@ -1,4 +1,4 @@
-"""The runs of a folder: reads their logs, and sends to MLflow what it misses."""
+"""The runs of a folder: reads their logs, and sends missing entries to MLflow."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Run:
 
 
 def read_run(folder: Path, uri: str | None = None) -> Run:
-    """The run whose log is in `folder`, with what is unsent to `uri` (by default the MLflow it was logged to)."""
+    """The run whose log is in `folder`; its `unsent` refers to `uri`, by default the MLflow to which it was logged."""
     run = Run(folder, size=(folder / journal.NAME).stat().st_size)
     for event, _ in journal.entries(folder / journal.NAME):
         run.entries += 1
@@ -93,7 +93,7 @@ def sync(
     """Sends missing entries to MLflow; returns the number of entries sent for each run.
 
     Args:
-        uri: of MLflow; by default each run's own.
+        uri: the address of MLflow; by default each run's own.
         patience: the longest wait for MLflow for each run, in seconds.
 
     Raises:
@@ -101,11 +101,11 @@ def sync(
     """
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
-    down: dict[str, str] = {}
+    unreachable: dict[str, str] = {}
     for run in sorted(runs, key=lambda run: run.parent is not None):  # a child needs its parent's id
         to = uri or _with_credentials(run.uri)
-        if not to or to in down:
-            unsent[run.name] = down.get(to, "its log does not say where it was logged to; give --uri")
+        if not to or to in unreachable:
+            unsent[run.name] = unreachable.get(to, "its log does not say where it was logged to; give --uri")
             continue
         cut_off = run.size if run.status == "CUT OFF" else None
         sender = Sender(run.folder, to, run.experiment, run.parent, say, cut_off=cut_off)
@@ -116,12 +116,12 @@ def sync(
         remaining = sender.close(patience)
         sent[run.name] = before - remaining
         if remaining:
-            why = "another process is sending it" if sender.busy else sender.failure or "it did not answer"
-            unsent[run.name] = f"{remaining} entries: {why}"
+            cause = "another process is sending it" if sender.busy else sender.failure or "it did not answer"
+            unsent[run.name] = f"{remaining} entries: {cause}"
             if sender.failure and not sender.answered:
-                down[to] = why  # no further run waits for this MLflow
+                unreachable[to] = cause  # no further run waits for this MLflow
     if unsent:
-        which = "; ".join(f"{name} ({why})" for name, why in unsent.items())
+        which = "; ".join(f"{name} ({cause})" for name, cause in unsent.items())
         raise UnsentError(f"MLflow misses parts of {len(unsent)} of {len(runs)} runs: {which}")
     return sent
 
@@ -161,5 +161,5 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
 
 def _with_credentials(uri: str) -> str:
     """The address of a run log with the credentials that ``MLFLOW_TRACKING_URI`` has for it."""
-    known = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return known if without_credentials(known) == uri else uri
+    configured = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return configured if without_credentials(configured) == uri else uri

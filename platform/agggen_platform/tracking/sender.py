@@ -46,7 +46,7 @@ class Sender:
     ) -> None:
         """
         Args:
-            folder: of the run.
+            folder: the run's folder.
             parent: the name of the parent run.
             say: called with messages for the user.
             cut_off: the size of a killed run's log. Unless the log has grown since, MLflow is told that the run ended.
@@ -98,7 +98,7 @@ class Sender:
 
     @contextmanager
     def _lock(self) -> Iterator[bool]:
-        """Acquires the run log's lock; waits while another process sends the log, which may have all been sent then."""
+        """Waits for the run log's lock; yields False if another process holds it until this sender is closed."""
         while True:
             with locked(cursors.lock_of(self.folder), wait=False) as acquired:
                 self.cursor = self._load()
@@ -137,7 +137,7 @@ class Sender:
                 self._closing.wait(pause)
 
     def _send_new(self) -> None:
-        """Sends all new entries. When MLflow raises an error, the cursor is behind the last entry that it accepted."""
+        """Sends all new entries. After an error of MLflow, the cursor points past the last accepted entry."""
         if self._store is None:
             self._store = self._opened()
             self.answered = True
@@ -201,7 +201,7 @@ class Sender:
         if first is None:
             raise FileNotFoundError(f"there is no run log at {self.path}")
         key = sha256(repr(sorted(first.items())).encode()).hexdigest()[:32]
-        if self.cursor.sent > self.path.stat().st_size:  # the log was removed and begun again
+        if self.cursor.sent > self.path.stat().st_size:  # the log was deleted and started again
             self.cursor = Cursor(self.cursor.to)
         known = self.cursor.run_id
         run_id, replaced = store.open(known, key, self.folder.name, first)
@@ -244,8 +244,8 @@ class Sender:
     def _rejected(self, entry: str) -> None:
         self.cursor.rejected += 1
         if self.cursor.rejected <= _REPORTED_REJECTIONS:
-            more = "; further ones are only counted" if self.cursor.rejected == _REPORTED_REJECTIONS else ""
-            self._say(f"warning: MLflow refuses {entry.rstrip('.')}; the rest is sent, and {self.path} has it{more}")
+            suffix = "; further ones are only counted" if self.cursor.rejected == _REPORTED_REJECTIONS else ""
+            self._say(f"warning: MLflow refuses {entry.rstrip('.')}; the rest is sent, and {self.path} has it{suffix}")
 
     def _report_failure(self, error: Exception, accepted: str = "no entries") -> None:
         if not self.failure:
@@ -292,7 +292,7 @@ class _SentSteps:
         return event | {"tags": event["tags"] | {"continued": str(self.starts), ENDED_TAG: "not yet"}}
 
     def sent(self, event: Event) -> None:
-        """Notes that the event was sent."""
+        """Records that the event was sent."""
         self.last, step = event["time"], event.get("step", 0)
         match event["event"]:
             case "start":

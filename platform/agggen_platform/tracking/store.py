@@ -74,7 +74,7 @@ def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
 
 
 def reason(error: BaseException) -> str:
-    """One line about an error."""
+    """A one-line description of an error."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     if cause := _CAUSE.search(line):  # the error of the connection, without the exceptions that wrap it
         line = cause.group(1)
@@ -88,7 +88,7 @@ class Store:
         """Connects; creates the schema of a new SQLite store, and the experiment.
 
         Args:
-            uri: of MLflow, with credentials if it needs them.
+            uri: the address of MLflow, with credentials if it needs them.
             experiment: created if it does not exist; with SQLite, its artifacts are in `runs_dir`.
             rejected: called with a message for each value or file that MLflow rejects.
 
@@ -124,7 +124,7 @@ class Store:
         """Finds the run of a run log, or creates it; returns its id, and whether it replaces a deleted `run_id`.
 
         Args:
-            run_id: where the log was sent before.
+            run_id: the run to which the log was sent before.
             key: identifies the run log, to find a run that was created although the answer was lost.
             first: the run log's first event.
         """
@@ -139,9 +139,9 @@ class Store:
                     raise
             replaced = run is None or run.info.lifecycle_stage != "active"
         if run is None or replaced:
-            known = self._search(f"tags.`{_LOG_TAG}` = '{key}'")
-            if known:
-                run = self._client.get_run(known)
+            existing = self._search(f"tags.`{_LOG_TAG}` = '{key}'")
+            if existing:
+                run = self._client.get_run(existing)
             else:
                 tags = {_LOG_TAG: key}
                 run = self._client.create_run(self._experiment_id, _milliseconds(first), tags, run_name)
@@ -183,7 +183,7 @@ class Store:
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
     def _send(self, subject: str, call: Callable[[], object]) -> None:
-        """Makes a call; if MLflow rejects the value, that is reported and not raised."""
+        """Makes a call; a rejection of the value by MLflow is reported but not raised."""
         try:
             call()
         except Exception as error:
@@ -241,8 +241,8 @@ class Store:
         """Logs a bundle's metrics on a dataset with its LoggedModel, which is found by the bundle's fingerprint."""
         from mlflow.entities import Metric
 
-        same = f"tags.fingerprint = '{event['fingerprint']}'"
-        models = self._client.search_logged_models([self._experiment_id], same, max_results=1)
+        condition = f"tags.fingerprint = '{event['fingerprint']}'"
+        models = self._client.search_logged_models([self._experiment_id], condition, max_results=1)
         if models:
             model_id = models[0].model_id
         else:

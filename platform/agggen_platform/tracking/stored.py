@@ -13,7 +13,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import journal
 
 SECONDS = 30.0
-"""Seconds between two copies: the part of the log that is lost with a machine."""
+"""Seconds between two copies, which limits the part of the log that is lost with a machine."""
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def stored_log(
 ) -> Iterator[None]:
     """Fetches the log and samples of a run into `folder`, and during the block regularly copies them to `store`.
 
-    A log in `folder` that begins with the stored one is kept. If copying fails, that is only reported.
+    A log in `folder` that begins with the stored one is kept. A failed copy is reported but not raised.
 
     Args:
         others: files and folders in `folder` that do not belong to the log.
@@ -64,7 +64,7 @@ def stored_log(
         try:
             while not ended.wait(SECONDS):
                 copy()
-        except AggGenError:  # the claim is lost, which the run finds out itself
+        except AggGenError:  # the claim is lost, which the run detects itself
             return
 
     thread = threading.Thread(target=copy_repeatedly, name="run log", daemon=True)

@@ -1,4 +1,4 @@
-"""CPU, memory and GPU usage of this machine during a run, by the monitors and names of MLflow's system metrics.
+"""CPU, memory and GPU usage of this machine during a run, with the monitors and names of MLflow's system metrics.
 
 They are logged to the run log like all metrics; MLflow's own thread would lose them while MLflow is down.
 """

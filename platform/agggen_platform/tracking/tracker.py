@@ -78,8 +78,8 @@ class Tracker:
         """Nothing is written before the ``with`` block.
 
         Args:
-            uri: of MLflow; see `default_uri`.
-            tags: of the run, besides those of `origin`.
+            uri: the address of MLflow; see `default_uri`.
+            tags: tags of the run in addition to those of `origin`.
             report: called with one line for each problem, from any thread.
             patience: the longest wait for MLflow at the end of the ``with`` block, in seconds.
             parent: the name of the parent run in `runs_dir`.
@@ -181,7 +181,7 @@ class Tracker:
         """Logs the metrics of a bundle on a dataset, as an MLflow LoggedModel without weights.
 
         Args:
-            name: of the model; like `params`, it is used only if MLflow has no model with this fingerprint.
+            name: the model's name; like `params`, it is used only if MLflow has no model with this fingerprint.
             dataset: the name of the dataset; `digest` is its fingerprint.
         """
         about = {"name": name, "fingerprint": fingerprint, "params": _masked(params), "metrics": dict(metrics)}
@@ -263,7 +263,7 @@ def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
 
 
 def _final_status(error: BaseException | None) -> tuple[str, str]:
-    """MLflow's status of a run that this error ended, and why it ended, in words."""
+    """MLflow's status of a run that this error ended, and a description of why it ended."""
     match error:
         case None:
             return "FINISHED", "finished"

@@ -13,7 +13,7 @@ COLUMNS = ("last", "relation", "next", "probability")
 
 
 def transitions_table(bundle: Bundle, most: int = 5) -> str:
-    """CSV with the likeliest next predicates after each predicate, at most `most` in the next fact and in the same.
+    """CSV of the likeliest predicates after each predicate: at most `most` in the next fact, and `most` in the same.
 
     `last` is empty at the beginning of a text or fact. Probabilities are over all predicates of the model, as in a
     record that has them all; no predicate follows itself.

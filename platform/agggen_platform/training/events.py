@@ -19,9 +19,9 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.tracking import Tracker
 
 _WAITING_SECONDS = 60.0
-"""After so long without workers, the user is told that the job waits for them."""
+"""After this time without workers, the user is told that the job waits for them."""
 SILENCE_SECONDS = 20.0
-"""After so long without a heartbeat, worker 0 counts as dead."""
+"""After this time without a heartbeat, worker 0 counts as dead."""
 
 
 # --- between the workers and the job --------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class RunCoordinator:
         return self._stop
 
     def end(self, kind: Literal["stopped", "failed"], message: str) -> None:
-        """Called by worker 0: training has ended for a reason that another attempt would meet again."""
+        """Called by worker 0: training has ended for a reason that would end another attempt, too."""
         self._result = (kind, message)
 
     def take(self) -> tuple[list[WorkerMessage], float]:
@@ -95,7 +95,7 @@ class WorkerMonitor:
     ) -> None:
         """
         Args:
-            workers: the requested number.
+            workers: the requested number of workers.
             newest_checkpoint: identifies the newest checkpoint; raises StorageError if the store does not answer.
             send: receives training events.
             log_system: receives system metrics.
@@ -108,12 +108,12 @@ class WorkerMonitor:
         self.alive = False
         """Whether worker 0 has sent a heartbeat recently."""
         self.attempts_without_progress = 0
-        """Consecutive attempts that began at the same checkpoint as the attempt before."""
+        """Consecutive attempts that began at the same checkpoint as the previous attempt."""
         self.failure = ""
         """Why the last failed attempt failed."""
 
     def handle(self, messages: Sequence[WorkerMessage], silence: float) -> None:
-        """Acts on what `RunCoordinator.take` returned."""
+        """Handles the result of `RunCoordinator.take`."""
         for message in messages:
             self._handle(message.kind, message.content)
         self.alive = self._starts > 0 and silence <= SILENCE_SECONDS
@@ -135,7 +135,7 @@ class WorkerMonitor:
                 if self._starts:
                     self._meter.restarted()
                 self._starts, self._running = self._starts + 1, content
-            case "failure" if not self._failed:  # the others often only report the loss of this worker
+            case "failure" if not self._failed:  # later ones often only report the loss of this worker
                 self.failure, self._failed = content, True
             case "checkpoint":
                 self._meter.checkpoint(content)
@@ -178,7 +178,7 @@ class EventSink:
         if event.metrics:
             values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}
             self._tracker.log_metrics(values, step=event.step)
-        if event.kind == "evaluation":  # a metric of both stages, to compare runs that ended in different ones
+        if event.kind == "evaluation":  # one metric for both stages, to compare runs across stages
             step = sum(self._ended.values()) + event.step
             self._tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
         if event.kind == "end":

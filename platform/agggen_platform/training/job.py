@@ -65,10 +65,10 @@ class Finished:
 
     bundle: Bundle
     path: Path  # on this machine
-    trained: bool  # by this call; False: an earlier call finished the run
+    trained: bool  # whether this call trained; False: an earlier call had finished the run
     seconds: float
     run_name: str
-    address: str  # of the bundle, for other machines
+    address: str  # the bundle's address for other machines
     ui_command: str  # see `Tracker.ui_command`
 
 
@@ -78,7 +78,7 @@ def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
 
 
 def default_name(preset: str, config: JobConfig, data: Data) -> str:
-    """``PRESET-`` and a hash of all that the result depends on, so that the same command continues its run."""
+    """``PRESET-`` and a hash of everything that affects the result, so that the same command continues its run."""
     decisive = json.dumps([config_hash(result_of(config)), *data.decisive.values()])
     return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"
 
@@ -101,7 +101,7 @@ def train_job(
 
     Args:
         config: the whole configuration.
-        name: of the run. An existing run of this name is resumed if its configuration and data are the same.
+        name: the run's name. An existing run of this name is resumed if its configuration and data are the same.
         runs_dir: the folder of the run log, and of everything else unless ``storage.url`` is set.
         fresh: start over and replace an existing run of this name.
         parent: the name of the run that this one is part of.
@@ -111,14 +111,14 @@ def train_job(
         show: called with every event.
         say: called with a message at each start of workers and each recovered error.
         data: the corpus's records, if already loaded.
-        tags: of the run in MLflow.
+        tags: tags of the run in MLflow.
 
     Raises:
         ConfigError: the name is invalid, or belongs to a run of another configuration or other data.
         CorpusError, RecordError: the corpus is missing, or cannot be trained on; AllenNLPError likewise.
-        ClusterError: there is no such cluster, or it lacks what the workers need.
+        ClusterError: there is no such cluster, or it lacks resources for the workers.
         ClaimedError: another job works on this run.
-        StorageError: the store refused or does not answer.
+        StorageError: the store refused access or did not answer.
         StoppedError: stopped by a signal, `stop`, or `on_evaluation`; the same call resumes.
         TrainingError: training cannot continue.
     """
@@ -232,7 +232,7 @@ class _Run:
         """Whether the store is not the folder of runs."""
 
     def clear(self) -> None:
-        """Removes all files of the run except claims, and except what a job with another store left in RUNS/NAME."""
+        """Removes all files of the run except claims, and except files in RUNS/NAME of a job with another store."""
         runs = Folder(str(self.runs_folder))
         files = [(runs, name) for name in runs.names()]
         if self.has_own_store:
@@ -291,14 +291,14 @@ class _Run:
     def is_log_unfinished(self) -> bool:
         """Whether the run log is incomplete because the job was killed after it had published its bundle."""
         events = [event for event, _ in entries(self.tracker.path) if event is not None]
-        bundles = [place for place, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
+        bundles = [number for number, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
         return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
 
     def finished(self) -> Finished | None:
-        """The bundle of an earlier call.
+        """The result of an earlier call that has finished the run; None if there is none.
 
         Raises:
-            BundleError: it was changed after it was saved.
+            BundleError: the bundle was changed after it was saved.
         """
         if self.folder.read(f"{_BUNDLE}/manifest.json") is None:
             return None

@@ -79,7 +79,7 @@ class StoreKeeper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raises StorageError: the last checkpoint could not be stored."""
+        """Waits for the last checkpoint; raises StorageError if it could not be stored."""
         if kind is not None and not issubclass(kind, Exception):
             return  # after Ctrl-C, do not wait for uploads
         with self._changed:
@@ -90,10 +90,10 @@ class StoreKeeper:
         self._raise_error()
 
     def restore(self, trainer: Trainer) -> bool:
-        """Worker 0 chooses the newest complete checkpoint; all workers load it.
+        """Worker 0 chooses the newest complete checkpoint; all workers load it. Returns whether there is one.
 
         Raises:
-            TrainingError: it belongs to another run (`load_checkpoint`).
+            TrainingError: the checkpoint belongs to another run (`load_checkpoint`).
             StorageError: the store cannot be read.
         """
         path = self._folder / "restored.safetensors"
@@ -108,7 +108,7 @@ class StoreKeeper:
         return True
 
     def save(self, trainer: Trainer) -> None:
-        """Raises StorageError: an earlier checkpoint could not be stored."""
+        """Queues a copy of the trainer's state; raises StorageError if an earlier checkpoint could not be stored."""
         self._raise_error()
         snapshot = Snapshot.of(trainer)
         with self._changed:

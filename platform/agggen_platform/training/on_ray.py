@@ -33,10 +33,10 @@ from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_ROOM_SECONDS = 5  # how long Ray Train waits for resources before it is started again; it cannot be stopped meanwhile
+_ROOM_SECONDS = 5  # how long Ray Train waits for resources, during which it cannot be stopped, before it is restarted
 _END_SECONDS = 40.0  # how long Ray Train may take to end after workers were asked to stop
-_FRUITLESS_RESTARTS = 10  # after so many in a row, a job with cluster.max_failures=-1 fails
-_COLLECTIVE_SECONDS = 300  # timeout of collectives; meanwhile a worker may fetch checkpoints or write samples
+_FRUITLESS_RESTARTS = 10  # after this many in a row, a job with cluster.max_failures=-1 fails
+_COLLECTIVE_SECONDS = 300  # timeout of collectives, in which a worker may fetch checkpoints or write samples
 _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_ROOM_SECONDS),
@@ -64,11 +64,11 @@ def workers_of(config: JobConfig) -> Iterator[Workers]:
 
 def _check_room(config: JobConfig, cluster: Cluster) -> None:
     settings = config.cluster
-    least, room = settings.min_workers or settings.workers, room_for(settings.resources_per_worker, nodes())
-    if room < least:
+    minimum, room = settings.min_workers or settings.workers, room_for(settings.resources_per_worker, nodes())
+    if room < minimum:
         needs = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
         raise ClusterError(
-            f"{least} workers of {needs} each do not fit: the cluster has {cluster.cpus:g} CPUs and {cluster.gpus:g} "
+            f"{minimum} workers of {needs} each do not fit: the cluster has {cluster.cpus:g} CPUs and {cluster.gpus:g} "
             f"GPUs, room for {room}. Change cluster.workers, cluster.cpus_per_worker or cluster.gpus_per_worker, or "
             "set cluster.autoscaling=true if the cluster grows"
         )
@@ -104,17 +104,17 @@ class Workers:
         """Returns when both stages are trained and their checkpoints are in `folder`.
 
         Args:
-            folder: the run's, which all workers see.
-            prepared: the place of the examples in it.
+            folder: the run's folder, which all workers see.
+            prepared: the path of the examples in this folder.
             samples: records to write about after each epoch.
-            claim: on the folder; workers save no checkpoint without it.
+            claim: the claim on the folder; workers save no checkpoint without it.
             monitor: handles messages of the workers.
-            stop: called a few times per second; if it raises, the workers are ended.
+            stop: called a few times per second; if it raises, the workers are stopped.
 
         Raises:
             StoppedError: `stop` returned True; the same call resumes.
-            TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows; if
-                it is -1, too often in a row without a newer checkpoint.
+            TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows
+                (with -1: too often in a row without a newer checkpoint).
             ClusterError: Ray Train itself failed, or the cluster was lost.
         """
         import ray
@@ -149,7 +149,7 @@ class Workers:
             result = ray.get(coordinator.result.remote())
         except RayError as lost:
             raise ClusterError(f"the Ray cluster was lost: {_last_line(lost)}; the same call continues") from lost
-        except KeyboardInterrupt:  # the second one: Ray is ended at once
+        except KeyboardInterrupt:  # the second Ctrl-C: kills Ray Train immediately
             ray.cancel(running, force=True)
             ended = True
             raise
@@ -209,7 +209,7 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
             return None
         try:
             with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # checkpoints are not kept there
-                _trainer(task, attempts, scratch).fit()  # all earlier attempts failed, else this were not reached
+                _trainer(task, attempts, scratch).fit()  # reached only if all earlier attempts failed
         except WorkerGroupError as error:
             return _too_many_failures(error, task.config)
         except ControllerError as error:
@@ -258,7 +258,7 @@ def _trainer(task: _Task, failures: int, scratch: str) -> Any:
 
 
 def _work(loop_config: dict[str, Any]) -> None:
-    """One worker's part: the library's `fit`, from the newest checkpoint in the run's store."""
+    """The training loop of one worker: the library's `fit`, from the newest checkpoint in the run's store."""
     import ray
 
     task: _Task = loop_config["task"]

@@ -41,22 +41,22 @@ _SPLITS = ("train", "dev")
 
 
 def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
-    """The examples of `data`, and their place in `folder`; prepares them if they do not exist yet.
+    """The examples of `data`, and their path in `folder`; prepares them if they do not exist yet.
 
     Raises:
         CorpusError, TrainingError, RecordError: see `agggen.run.prepare`.
-        StorageError: the folder refused.
+        StorageError: the folder cannot be read or written.
     """
-    place = f"prepared/{_key(config, data)}"
-    if folder.read(f"{place}/{_ENCODER}") is not None:
-        return read_prepared(folder, place), place
+    path = f"prepared/{_key(config, data)}"
+    if folder.read(f"{path}/{_ENCODER}") is not None:
+        return read_prepared(folder, path), path
     prepared = prepare(config, data.train, data.dev, config.max_reject_share, data.start.bundle if data.start else None)
-    _write(folder, place, prepared)
-    return prepared, place
+    _write(folder, path, prepared)
+    return prepared, path
 
 
 def read_prepared(folder: Folder, place: str) -> Prepared:
-    """Reads what `prepared_in` wrote to `place`.
+    """Reads the examples that `prepared_in` wrote to the path `place` in `folder`.
 
     Raises:
         StorageError: this machine cannot read the folder, or a file is damaged.
@@ -170,7 +170,7 @@ class StoredExamples(Sequence[Example]):
 
 
 def _stored(array: Any) -> Any:
-    """A column as a numpy array; for lists, their offsets and, converted likewise, their values."""
+    """A column as a numpy array; a column of lists as a pair of offsets and values, which are converted likewise."""
     import pyarrow as pa
 
     if pa.types.is_list(array.type):
