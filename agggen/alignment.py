@@ -6,7 +6,7 @@ fact with the largest token overlap with its predicate and object. ``hard_constr
 
 Tokens are compared in a normal form (``words``): without accents and case, ``camelCase`` and ``snake_case`` split,
 numbers without thousands separators and trailing zeros, dates as year, month name and day, words truncated to a stem of
-five letters (created/creator, publisher/published). Function words are left out.
+five letters (created/creator, publisher/published). Function words are omitted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
 STEM_LENGTH = 5
 _THRESHOLD = 0.5
-"""Fraction of a triple's words that a fact needs for a hard alignment."""
+"""Minimum fraction of a triple's words that a fact must contain for a hard alignment."""
 
 _SAME_WORD = {
     **{month[:3]: month for month in MONTHS},
@@ -90,7 +90,7 @@ def words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def triple_words(predicate: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The distinct words of a predicate, and those that its object adds; the objects "yes" and "no" add none."""
+    """The distinct words of a predicate, and the further words of its object (none for "yes" and "no")."""
     predicate_words = tuple(dict.fromkeys(words(predicate)))
     object_words = () if value.strip().lower() in ("yes", "no") else words(value)
     return predicate_words, tuple(word for word in dict.fromkeys(object_words) if word not in predicate_words)
@@ -112,9 +112,9 @@ def align(
     """Aligns each triple of `record` to the fact with the largest overlap with its predicate and object.
 
     Args:
-        rule: "normal" compares ``words`` and weighs predicate and object equally; ties are resolved by the overlap with
-            the subject, then by the first fact. "surface" is the rule behind the paper's numbers: lower-cased words
-            between spaces, all with equal weight; ties are resolved by the first fact.
+        rule: "normal" compares ``words`` and weights predicate and object equally; of tied facts, the one with the
+            largest overlap with the subject is chosen, then the first. "surface" is the rule behind the paper's
+            numbers: lower-cased words between spaces, all with equal weight; of tied facts, the first is chosen.
         complete: whether a triple without overlap is aligned nevertheless, as in the paper: to the first fact without
             triples, or, if every fact has one, to the fact with the largest overlap with the subject.
 

@@ -240,8 +240,8 @@ def _train_in_folder(
     if not (folder / "bundle" / "manifest.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         run_file.write_text(json.dumps(identity, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        shown = ProgressLines() if progress is True else progress or None
-        listeners = [*callbacks, *([EventReporter(shown)] if shown else [])]
+        on_event = ProgressLines() if progress is True else progress or None
+        listeners = [*callbacks, *([EventReporter(on_event)] if on_event else [])]
         with StopRequest() as stop:
             try:
                 train_records(

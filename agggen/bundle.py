@@ -38,7 +38,7 @@ from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
 SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
-"""Folders of the bundles that are part of agggen, by the name that is their address; `make bundle` trains them."""
+"""Folders of the bundles included in agggen, by name; the name is a valid address. `make bundle` trains them."""
 T = TypeVar("T")
 _KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
@@ -62,14 +62,14 @@ class Bundle:
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
 
     def generator(self, device: str = "cpu") -> Generator:
-        """A generator with the bundle's model and inference settings; on another device with a copy of the model.
+        """A generator with the bundle's model (copied if it is on another device) and inference settings.
 
         Raises:
             ConfigError: the device is not available (`device_of`).
         """
-        model, chosen = self.model, device_of(device)
-        if chosen != next(model.parameters()).device:
-            model = copy.deepcopy(model).to(chosen)
+        model, target = self.model, device_of(device)
+        if target != next(model.parameters()).device:
+            model = copy.deepcopy(model).to(target)
         return Generator(model, self.encoder, self.inference, self.lexicon)
 
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
@@ -116,26 +116,26 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
         "metrics": dict(bundle.metrics),
         "sources": dict(bundle.sources),
     }
-    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    staging = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.state_dict().items()}
-        save_tensors(beside / "weights.safetensors", weights)
-        _write_json(beside / "bundle.json", description)
-        _write_json(beside / "vocabulary.json", bundle.encoder.vocabulary.to_json())
-        _write_json(beside / "predicates.json", list(bundle.encoder.predicates))
-        _write_json(beside / _LEXICON, bundle.lexicon.as_dict())
-        write_manifest(beside, FILES)
-        beside.chmod(0o755)
-        os.rename(beside, path)
+        save_tensors(staging / "weights.safetensors", weights)
+        _write_json(staging / "bundle.json", description)
+        _write_json(staging / "vocabulary.json", bundle.encoder.vocabulary.to_json())
+        _write_json(staging / "predicates.json", list(bundle.encoder.predicates))
+        _write_json(staging / _LEXICON, bundle.lexicon.as_dict())
+        write_manifest(staging, FILES)
+        staging.chmod(0o755)
+        os.rename(staging, path)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         raise
     return fingerprint(path)
 
 
 def write_manifest(path: Path, names: Sequence[str]) -> None:
     """Writes ``manifest.json`` with the size and SHA-256 of the files `names` in the folder `path`."""
-    _write_json(path / "manifest.json", {name: _measure(path / name) for name in names})
+    _write_json(path / "manifest.json", {name: _manifest_entry(path / name) for name in names})
 
 
 def files_of(manifest: object) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ def check_bundle(path: Path | str) -> None:
         file = path / name
         if not file.is_file():
             raise BundleError(f"the bundle {path} is incomplete: {name} is missing")
-        if manifest.get(name) != _measure(file):
+        if manifest.get(name) != _manifest_entry(file):
             raise BundleError(
                 f"{file} is not what {path / 'manifest.json'} says (size or SHA-256 differ): one of them was changed "
                 "after the bundle was saved, and it is refused"
@@ -252,7 +252,7 @@ def _build(kind: type[T], values: Mapping[str, Any], path: Path) -> T:
 
 
 def _check_sizes(config: ModelConfig, path: Path) -> None:
-    """Checks that the weights are large enough for the configuration, which could otherwise exhaust the memory."""
+    """Checks that the weights are large enough for the configuration, since a false one could exhaust the memory."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -277,6 +277,5 @@ def _write_json(path: Path, value: object) -> None:
     path.write_text(_as_json(value), encoding="utf-8")
 
 
-def _measure(path: Path) -> dict[str, object]:
-    """A file's entry in the manifest."""
+def _manifest_entry(path: Path) -> dict[str, object]:
     return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}

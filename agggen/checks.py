@@ -1,4 +1,4 @@
-"""Texts of any system checked against their records: by words (`agggen.verification.check`) and by the critic."""
+"""Checks texts of any system against their records: by words (`agggen.verification.check`) and by the critic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agggen.verification.lenient import verify
 from agggen.verification.results import TextCheck
 
 RISKY = 0.14
-"""Texts of a higher risk should be reviewed: of 712 rated texts, raters called 3.5 % of those below it incorrect."""
+"""Texts of higher risk should be reviewed: of 712 rated texts, 3.5 % of those of lower risk were rated incorrect."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class CheckedText(Shown):
 
     @property
     def said(self) -> tuple[Triple, ...]:
-        """The triples whose values the text says whole, by words."""
+        """The triples whose values the text expresses completely, by the check of words."""
         return tuple(value.triple for value in self.result.values if value.whole)
 
     @property
     def missing(self) -> tuple[Triple, ...]:
-        """The triples whose values the text does not say whole, by words."""
+        """The triples whose values the text does not express completely, by the check of words."""
         return self.result.missing
 
     @property
     def invented(self) -> tuple[str, ...]:
-        """Numbers, names and value words that no triple of the record has."""
+        """Hallucinated numbers, names and value words, which are in no triple of the record."""
         return self.result.invented
 
     @property
@@ -54,7 +54,7 @@ class CheckedText(Shown):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """The share of triples whose values are mentioned, at least leniently, and of subjects that are named whole."""
+        """The fractions of triples whose values are mentioned (lenient or strict) and of subjects named in full."""
         triples = self.record.triples
         unmentioned = set(verify(self.record, self.text).missing).difference(self.said)
         return (
@@ -66,8 +66,8 @@ class CheckedText(Shown):
     def scores(self) -> dict[str, float]:
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
-        Coverage and correctness are the critic's, averaged with the share of values that are mentioned (lenient) and,
-        at half the weight, the share of subjects that are named whole, since human ratings of both depend on it.
+        Coverage and correctness are the critic's, averaged with the fraction of values that are mentioned and, at half
+        the weight, the fraction of subjects that are named in full (`shares`), since human ratings depend on both.
         Fluency is correctness times the share of distinct word bigrams.
         """
         mentioned, named = self.shares
@@ -142,7 +142,7 @@ def check_all(
 
     Args:
         records, texts: one text per record.
-        checker: makes the check by words, with the wordings it learned. [default: one that knows no training texts]
+        checker: makes the check by words, with its learned wordings. [default: a checker without learned wordings]
         critic: the learned critic. [default: the included critic]
 
     Raises:

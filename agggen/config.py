@@ -35,7 +35,7 @@ from agggen.yaml12 import compose, construct, is_null, is_number
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 Where = Callable[[yaml.Node], str]
-"""The place of a YAML node, for messages: its file and line, or its override."""
+"""The source of a YAML node, for messages: its file and line, or its override."""
 
 PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
@@ -65,7 +65,7 @@ def load_config(
     for override in overrides:
         settings.read_override(override)
     try:
-        # Of JSON only, pydantic's strict mode takes a list for a tuple, and a string for a path or an enum.
+        # Pydantic's strict mode accepts a list for a tuple, and a string for a path or enum, only if it validates JSON.
         return TypeAdapter(cls).validate_json(json.dumps(settings.values, default=str), strict=True)
     except ValidationError as error:
         problems = [settings.explain(detail) for detail in error.errors(include_url=False)]
@@ -79,7 +79,7 @@ def preset_names(presets_package: str = PRESETS) -> list[str]:
 
 
 def resolved(config: Any) -> dict[str, Any]:
-    """The whole configuration as plain JSON types; ``load_config`` reads it back from a ``.json`` file."""
+    """The complete configuration as plain JSON types; ``load_config`` reads it back from a ``.json`` file."""
     return typing.cast(dict[str, Any], TypeAdapter(type(config)).dump_python(config, mode="json"))
 
 
@@ -105,7 +105,7 @@ def flatten(config: Any) -> dict[str, Scalar]:
 
 
 class _Settings:
-    """The values of a dataclass `cls` as nested plain data, beginning with its defaults, and the source of each."""
+    """The values of the dataclass `cls` as nested plain data, initially its defaults, and the source of each value."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -120,7 +120,7 @@ class _Settings:
     def read_preset(
         self, preset: str | Path, package: str, beside: Traversable | Path | None = None, trail: tuple[str, ...] = ()
     ) -> None:
-        """Reads a preset after those that it extends. `beside`: the folder for relative paths of `extends`."""
+        """Reads a preset after the presets that it extends; `beside` is the folder of relative paths in ``extends``."""
         is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
         if is_file:
             path: Traversable | Path = beside.joinpath(str(preset)) if beside else Path(preset)
@@ -171,7 +171,7 @@ class _Settings:
         self._set(key, node, annotation, lambda _: where)
 
     def _set(self, key: tuple[str, ...], node: yaml.Node, annotation: Any, where: Where) -> None:
-        """Sets `key`, whose type is `annotation`, to the value of `node`; the keys of a section one by one."""
+        """Sets `key`, of type `annotation`, to the value of `node`; a section is updated key by key."""
         section, source = _section(annotation), where(node)
         self.sources[key] = source
         if isinstance(node, yaml.MappingNode) and section:
@@ -207,7 +207,7 @@ class _Settings:
         leaf = key[-1]
         same_leaf = [name for name in known if name.rpartition(".")[2] == leaf]
         near = difflib.get_close_matches(dotted, same_leaf, 1, 0.0) or difflib.get_close_matches(dotted, known, 1)
-        if not near:  # the right word in another section, misspelt
+        if not near:  # a misspelt key of another section
             leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
             near = [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1)]
         hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_fields(self.cls))}"
@@ -252,7 +252,7 @@ def _is_union(annotation: Any) -> bool:
 
 
 def _section(annotation: Any) -> type | None:
-    """The dataclass of `annotation` (``X`` or ``X | None``), if it is one."""
+    """The dataclass ``X`` of the annotation ``X`` or ``X | None``; None for other annotations."""
     if _is_union(annotation):
         inner = [argument for argument in get_args(annotation) if argument is not types.NoneType]
         return _section(inner[0]) if len(inner) == 1 else None

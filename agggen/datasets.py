@@ -114,7 +114,7 @@ def load_records(source: Any, **columns: Any) -> list[Record]:
         columns: see `load_dataset`.
 
     Raises:
-        CorpusError: the source is unreadable as a whole.
+        CorpusError: the source cannot be read.
     """
     if isinstance(source, Dataset):
         return list(chain(*source.splits.values()))
@@ -142,8 +142,8 @@ def load_dataset(
             ``category``, ``ignore``; and ``rename``, predicates by column (`Columns`).
 
     Raises:
-        CorpusError: the source or a split does not exist, a file is unreadable as a whole, or there are too few records
-            to be divided.
+        CorpusError: the source or a split does not exist, a file cannot be read, or there are too few records to be
+            divided.
     """
     if isinstance(source, Dataset):
         return source
@@ -222,8 +222,8 @@ def _split_files(folder: Path) -> dict[str, Path]:
 def _from_splits(name: str, parts: Mapping[str, Any], columns: Columns, splits: Sequence[str] | None) -> Dataset:
     """The dataset of a source with `parts`, one per split."""
     if absent := [split for split in splits or () if split not in parts]:
-        what = f"the folder {name}" if Path(name).is_dir() else name
-        raise CorpusError(f"{what} has no split {absent[0]!r}; it has {', '.join(sorted(parts))}")
+        source = f"the folder {name}" if Path(name).is_dir() else name
+        raise CorpusError(f"{source} has no split {absent[0]!r}; it has {', '.join(sorted(parts))}")
     ordered = [*(split for split in _STANDARD_SPLITS if split in parts), *sorted(parts.keys() - set(_STANDARD_SPLITS))]
     tables = {split: _table(parts[split], columns) for split in splits or ordered}
     records = {split: list(chain(*table.records.values())) for split, table in tables.items()}
@@ -285,7 +285,7 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
     """The records of a file in the format of its suffix (`SUFFIXES`); JSON lines for any other.
 
     Raises:
-        CorpusError: the file is unreadable as a whole.
+        CorpusError: the file cannot be read.
     """
     suffix = path.suffix.lower()
     if suffix == ".parquet" or path.is_dir():

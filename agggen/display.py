@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Result)
 
 
 class Shown:
-    """Makes IPython's terminal display an object like `print`."""
+    """Displays an object in IPython's terminal as `print` does."""
 
     __slots__ = ()
 
@@ -81,7 +81,7 @@ def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) ->
     """The plan, `head`, the text and the remarks as HTML, each fact in the colour of its group.
 
     Args:
-        facts: group and segment of each fact; the segments are the whole text.
+        facts: group and segment of each fact; the segments concatenate to the text.
     """
     plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
     text = " ".join(_coloured(number, piece.strip(), group) for number, (group, piece) in enumerate(facts))
@@ -89,7 +89,7 @@ def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) ->
 
 
 def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """The pieces of the text, each after the number of its span (from 1; 0: none); overlapping spans are omitted."""
+    """Splits a text into (span number from 1, or 0 outside spans; piece); overlapping spans are omitted."""
     pieces, position = [], 0
     for number, (start, end) in sorted(enumerate(spans, start=1), key=lambda item: (item[1][0], -item[1][1])):
         if start >= position and end > start:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Constraints = Literal["release", "paper", "none"]
 UNKNOWN_PREDICATE = "[unknown]"
-_TEXTS_PER_CALL = 4096  # of a segmenter; if a call fails, its texts are bisected
+_TEXTS_PER_CALL = 4096  # per call of a segmenter; if a call fails, its texts are bisected
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ def segmented(
     rejects: list[Reject],
     corpus: str = "",
 ) -> list[Record]:
-    """The records with facts in every reference, from the segmenter or (segmenter None) from the corpus.
+    """The records with facts in every reference: from the segmenter or, if it is None, from the corpus.
 
     Args:
-        rejects: receives the references that cannot be segmented; they are dropped, and with them the records that
-            have no other reference.
+        rejects: receives the references that cannot be segmented; these references are dropped, and so are records
+            without any other reference.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.

@@ -45,7 +45,7 @@ class StoppedError(TrainingError):
     """Training was interrupted and has saved its state; the same command continues it."""
 
     def __init__(self, message: str, exit_code: int = TrainingError.exit_code) -> None:
-        """`exit_code`: 128 plus the number of the signal that interrupted training, if any."""
+        """`exit_code` is 128 plus the number of the signal, if a signal interrupted training."""
         super().__init__(message)
         self.exit_code = exit_code
 

@@ -92,7 +92,7 @@ class FactsConfig(FrameSettings):
 class TextConfig:
     """The vocabulary; other words can only be copied from the record."""
 
-    min_count: int = 2  # occurrences in the training records that a word needs
+    min_count: int = 2  # minimum number of occurrences of a word in the training records
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class TrainingConfig:
     threads: int = 0  # torch threads on CPU (0: torch's default)
     start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: random weights
     grow: bool = False  # add the words and predicates of the training records to `start` (`training.growth`)
-    replay: float = 0.0  # share of old texts among those that `agggen adapt` trains on
+    replay: float = 0.0  # fraction of old texts among the training texts of `agggen adapt`
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
 
@@ -170,8 +170,8 @@ def prepare(
 ) -> Prepared:
     """Segments the texts, builds vocabulary and predicate table from the training records, aligns and encodes.
 
-    References that cannot be segmented, that contain no words, or whose record has too many triples to be planned are
-    rejected. If ``training.start`` is set, vocabulary, predicate table and weights are those of its bundle (weights of
+    References are rejected if they cannot be segmented, contain no words, or their record has too many triples to be
+    planned. If ``training.start`` is set, vocabulary, predicate table and weights are those of its bundle (weights of
     transitions only if the configuration has the same transition model). With ``training.grow`` these and the lexicon
     are extended by the words and predicates of the training records (`agggen.training.growth`).
 
@@ -237,9 +237,9 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
         ConfigError: `start` has another size, variant or vocabulary setting; names the settings that differ.
     """
     requested, existing, grow = asdict(config.model), asdict(start.model.config), config.training.grow
-    same = (*_SHARED_SIZES, *_TRANSITION_SETTINGS) if grow else _SHARED_SIZES
+    keys = (*_SHARED_SIZES, *_TRANSITION_SETTINGS) if grow else _SHARED_SIZES
     differing = [
-        f"model.{name} ({existing[name]}, not {requested[name]})" for name in same if requested[name] != existing[name]
+        f"model.{name} ({existing[name]}, not {requested[name]})" for name in keys if requested[name] != existing[name]
     ]
     text = start.config.get("text")
     if isinstance(text, Mapping) and not grow:
@@ -260,7 +260,7 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
 def _with_facts(
     records: Sequence[Record], fact_segmenter: FactSegmenter | None, split: str, rejects: list[Reject], limit: float
 ) -> list[Record]:
-    """The records that are small enough to be planned, with facts in all references."""
+    """The records that are small enough for planning, with facts in all references."""
     plannable: list[Record] = []
     for record in records:
         try:

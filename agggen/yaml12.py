@@ -1,6 +1,6 @@
 """YAML with the scalars of YAML 1.2: ``1e-3`` is a number, ``no`` a word, ``1:30`` and ``2020-01-01`` are text.
 
-PyYAML follows YAML 1.1, in which the first is a string, the second false, the third ninety and the fourth a date.
+PyYAML follows YAML 1.1, in which these are a string, false, the number 90 and a date.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Loader.add_implicit_resolver(
 
 
 def compose(text: str, label: str) -> yaml.Node | None:
-    """The syntax tree of one document, None if it is empty. Raises ConfigError with `label`, line and column."""
+    """The syntax tree of a document; None if it is empty. Raises ConfigError with `label`, line and column."""
     try:
         return yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:

@@ -7,8 +7,8 @@ For 100 inputs of WebNLG's seen test set, crowd workers annotated which triples 
     rst_ann_gt_plan.jsonl   the triples of each fact: isPartOf&&leader||capital; empty for a fact without triples
     rst_ann_tgt.jsonl       the tokenised facts: tree TAB fact TAB fact
 
-Records and texts are those of WebNLG, matched by their letters. The release states no licence, so users must copy
-the files themselves.
+Records and texts are those of WebNLG, matched by their letters and digits. The release states no licence, so users must
+copy the files themselves.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _VARIANTS = {
     '"': "\u201c\u201d\u201e",
     "'": "\u2018\u2019`",
     "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
-}  # of quotes and dashes
+}  # variants of quotes and dashes
 _TO_ASCII = str.maketrans({variant: mark for mark, variants in _VARIANTS.items() for variant in variants})
-_MIN_SIMILARITY = 0.85  # of texts from which the segmenter dropped or moved words
+_MIN_SIMILARITY = 0.85  # of a raw text and its tokenised form, in which the segmenter dropped or moved words
 _CLOSERS = ",.;:!?)]}%"
 SOURCES, PLANS, TEXTS = "webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl"
 
@@ -111,10 +111,10 @@ def _reference(record: Record, annotated: Reference, predicates: dict[str, str])
 
 def _raw_pieces(record: Record, annotated: Reference) -> tuple[str, ...] | None:
     """A raw text of the record, segmented like `annotated`; None if no text has the same letters and segments."""
-    same = [reference.text for reference in record.references if letters(reference.text) == letters(annotated.text)]
+    matches = [reference.text for reference in record.references if letters(reference.text) == letters(annotated.text)]
     facts = [fact.text for fact in annotated.facts or ()]
     # Texts with the same letters may differ in punctuation: use the most similar one.
-    for text in get_close_matches(annotated.text, same, 1, cutoff=0):
+    for text in get_close_matches(annotated.text, matches, 1, cutoff=0):
         pieces = attach_facts(text, facts)
         if pieces is not None and len(pieces) == len(facts):
             return pieces
@@ -134,7 +134,7 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
         The segments, or None if the two are not the same text (`_MIN_SIMILARITY`).
     """
     positions = [position for position, character in enumerate(text) if not character.isspace()]
-    # Only whole tokens are Penn Treebank quotes: in the raw text one character must stay one character.
+    # Penn Treebank quotes are replaced only as complete tokens; in the raw text, offsets must not change.
     compact = ["".join('"' if token in ("``", "''") else token for token in fact.split()) for fact in facts]
     compact = [fact.translate(_TO_ASCII) for fact in compact if fact]
     if not positions or not compact:
@@ -156,14 +156,14 @@ def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list
     """The positions in `raw` of the boundaries in `tokenised`, both without whitespace; None if they differ too much.
 
     Args:
-        space_after: whether whitespace follows each character of the raw text, but the last.
+        space_after: whether whitespace follows each character of the raw text (except the last).
     """
     matcher = SequenceMatcher(None, tokenised, raw, autojunk=False)
     if matcher.ratio() < _MIN_SIMILARITY:
         return None
     mapped: list[int] = []
     for end in ends:
-        # The boundary follows the last aligned character before it, and closing punctuation that the segmenter dropped.
+        # The boundary is after the last aligned character and after closing punctuation that the segmenter dropped.
         block = max((b for b in matcher.get_matching_blocks() if b.a < end), key=lambda b: b.a, default=None)
         if block is None or not block.size:
             continue

@@ -46,7 +46,7 @@ class Corpus:
 
 
 def _webnlg(path: Path, split: str) -> Items:
-    # The split test is test-seen and test-unseen together, with the same ids.
+    # The split test is the union of test-seen and test-unseen, with the same ids.
     part = {"test-seen": True, "test-unseen": False}.get(split)
     for item in read_webnlg(path, split.split("-")[0]):
         if isinstance(item, Reject) or part is None or part == (item.category in SEEN_CATEGORIES):
@@ -57,7 +57,7 @@ def _webnlg_3(path: Path, split: str) -> Items:
     base, _, part = split.partition("-")
     training: list[Record] = []
     if part:
-        training = split_rejects(load("webnlg-3.0", "train", path.parents[3]))[0]  # `folder` and file: four levels
+        training = split_rejects(load("webnlg-3.0", "train", path.parents[3]))[0]  # `folder` and file have four levels
     categories = {record.category for record in training}
     subjects = {triple.subject for record in training for triple in record.triples}
     for item in read_webnlg(path, base):
@@ -207,9 +207,9 @@ def load(name: str, split: str, home: Path | str | None = None) -> Items:
         return corpus.read(Path(), split)
     path = data_home(home) / corpus.folder / corpus.files[split]
     if not path.exists():
-        get = f"copy {corpus.copied_from} there" if corpus.copied_from else f"run `agggen corpora fetch {name}`"
+        instruction = f"copy {corpus.copied_from} there" if corpus.copied_from else f"run `agggen corpora fetch {name}`"
         raise CorpusError(
-            f"{name} {split} is not available: {path} is missing; {get}, or set "
+            f"{name} {split} is not available: {path} is missing; {instruction}, or set "
             "AGGGEN_DATA_HOME to the folder that contains it"
         )
     return corpus.read(path, split)

@@ -43,7 +43,7 @@ def read_rows(
 
     Args:
         exact: whether column names keep their case and must be unique.
-        header: the column names, if the stream begins within a file; an empty list receives the names in its first row.
+        header: the column names, if the stream begins inside a file; an empty list is filled from the first row.
         line: the line number of the stream's first line in its file.
 
     Raises:

@@ -8,8 +8,8 @@ predicates, and a plan. The splits have disjoint elements.
     dev          12       72         216            4.29             3.28
     test         12       72         216            4.54             3.27
 
-The plans of a record's references often differ. In records of at least two triples, the mean NMI of two of them is .90
-(.91 in dev); that of a plan and the more similar of the other two is .93 (test) to .95 (dev), a bound for planners.
+The plans of a record's references often differ. For records of at least two triples, the mean NMI of two plans is .90
+(.91 in dev); of a plan and the more similar of the other two, .93 (test) to .95 (dev): an upper bound for planners.
 
 ``elements.jsonl.gz`` in this folder has all splits, one record per line. The triples were written from general
 knowledge, the texts by a random grammar. The demo and the learning tests use this corpus.

@@ -11,7 +11,7 @@ from agggen.records import Record
 from agggen.verification.check import Checker
 
 FEW = 20
-"""Training texts below which a predicate is reported as rare."""
+"""Predicates with fewer training texts are reported as rare."""
 CHECKED_TEXTS = 2_000
 """Maximum number of training texts that are checked, spread over the split."""
 _EXAMPLES = 3
@@ -113,7 +113,7 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequen
 
 
 def _shared(items: Iterable[tuple[str, Record, object]]) -> list[str]:
-    """The splits of each content that is in several splits, each with the id of its first such record."""
+    """For each content that is in several splits: these splits, each with the id of the content's first record."""
     ids: dict[object, dict[str, str]] = defaultdict(dict)
     for split, record, content in items:
         ids[content].setdefault(split, record.id)

@@ -48,7 +48,7 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
 def read_values(
     stream: BinaryIO, name: str, undecodable: Undecodable = "raise", first: int = 1
 ) -> Iterator[tuple[int, Any] | Reject]:
-    """The JSON value of each line and the line's number, one line held at a time; blank lines are skipped.
+    """The number and JSON value of each line, with one line in memory at a time; blank lines are skipped.
 
     Args:
         first: the line number of the stream's first line in its file.
@@ -83,7 +83,7 @@ def _parse(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON at column {error.colno}: {error.msg}") from error
     except UnicodeEncodeError as error:
-        wrong = error.object[error.start]
-        raise ValueError(f"contains {wrong!r}, half of a surrogate pair and not a Unicode character") from error
+        surrogate = error.object[error.start]
+        raise ValueError(f"contains {surrogate!r}, half of a surrogate pair and not a Unicode character") from error
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error

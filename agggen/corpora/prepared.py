@@ -16,7 +16,7 @@ Columns, with one row per record::
 The file's key-value metadata contains ``agggen.format`` (the version of this layout), ``agggen.corpus``,
 ``agggen.split`` and ``agggen.fingerprint`` (SHA-256 of the records' canonical JSON lines).
 
-A split may also be a folder of such files, as `agggen segment` writes it: ``manifest.json`` beside it lists them.
+A split may also be a folder of such files, written by `agggen segment`; ``manifest.json`` next to it lists the files.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
     """
     try:
         splits = json.loads(manifest.read_bytes())["splits"]
-        return {split: about["parts"] for split, about in splits.items() if isinstance(about["parts"], list)}
+        return {split: entry["parts"] for split, entry in splits.items() if isinstance(entry["parts"], list)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}  # no file, one of another program, or one of an older version, which wrote one file per split
 

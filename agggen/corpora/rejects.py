@@ -29,8 +29,8 @@ class Reject:
     reason: str
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.reason}" if self.id is None else f"{place}: record {self.id!r}: {self.reason}"
+        location = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{location}: {self.reason}" if self.id is None else f"{location}: record {self.id!r}: {self.reason}"
 
 
 def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[Reject]]:

@@ -1,8 +1,8 @@
 """Reads Rel2Text (Kasner, Konstas and Dušek, EACL 2023): texts about single triples, over 1,522 relations.
 
 An item is ``{"in": "<head> Chiltern Firehouse <rel> serves cuisine <tail> American cuisine", "out": "..."}``. The
-relation, with its spaces, is the predicate. The raw annotation beside the splits also has the texts that annotators
-rejected.
+relation, with its spaces, is the predicate. The raw annotation, published with the splits, also has the texts that
+annotators rejected.
 """
 
 from __future__ import annotations

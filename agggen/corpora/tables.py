@@ -7,9 +7,9 @@
 ``name`` or ``title`` is the subject of a wide row. Nested objects are flattened (``{"director": {"name": "X"}}``: the
 predicate ``director_name``), lists are one triple per item, whitespace in predicates becomes ``_``. Empty cells and
 columns without a name are ignored. The columns ``text``, ``text2``, ``reference``, ... have reference texts. Rows with
-the same id, or without ids the same triples, are one record with several texts. ``split`` and ``category`` are those of
-the record. A review table (`agggen.report.review`) has the record form with ``triples`` as JSON, and its texts in
-``corrected``.
+the same id (or, without ids, the same triples) form one record with several texts. The columns ``split`` and
+``category`` contain the record's split and category. A review table (`agggen.report.review`) has the record form, with
+``triples`` as JSON and the text in ``corrected``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TEXT_COLUMN = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
 _UNDECODED = re.compile("[\ud800-\udfff]")
 """Bytes that are not UTF-8 (``surrogateescape``), and lone surrogates in JSON."""
 REJECTED_ROW = "another row of this record was rejected"
-"""The reason for the reject of a record in the long form; its invalid row is a reject, too."""
+"""The reason of the reject for a record in the long form; its invalid row has a reject of its own."""
 _SPLIT_SYNONYMS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
 
 
@@ -71,7 +71,7 @@ class Columns:
         """The key of the row's id, subject, split or category (`role`); None if the row has none.
 
         Args:
-            usual: the lower-case names of the column if the user named none. [default: `role`]
+            usual: the lower-case default names of the column, used if the user named none. [default: `role`]
         """
         if (named := getattr(self, role)) is not None:
             return named if named in row else None
@@ -92,7 +92,7 @@ class Table:
 
 @dataclass
 class _Draft:
-    """A record while its rows are read."""
+    """A record under construction."""
 
     identifier: str
     line: int
@@ -111,7 +111,7 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
     """
     drafts: dict[tuple[str | None, Any], _Draft] = {}
     rejects: list[Reject] = []
-    seen: set[str] = set()
+    seen_columns: set[str] = set()
     rejected_ids: set[str] = set()
     for item in items:
         if isinstance(item, Reject):
@@ -120,7 +120,7 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
         line, row = item
         if isinstance(row, Record):
             row = row.as_dict()
-        seen.update(row)
+        seen_columns.update(row)
         identifier, split = "", None
         try:
             lower = {key.lower(): key for key in row}
@@ -150,8 +150,8 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
         draft.triples = list(dict.fromkeys(draft.triples + row_draft.triples))
         draft.references = list(dict.fromkeys(draft.references + row_draft.references))
         draft.category = draft.category or row_draft.category
-    if absent := sorted(columns.named - seen):
-        raise CorpusError(f"{label} has no column {absent[0]!r}; it has {', '.join(sorted(seen)) or 'none'}")
+    if absent := sorted(columns.named - seen_columns):
+        raise CorpusError(f"{label} has no column {absent[0]!r}; it has {', '.join(sorted(seen_columns)) or 'none'}")
     records: dict[str | None, list[Record]] = {}
     for (split, *_), draft in drafts.items():
         try:
@@ -277,7 +277,7 @@ def text_of(value: Any) -> str | None:
         RecordError: the cell has another type, such as bytes or an object.
     """
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        value = value.item()  # a scalar of numpy
+        value = value.item()  # a numpy scalar
     if value is None or value != value:  # None, NaN, NaT
         return None
     if isinstance(value, bool):

@@ -37,7 +37,7 @@ def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Position
     Triples without a gold fact are not counted.
 
     Raises:
-        AggGenError: there is no gold alignment.
+        AggGenError: no triple has a gold fact.
     """
     counts = []
     for predicted_facts, gold_facts in zip(predicted, gold, strict=True):

@@ -1,4 +1,4 @@
-"""A model's output for held-out records: texts, most likely plans, and alignments of the reference texts."""
+"""A model's output for held-out records: generated texts, most likely plans, alignments of the references."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def alignments(
     generator: Generator, records: Sequence[Record]
 ) -> dict[str, tuple[Sequence[Positions], Sequence[Positions]]]:
     """Predicted and gold alignments of the annotated reference texts, for ``viterbi`` and ``rule_based``."""
-    texts = [(record, reference) for record in records for reference in record.references if reference.facts]
-    texts = [pair for pair in texts if all(fact.predicates is not None for fact in pair[1].facts or ())]
-    if not texts:
+    annotated = [(record, reference) for record in records for reference in record.references if reference.facts]
+    annotated = [pair for pair in annotated if all(fact.predicates is not None for fact in pair[1].facts or ())]
+    if not annotated:
         return {}
-    facts = [[fact.text for fact in reference.facts or ()] for _, reference in texts]
-    gold = [positions(fact.predicates or () for fact in reference.facts or ()) for _, reference in texts]
-    viterbi = [positions(plan.states) for plan in generator.align([record for record, _ in texts], facts)]
+    facts = [[fact.text for fact in reference.facts or ()] for _, reference in annotated]
+    gold = [positions(fact.predicates or () for fact in reference.facts or ()) for _, reference in annotated]
+    viterbi = [positions(plan.states) for plan in generator.align([record for record, _ in annotated], facts)]
     rules = [
         dict(zip(record.predicates, align(record, text_facts).fact_of, strict=True))
-        for (record, _), text_facts in zip(texts, facts, strict=True)
+        for (record, _), text_facts in zip(annotated, facts, strict=True)
     ]
     return {"viterbi": (viterbi, gold), "rule_based": (rules, gold)}

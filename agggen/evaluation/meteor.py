@@ -22,7 +22,7 @@ from agggen.evaluation.segments import (
     ratio,
 )
 
-_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75  # for English, tuned to rank
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75  # for English, tuned on rankings
 _STAGES = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
 _SEPARATOR = "|||"
 
@@ -50,10 +50,10 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
 
 
 def meteor_score(counts: np.ndarray) -> np.ndarray:
-    """METEOR in percent (...) of the jar's counts (..., 23).
+    """METEOR in percent (...) from the jar's counts (..., 23).
 
-    The counts, of text and reference where not stated: words; function words; for each of the 4 stages the matched
-    content words, then the matched function words; chunks (one count); matched words.
+    Except for the number of chunks, counts are in pairs (text, reference): words; function words; for each of the 4
+    stages matched content words, then matched function words; chunks; matched words.
     """
     words, reference_words, function_words, reference_function = np.moveaxis(counts[..., :4], -1, 0)
     stages = counts[..., 4:20].reshape(*counts.shape[:-1], 4, 4)

@@ -50,7 +50,7 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
     rows = np.zeros((len(groups), 2 * ORDERS + 3))
     for row, text, group in zip(rows, hypotheses, groups, strict=True):
         words = text.split()
-        limit = reduce(or_, (Counter(_ngrams(reference)) for reference in group))  # the maximum of each count
+        limit = reduce(or_, (Counter(_ngrams(reference)) for reference in group))  # the maximum of each n-gram's counts
         for ngram, count in Counter(_ngrams(words)).items():
             if matched := min(count, limit[ngram]):
                 context = reference_counts[ngram[:-1]] if len(ngram) > 1 else total_words
@@ -65,7 +65,7 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
 
 
 def _score(counts: np.ndarray) -> np.ndarray:
-    """NIST (...) of counts (..., 13): information and n-grams by order, words of references, references, texts."""
+    """NIST (...) from counts (..., 13): information by order, n-grams by order, reference words, references, texts."""
     information = ratio(counts[..., :ORDERS], counts[..., ORDERS : 2 * ORDERS]).sum(-1)
     words, references, texts = np.moveaxis(counts[..., 2 * ORDERS :], -1, 0)
     return information * _penalty(ratio(counts[..., ORDERS] * references, words * texts))

@@ -1,10 +1,10 @@
-"""Evaluation protocols: sets of text metrics computed like published numbers, so that scores are comparable.
+"""Evaluation protocols: sets of text metrics that are computed like published scores, and so comparable with them.
 
 `plain`: sacreBLEU's BLEU, chrF and TER, case-sensitive; for new corpora.
 
 `e2e`: tuetschek/e2e-metrics, the E2E challenge's scorer: BLEU and NIST of mteval-v13a; METEOR, ROUGE-L and CIDEr over
-PTB tokens without punctuation. It tokenises all input, so texts may be raw or tokenised, but references must be
-likewise: the paper's E2E rows were measured against the tokenised references of its release.
+PTB tokens without punctuation. It tokenises all input: texts may be raw or tokenised, but references must have the
+same form. The paper's E2E rows were measured against the tokenised references of its release.
 
 `webnlg-2017`: the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu, which pads missing
 references with empty ones; TER of tercom; METEOR 1.5. Raw texts are tokenised like the challenge's. The paper's outputs
@@ -83,7 +83,7 @@ def challenge_tokens(text: str) -> str:
     tokens for all 4,894 references of the test set.
     """
     plain = unicodedata.normalize("NFKD", text.lower())
-    plain = "".join(sign for sign in plain if not unicodedata.combining(sign)).translate(_LETTERS)
+    plain = "".join(char for char in plain if not unicodedata.combining(char)).translate(_LETTERS)
     return " ".join(_NOT_WORD.sub(r" \1 ", plain).split())
 
 
@@ -101,11 +101,11 @@ def _plain(texts: list[str], groups: list[list[str]], tokenised: bool, names: Se
 def _e2e(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
     metrics: _Metrics = {}
     if {"bleu", "nist"} & set(names):
-        words, references = _change_all(lambda flat: [mteval_tokens(text) for text in flat], texts, groups)
+        words, references = _tokenise_all(lambda flat: [mteval_tokens(text) for text in flat], texts, groups)
         metrics["bleu"] = lambda: bleu_statistics(words, references, tokenised=True).with_remark("texts:lc-ascii+13a")
         metrics["nist"] = lambda: nist_statistics(words, references).with_remark("texts:lc-ascii+13a")
     if {"meteor", "rouge_l", "cider"} & set(names):
-        tokens, token_references = _change_all(ptb_tokens, texts, groups)
+        tokens, token_references = _tokenise_all(ptb_tokens, texts, groups)
         metrics["meteor"] = lambda: meteor_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
         metrics["rouge_l"] = lambda: rouge_l_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
         metrics["cider"] = lambda: cider_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
@@ -115,7 +115,7 @@ def _e2e(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequ
 def _webnlg(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
     tokens = str.lower if tokenised else challenge_tokens
     first_references = [group[:_WEBNLG_REFERENCES] for group in groups]
-    words, reference_words = _change_all(lambda flat: [tokens(text) for text in flat], texts, first_references)
+    words, reference_words = _tokenise_all(lambda flat: [tokens(text) for text in flat], texts, first_references)
     remark = f"refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
     return {
         "bleu": lambda: multi_bleu_statistics(words, reference_words).with_remark(remark),
@@ -154,9 +154,9 @@ def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str])
             raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
 
 
-def _change_all(
-    change: Callable[[list[str]], list[str]], texts: list[str], groups: list[list[str]]
+def _tokenise_all(
+    tokenise: Callable[[list[str]], list[str]], texts: list[str], groups: list[list[str]]
 ) -> tuple[list[str], list[list[str]]]:
-    """Applies `change` to all texts and references in one call."""
-    changed = iter(change([*texts, *(text for group in groups for text in group)]))
-    return [next(changed) for _ in texts], [[next(changed) for _ in group] for group in groups]
+    """Tokenises all texts and references in one call."""
+    tokens = iter(tokenise([*texts, *(text for group in groups for text in group)]))
+    return [next(tokens) for _ in texts], [[next(tokens) for _ in group] for group in groups]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 MAX_SHIFT_WORDS = 10
 MAX_SHIFT_DISTANCE = 50
 BEAM = 20
-"""Paths with this many more edits than the best of their column are pruned; distances up to it are exact."""
+"""Paths with this many more edits than the best of their column are pruned; distances up to BEAM are exact."""
 
 _UNREACHED = 1 << 30
 _SUBSTITUTE, _INSERT, _DELETE = range(3)

@@ -37,8 +37,8 @@ def bleu_statistics(
 def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
     """Moses multi-bleu over lower-cased, tokenised texts, as in the paper's WebNLG column.
 
-    Missing references are padded with empty ones, as in the paper's reference files. Their length 0 may be the closest
-    to a short text's, which favours short output. Like the Perl script, this does not smooth.
+    Missing references are padded with empty ones, as in the paper's reference files. Their length of 0 may be
+    closest to that of a short text, which favours short output. Like the Perl script, this does not smooth.
     """
     groups = present_references(hypotheses, references)
     width = max(map(len, references))
@@ -150,7 +150,7 @@ def _sacrebleu_edits(words: list[str], reference: list[str]) -> int:
 
 
 class _SacrebleuDistance(lib_ter.BeamEditDistance):
-    """Distances within sacreBLEU's beam; also the path, but only for the words at the start of a search.
+    """Distances within sacreBLEU's beam, with the edit path only for the words that were passed to `start`.
 
     A path with d edits deviates from the diagonal by at most (d + difference of lengths) / 2. If the beam is wider, the
     exact distance is the beam's. Otherwise the beam can only increase it, so a shift that does not improve the

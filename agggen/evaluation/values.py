@@ -42,7 +42,7 @@ class ReadValues:
 def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> ReadValues:
     """Applies both checks to the text of each record.
 
-    The signature of ``values_whole`` has, after ``said``, the number of whole values by kind of match.
+    The signature of ``values_whole`` contains, after ``said``, the number of whole values by kind of match.
 
     Args:
         checker: the strict checker of the model; by default one without a lexicon, which matches values by rule only.

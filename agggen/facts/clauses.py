@@ -56,7 +56,7 @@ _VERB, _PARTICIPLE, _GERUND, _SUBJECT, _RELATIVE, _CONJUNCTION, _AFTER_COMMA, _A
 _WORD = re.compile(r"\S+")
 _PUNCTUATION = ".,;:!?\"'()[]\u201c\u201d\u2018\u2019"
 _REACH = 9
-"""Number of words after "and" in which the verb of a coordinated clause is searched for."""
+"""Maximum number of words after "and" that are searched for the verb of a coordinated clause."""
 VERSION = "1"
 
 

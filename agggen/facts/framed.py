@@ -16,7 +16,7 @@ from agggen.facts.words import split_sentences
 class FrameSegmenter:
     """A segmenter with one fact per frame; a sentence without frames is one fact.
 
-    The source gets the words of ``agggen.facts.words``, with all distinct sentences in one call.
+    The source receives all distinct sentences, tokenised by ``agggen.facts.words``, in one call.
 
     Args:
         level: ``paper`` or ``full`` (see ``agggen.facts.tree`` and ``agggen.facts.grouping``).
@@ -51,7 +51,7 @@ class FrameSegmenter:
             AggGenError: as `segment`.
         """
         split = [split_sentences(text) for text in texts]
-        # Sentences recur in many texts, and frames depend on the words only.
+        # Sentences may recur, and frames depend on the words only.
         distinct = {sentence.words: sentence for sentences in split for sentence in sentences}
         frames = self.source.frames(list(distinct.values())) if distinct else []
         if len(frames) != len(distinct):

@@ -3,15 +3,15 @@
 A new fact starts where the frame that owns the words changes. Words outside all arguments belong to the following fact,
 punctuation to the preceding one, as do words at the end of a sentence or argument.
 
-That is level ``paper``. Level ``full`` decides, as in the released facts, to which fact an argument with an embedded
-frame belongs:
+These are the rules of level ``paper``. Level ``full`` decides, as in the released facts, to which fact the words of an
+argument with an embedded frame belong:
 
-- The rest of the argument belongs to the embedded frame, as its head or tail: "has | a runway named 18R".
-- The antecedent of a relative clause (all before its ``R-`` argument) belongs to the governing fact: "Bolt was drawn by
-  Cohn, | who lives in Rome". So does that of a reduced clause in an ``ARG2``, the complement of a copula, which would
-  otherwise be empty: "Dutch is the language | spoken there". A single labelled word between the two belongs to the
-  antecedent: "a series first | aired on television".
-- If only the predicate of the clause is left, it is not a fact: "is the language spoken".
+- The words of the argument outside the embedded frame belong to its fact, too: "has | a runway named 18R".
+- The antecedent of a relative clause (the words before its ``R-`` argument) belongs to the governing fact: "Bolt was
+  drawn by Cohn, | who lives in Rome". So does the antecedent of a reduced clause in an ``ARG2``, the complement of a
+  copula, which would otherwise be empty: "Dutch is the language | spoken there". A single labelled word between
+  antecedent and clause belongs to the antecedent: "a series first | aired on television".
+- A clause of which only the predicate remains is not a fact: "is the language spoken".
 - A clause at the beginning of the governing frame keeps its antecedent: "Bolt, who was drawn by Cohn, | is a comic
   character".
 - An opening bracket or quote belongs to the following fact. A fact of punctuation only is joined with the preceding
@@ -61,7 +61,7 @@ def _assign_leaves(node: Node, owners: Owners) -> None:
 
 
 def _assign(node: Node, start: int, owners: Owners) -> None:
-    """Makes `node` the owner of its phrases from the word `start` on, and its children of theirs (level ``full``)."""
+    """Makes `node` and its children the owners of their phrases, `node` from the word `start` on (level ``full``)."""
     for phrase in node.phrases:
         first = max(phrase.start, start)
         owners[first : phrase.end] = [node] * (phrase.end - first)
@@ -79,8 +79,8 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
                 owners[previous_end:begin] = [None] * (begin - previous_end)
             if phrase.end - begin > 1:
                 owners[begin : phrase.end] = [child] * (phrase.end - begin)
-                inside = max(begin, child.start)
-                owners[inside : child.end] = [None] * (child.end - inside)
+                inner_start = max(begin, child.start)
+                owners[inner_start : child.end] = [None] * (child.end - inner_start)
                 _assign(child, begin, owners)
 
 
@@ -102,7 +102,7 @@ def _start_after_antecedent(child: Node, role: str) -> int | None:
 
 
 def _assign_remaining(words: tuple[str, ...], owners: Owners, level: Level) -> None:
-    """Gives the words outside all arguments the owner of the following or preceding word, if any word has one."""
+    """Assigns the words outside all arguments to the owner of the following or preceding word, if there is one."""
     following: Node | None = None
     for index in range(len(words) - 1, -1, -1):
         if owners[index] is None and (_is_word(words[index]) or (level == "full" and _is_opening(words, index))):
@@ -114,7 +114,7 @@ def _assign_remaining(words: tuple[str, ...], owners: Owners, level: Level) -> N
 
 
 def _is_word(word: str) -> bool:
-    """Whether a token has a letter or digit; the others are punctuation."""
+    """Whether a token contains a letter or digit; tokens that do not are punctuation."""
     return any(character.isalnum() for character in word)
 
 
@@ -124,7 +124,7 @@ def _is_opening(words: tuple[str, ...], index: int) -> bool:
 
 
 def _merge_wordless(words: tuple[str, ...], starts: list[int]) -> list[int]:
-    """`starts` after wordless facts are merged: punctuation with the preceding fact, conjunctions with the next."""
+    """`starts` without facts of punctuation (merged with the preceding fact) or conjunctions (with the following)."""
     merged: list[int] = []
     joins_next = True  # the first fact
     for start, end in pairwise((*starts, len(words))):

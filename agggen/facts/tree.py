@@ -1,15 +1,15 @@
 """Tree construction: nests the frames of a sentence in the arguments that they elaborate (paper, appendix B, step 1).
 
-Frames of fewer than three words ("baked Alaska", "is") state nothing and are ignored, as are all but the first of
-frames with the same extent. The widest frame is the root. Each further frame, by descending width, is inserted into the
-argument of a placed frame that contains its predicate, and trimmed to it. A frame outside all placed ones, with at
-least one word or mark between, becomes another root. All other frames are dropped.
+Frames of fewer than three words ("baked Alaska", "is") state no fact and are ignored; of frames with the same extent,
+only the first is used. The widest frame is the root. Each further frame, by descending width, is inserted into the
+argument (of a frame in the tree) that contains its predicate, and trimmed to this argument. A frame separated from all
+trees by at least one word or punctuation mark becomes another root. All other frames are dropped.
 
 Level ``paper`` inserts one frame per argument. ``full`` adds:
 
 - Several frames side by side in an argument ("where Rome is the capital, the leader is Conte").
 - Coordinates, whose predicates share their first argument and are joined by a conjunction ("Rome is big and was built
-  early"): the shared argument stays with the first, and the others begin where they are joined.
+  early"): only the first coordinate keeps the shared argument; the others begin where they are joined.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RULES = f"1 {MIN_WORDS} {sorted(CONJUNCTIONS)}"
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A placed frame, trimmed to its argument; it extends over the words [start, end)."""
+    """A frame in the tree, trimmed to its argument; it covers the words [start, end)."""
 
     predicate: int
     phrases: tuple[Phrase, ...]
@@ -38,7 +38,7 @@ class Node:
     children: dict[int, list[Node]] = field(default_factory=dict)
     """The frames inside a phrase, by the phrase's number, in text order."""
     is_coordinate: bool = False
-    """Whether the frame shares its first argument with the node before it, to which that argument belongs."""
+    """Whether the frame shares its first argument with the preceding node, which owns the argument."""
 
     @property
     def start(self) -> int:
@@ -78,32 +78,32 @@ def build_tree(sentence: Sentence, level: Level = "full") -> list[Node]:
 
 
 def _place(frame: Frame, nodes: list[Node], start: int, end: int, words: Sequence[str], level: Level) -> None:
-    """Inserts a frame among or below `nodes`, the nodes side by side in the words [start, end), or drops it."""
-    outer = next((node for node in nodes if node.start <= frame.predicate < node.end), None)
-    if outer is None:
+    """Inserts a frame among or below the sibling `nodes` in the words [start, end), or drops it."""
+    parent = next((node for node in nodes if node.start <= frame.predicate < node.end), None)
+    if parent is None:
         node = _trim(frame, start, end)
         if node and all(node.end < placed.start or placed.end < node.start for placed in nodes):
             nodes.append(node)
             nodes.sort(key=lambda node: node.start)
         return
-    number = outer.phrase_of(frame.predicate)
+    number = parent.phrase_of(frame.predicate)
     if number is None:
         if level == "full":
-            _insert_coordinate(frame, outer, nodes, words)
+            _insert_coordinate(frame, parent, nodes, words)
         return
-    phrase = outer.phrases[number]
+    phrase = parent.phrases[number]
     if phrase.is_predicate:
         return
-    inside = outer.children.get(number, [])
-    if inside and level == "paper" and not any(node.start <= frame.predicate < node.end for node in inside):
+    children = parent.children.get(number, [])
+    if children and level == "paper" and not any(node.start <= frame.predicate < node.end for node in children):
         return  # the argument already has a frame
-    _place(frame, inside, phrase.start, phrase.end, words, level)
-    if inside:
-        outer.children[number] = inside
+    _place(frame, children, phrase.start, phrase.end, words, level)
+    if children:
+        parent.children[number] = children
 
 
 def _trim(frame: Frame, start: int, end: int) -> Node | None:
-    """The part of a frame in the words [start, end), which contain its predicate; None if no argument is there."""
+    """The part of a frame in the words [start, end), which contain its predicate; None if it has no argument there."""
     trimmed = (Phrase(role, max(first, start), min(last, end)) for role, first, last in frame.phrases)
     phrases = tuple(phrase for phrase in trimmed if phrase.start < phrase.end)
     if all(phrase.is_predicate for phrase in phrases):
@@ -113,8 +113,8 @@ def _trim(frame: Frame, start: int, end: int) -> Node | None:
 
 def _insert_coordinate(frame: Frame, outer: Node, nodes: list[Node], words: Sequence[str]) -> None:
     """Inserts before `outer` a frame whose predicate is between the arguments of `outer`, if they are coordinates."""
-    after = next(number for number, phrase in enumerate(outer.phrases) if phrase.start > frame.predicate)
-    shared, remaining = outer.phrases[:after], outer.phrases[after:]
+    n_shared = next(number for number, phrase in enumerate(outer.phrases) if phrase.start > frame.predicate)
+    shared, remaining = outer.phrases[:n_shared], outer.phrases[n_shared:]
     first_predicate = next(phrase.start for phrase in outer.phrases if phrase.is_predicate)
     if first_predicate < frame.predicate or not any(phrase.start < shared[-1].end for phrase in frame.phrases):
         return
@@ -125,9 +125,9 @@ def _insert_coordinate(frame: Frame, outer: Node, nodes: list[Node], words: Sequ
     joined = any(word.lower() in CONJUNCTIONS for word in words[node.end : first_predicate])
     # "has A, is B and was C": the coordinate after `outer` is joined by the conjunction.
     joined = joined or any(other.is_coordinate for other in nodes[position + 1 : position + 2])
-    if not joined or any(number < after for number in outer.children):
+    if not joined or any(number < n_shared for number in outer.children):
         return
     node.phrases = (*shared, *node.phrases)
-    outer.children = {number - after: children for number, children in outer.children.items()}
+    outer.children = {number - n_shared: children for number, children in outer.children.items()}
     outer.phrases, outer.is_coordinate = remaining, True
     nodes.insert(position, node)

@@ -35,6 +35,6 @@ def split_sentences(text: str) -> tuple[Words, ...]:
 
 
 def split_words(text: str, start: int = 0, end: int | None = None) -> Words:
-    """The words of text[start:end], with offsets in the whole text."""
+    """The words of text[start:end], with offsets in `text`."""
     matches = list(_WORD.finditer(text, start, len(text) if end is None else end))
     return Words(tuple(match.group() for match in matches), tuple(match.span() for match in matches))

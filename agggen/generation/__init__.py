@@ -1,1 +1,1 @@
-"""From plans to text: batched cached beam search, joint choice of plan and text, whether the plan was followed."""
+"""From plans to texts: batched beam search with caches, joint choice of plan and text, check of the facts."""

@@ -1,4 +1,4 @@
-"""The order in which facts are decoded: each prefix that plans share is decoded once."""
+"""The order in which facts are decoded: a prefix that several plans share is decoded once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from agggen.generation.hypotheses import PlanPrefix
 
 
 class Agenda:
-    """The facts of several plans that are not decoded yet, each identified by the plan prefix that it ends.
+    """The facts of several plans that are not decoded yet, each identified by the plan prefix that ends with it.
 
-    A fact is ready when the fact before it has been decoded and one of its plans has not been pruned.
+    A fact is ready when the preceding fact has been decoded and at least one plan with its prefix is unfinished.
     """
 
     def __init__(self, plans: Sequence[PlanPrefix]) -> None:
@@ -21,7 +21,7 @@ class Agenda:
         for number, plan in enumerate(plans):
             for prefix in (*plan.proper_prefixes(), plan):
                 self._plans_with.setdefault(prefix, []).append(number)
-        self._ready: list[tuple[int, int, PlanPrefix]] = []  # heap: lowest plan index first, then first in first out
+        self._ready: list[tuple[int, int, PlanPrefix]] = []  # heap by lowest plan index, then insertion order
         self._count = 0
         for prefix in {plan.first(1): None for plan in plans}:
             self._add(prefix)

@@ -21,7 +21,7 @@ class BeamConfig:
     beam: int = 5
     length_penalty: float = 0.9  # Wu et al. 2016: log p / ((5 + n) / 6)^penalty
     min_tokens_per_triple: int = 0  # minimum length of a fact, per triple of its group; at least one word
-    max_fact_tokens: int = 120  # maximum length of a fact; also the maximum of the minimum length
+    max_fact_tokens: int = 120  # maximum length of a fact; also limits the minimum length
     block_ngrams: int = 3  # n of n-grams that must not repeat in a text, except those of names and values; 0: none
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class InferenceConfig:
     level: int = 0  # aggregation level, the largest number of triples in a group; 0: the model's L, 1: no aggregation
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
     group_reward: float = 0.0  # added to a plan's log-probability per group, before normalisation
-    plan_weight: float = 1.0  # weight of log p(z | x) relative to the text's score in the joint choice
+    plan_weight: float = 1.0  # weight of log p(z | x), relative to the text's score, in the joint choice
     # score: the text with the highest joint score; consensus: the text most similar to all texts of plans and beams
     choice: Literal["score", "consensus"] = "score"
     # strict: facts must pass the strict check, and unknown predicates get separate sentences; off: texts are not

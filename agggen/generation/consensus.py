@@ -1,7 +1,7 @@
 """Choice by consensus, or minimum Bayes risk (Kumar and Byrne 2004): the text most similar to all texts of its record.
 
-The texts of all plans and beams are samples of possible texts. A text is ranked by its mean similarity with all of
-them, weighted by their scores; a text with more faults and fallbacks never precedes one with fewer.
+The texts of all plans and beams are samples of possible texts. A text is ranked by its mean similarity to all samples,
+weighted by their scores; a text with more faults and fallbacks never precedes a text with fewer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NGrams = list[Counter[tuple[str, ...]]]
 
 
 def by_consensus(texts: Sequence[Generation]) -> list[Generation]:
-    """The texts of a record, ordered by rising `cost`, then by falling expected similarity."""
+    """The texts of a record by ascending `cost`, then by descending expected similarity."""
     if len(texts) < 2:
         return list(texts)
     grams = [ngrams(text.text) for text in texts]

@@ -2,9 +2,9 @@
 
 Hokamp and Liu (2017) and Post and Vilar (2018) constrain the search to phrases of the target; here the phrases are
 values of the record, which are mostly copied. First, words that no triple of the fact licenses are barred. Second, a
-value that has begun must be completed: ``Jacob`` follows ``Jöns``, then ``Berzelius``; an automaton over the spellings
+partially generated value must be completed: ``Jöns`` by ``Jacob``, then ``Berzelius``; an automaton over the spellings
 of the values determines the allowed words. Third, a fact can only end if a judge finds no fault in its words; the
-judge is called once every value whose spellings are known has occurred.
+judge is only called after every value that is not elastic has occurred.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Spelling = tuple[int, ...]
 Fallback = Callable[[], Spelling]
 """Builds the words of a fact for which no hypothesis passes."""
 _State = tuple[frozenset[tuple[int, int, int]], frozenset[int]]
-"""The begun spellings, as (value, spelling, number of its words so far), and the values that have occurred."""
+"""The partial spellings, as (value, spelling, number of words so far), and the indices of values that have occurred."""
 Judge = Callable[[Sequence[int], Sequence[int]], bool]
-"""Whether a fact with these words may end; the second argument is the text before it, with the marks of facts."""
+"""Whether a fact with these words may end; the second argument is the preceding text, with the marks of facts."""
 
 
 @dataclass
@@ -33,9 +33,9 @@ class Constraint:
     values: tuple[tuple[Spelling, ...], ...]
     """For each required value, its spellings; at least one of them must occur."""
     elastic: frozenset[int]
-    """Indices of values that can also be expressed in wordings which only the judge recognises."""
+    """Indices of values that have further wordings, which only the judge recognises."""
     value_only: frozenset[int]
-    """Ids of words that occur in values only: a spelling that has begun and contains one so far must be completed."""
+    """Ids of words that occur only in values: a partial spelling with such a word must be completed."""
     judge: Judge
     fallback: Fallback
     """Builds the words of the fact if no hypothesis passes the judge."""
@@ -44,8 +44,8 @@ class Constraint:
     sentence_ends: frozenset[int] = frozenset()
     """Ids of words that end a sentence."""
     _states: list[_State] = field(init=False)
-    _steps: dict[tuple[int, int], int] = field(init=False, default_factory=dict)  # by state and word
-    _next: list[frozenset[int]] = field(init=False)  # `following`, by state
+    _steps: dict[tuple[int, int], int] = field(init=False, default_factory=dict)  # next state by (state, word)
+    _next: list[frozenset[int]] = field(init=False)  # allowed next words by state (see `following`)
     _numbers: dict[_State, int] = field(init=False)  # inverse of `_states`
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Constraint:
         return self._steps[key]
 
     def following(self, state: int) -> frozenset[int]:
-        """The words of which one must come next; empty if any word may."""
+        """The words of which one must come next; empty if any word may come next."""
         return self._next[state]
 
     def all_said(self, state: int) -> bool:
@@ -74,20 +74,20 @@ class Constraint:
             return [self.full_stop, *self.fallback()]
         return list(self.fallback())
 
-    def _advance(self, begun: frozenset[tuple[int, int, int]], mentioned: frozenset[int], word: int) -> _State:
-        still_begun, completed = set(), set()
+    def _advance(self, partial: frozenset[tuple[int, int, int]], mentioned: frozenset[int], word: int) -> _State:
+        continued, completed = set(), set()
         starts = (
             (value, spelling, 0)
             for value, value_spellings in enumerate(self.values)
             for spelling in range(len(value_spellings))
         )
-        for value, spelling, length in (*begun, *starts):
+        for value, spelling, length in (*partial, *starts):
             words = self.values[value][spelling]
             if length < len(words) and words[length] == word:
-                still_begun.add((value, spelling, length + 1))
+                continued.add((value, spelling, length + 1))
                 if length + 1 == len(words):
                     completed.add(value)
-        return frozenset(still_begun), mentioned | completed
+        return frozenset(continued), mentioned | completed
 
     def _number(self, state: _State) -> int:
         if state not in self._numbers:
@@ -96,12 +96,12 @@ class Constraint:
             self._next.append(self._required_next(*state))
         return self._numbers[state]
 
-    def _required_next(self, begun: frozenset[tuple[int, int, int]], mentioned: frozenset[int]) -> frozenset[int]:
+    def _required_next(self, partial: frozenset[tuple[int, int, int]], mentioned: frozenset[int]) -> frozenset[int]:
         following: set[int] = set()
-        for value, spelling, length in begun:
+        for value, spelling, length in partial:
             words = self.values[value][spelling]
             if length == len(words):
-                return frozenset()  # this value is complete
+                return frozenset()  # a spelling is complete
             if value not in mentioned and any(word in self.value_only for word in words[:length]):
                 following.add(words[length])
         return frozenset(following)

@@ -47,9 +47,9 @@ _NEVER_LAST = frozenset(
 )
 """Words that cannot end a sentence."""
 _FAULT_COST = 10.0
-"""Subtracted from a text's score for each fault and fallback; larger than usual differences in score."""
+"""Subtracted from a text's score for each fault and fallback; larger than typical score differences."""
 _Piece = tuple[tuple[int, ...], list[str], bool]
-"""A fact of a text: the indices of its triples, its tokens, and whether they are a fallback."""
+"""A fact of a text: the indices of its triples, its tokens, and whether the tokens are a fallback."""
 
 
 class Generator:
@@ -85,7 +85,7 @@ class Generator:
         n_best: int = 1,
         config: InferenceConfig | None = None,
     ) -> list[list[Generation]]:
-        """The `n_best` best texts of each record, best first: `write` for the planner's candidates.
+        """The `n_best` best texts of each record, best first; applies `write` to the planner's candidates.
 
         Args:
             records: their references are ignored.
@@ -109,9 +109,9 @@ class Generator:
     ) -> list[list[Generation]]:
         """The second part of `generate`: the `n_best` best texts of each record over its candidate plans, best first.
 
-        With ``verify=strict``, each fact expresses the values of its triples whole and passes the strict check. If the
-        search finds no such hypothesis, the fact is a sentence of the corpus or a plain clause (`fallback`), as for
-        predicates unknown from training. Faults of the whole text are in `faults`.
+        With ``verify=strict``, each fact expresses the values of its triples completely and passes the strict check. If
+        no hypothesis does, the fact is a sentence of the training texts or a plain clause (`fallback`), as for
+        predicates unknown from training. `faults` contains the faults of the complete text.
 
         Records with the same settings of the beam search are decoded in batches. Results do not depend on the batch, up
         to floating-point rounding.
@@ -166,7 +166,7 @@ class Generator:
         return [generations[:count] for generations, count in zip(results, counts, strict=True)]
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
-        """Decodes a batch of requests, their first plans before the others, and sets the best texts."""
+        """Decodes the first plans of a batch of requests, then their other plans, and sets the requests' best texts."""
         ranks = range(max(len(request.plans) for request in batch))
         for wave in (ranks[:1], ranks[1:]):
             tasks = [(i, item.plans[rank]) for rank in wave for i, item in enumerate(batch) if rank < len(item.plans)]
@@ -190,15 +190,15 @@ class Generator:
             memory = self.model.encode(collate([request.source for request in batch]).to(self.device))
         strict = config.verify == "strict"
         search = BeamSearch(self.model, memory, config.beam, constrain if strict else None, self._name_words(batch))
-        room = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
+        max_facts = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
         searches = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
-        for task, hypotheses in search.write(searches, room, required_score):
+        for task, hypotheses in search.write(searches, max_facts, required_score):
             i, plan = tasks[task]
             batch[i].first = batch[i].first or hypotheses[0]
             batch[i].best = self._choose(batch[i], plan, hypotheses)
 
     def _choose(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> list[Generation]:
-        """The request's best texts and those of another plan, by joint score (paper, equation 9), best first.
+        """The request's best texts after adding texts of `plan`, by joint score (paper, equation 9), best first.
 
         Hypotheses that cannot be among the `count` best are skipped, since faults only lower scores.
         """
@@ -206,10 +206,10 @@ class Generator:
         for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score):
             if hypothesis.score < request.required_score(plan, best):
                 break
-            new = self._text_of(request, plan, hypothesis)
+            generation = self._text_of(request, plan, hypothesis)
             if config.verify == "strict":
-                new = replace(new, score=new.score - _FAULT_COST * cost(new))
-            best = _best_first([*best, new])
+                generation = replace(generation, score=generation.score - _FAULT_COST * cost(generation))
+            best = _best_first([*best, generation])
         return best
 
     def _text_of(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
@@ -254,7 +254,7 @@ class Generator:
         score: float,
         pieces: Sequence[_Piece],
     ) -> Generation:
-        """The text that joins `pieces`; the spans of its facts cover it without overlap."""
+        """The text of the joined `pieces`; the spans of its facts cover the text without overlap."""
         text, spans = detokenise_with_offsets([token for _, piece, _ in pieces for token in piece])
         writes = self.encoder.vocabulary.writes
         tokens = [(token, fallback) for _, piece, fallback in pieces for token in piece]
@@ -286,7 +286,7 @@ class Generator:
         )
 
     def _name_words(self, batch: Sequence[Request]) -> Tensor:
-        """(records, ids) True for words of subjects and objects, whose n-grams may be repeated."""
+        """(records, ids) True for content words of subjects and objects, whose n-grams may be repeated."""
         vocabulary = self.encoder.vocabulary
         width = len(vocabulary) + max(len(request.extras) for request in batch)
         names = torch.zeros(len(batch), width, dtype=torch.bool)
@@ -308,7 +308,7 @@ class Generator:
 
         Args:
             records: one per text.
-            facts: the facts of each text, as the segments of its characters.
+            facts: the facts of each text, as segments that concatenate to the text.
             batch_size: texts per batch.
 
         Raises:
@@ -341,13 +341,13 @@ class Generator:
 
 
 def _drop_continuation(tokens: list[str]) -> None:
-    """Removes words at the end that require a continuation."""
+    """Removes trailing words that require a continuation."""
     while len(tokens) > 1 and tokens[-1] in _NEVER_LAST:
         tokens.pop()
 
 
 def _best_first(generations: Iterable[Generation]) -> list[Generation]:
-    """The generations by descending score; of duplicate texts, the best one."""
+    """The generations by descending score; of duplicate texts, only the best is kept."""
     best: dict[str, Generation] = {}
     for generation in generations:
         if generation.text not in best or best[generation.text].score < generation.score:

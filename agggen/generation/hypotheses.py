@@ -1,6 +1,6 @@
 """Data of the beam search: texts at the end of a fact, hypotheses within a fact, and the decoder's caches.
 
-Shapes as in `agggen.generation.search`.
+See `agggen.generation.search` for shapes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Hypothesis:
 
     @property
     def length(self) -> int:
-        """Words and marks; each fact begins with a mark."""
+        """Number of words and marks; each fact begins with a mark."""
         return sum(len(fact) + 1 for fact in self.facts)
 
 
@@ -49,7 +49,7 @@ def penalty(length: Number, exponent: float) -> Number:
 
 @dataclass(frozen=True)
 class PlanPrefix:
-    """The first groups of a plan, as sets of triple indices; `last` if the prefix is the whole plan."""
+    """The first groups of a plan, as sets of triple indices; `last` if the prefix is the complete plan."""
 
     record: int
     groups: tuple[frozenset[int], ...]
@@ -57,7 +57,7 @@ class PlanPrefix:
 
     @classmethod
     def of(cls, record: int, groups: Sequence[Sequence[int]]) -> PlanPrefix:
-        """A whole plan."""
+        """The prefix that is a complete plan."""
         return cls(record, tuple(map(frozenset, groups)))
 
     def proper_prefixes(self) -> list[PlanPrefix]:
@@ -75,14 +75,14 @@ class PlanPrefix:
 
 @dataclass
 class History:
-    """The decoder's caches of n texts with K hypotheses each."""
+    """The decoder's caches for n texts with K hypotheses each."""
 
     caches: list[Cache]  # per layer, n rows: the positions of all hypotheses of a row
     seen: Tensor  # (n, K, Q) True where a hypothesis attends to the position
 
     @staticmethod
     def gathered(parts: Sequence[tuple[History, Tensor]], room: int = 0) -> History:
-        """Copies rows of histories into one, without unused positions and with `room` for more."""
+        """Copies rows of histories into one history without unused positions, with `room` for more positions."""
         seen, slots = [], []
         for history, index in parts:
             part_seen = history.seen[index]
@@ -128,7 +128,7 @@ class DecodedPrefix:
 
     @staticmethod
     def order(prefixes: Sequence[DecodedPrefix]) -> list[int]:
-        """Indices of the prefixes, those that share their `texts` in succession."""
+        """Indices of the prefixes, ordered such that prefixes with the same `texts` are adjacent."""
         by_texts: dict[int, list[int]] = {}
         for number, prefix in enumerate(prefixes):
             by_texts.setdefault(id(prefix.texts), []).append(number)
@@ -136,7 +136,7 @@ class DecodedPrefix:
 
     @staticmethod
     def gathered(prefixes: Sequence[DecodedPrefix], room: int) -> tuple[Texts, History]:
-        """Copies the prefixes into one batch, in this order, with `room` for more positions."""
+        """Copies the prefixes, in their order, into one batch with `room` for more positions."""
         texts, histories = [], []
         for _, same_texts in groupby(prefixes, key=lambda prefix: id(prefix.texts)):
             first, *others = same_texts
@@ -154,11 +154,11 @@ class Beams:
 
     log_p: Tensor  # (n, K) log-probability of the whole text so far; IMPOSSIBLE for an empty slot
     words: Tensor  # (n, K, W) words of this fact, PAD before them
-    parent: Tensor  # (n, K) which hypothesis at the fact's beginning this one continues
+    parent: Tensor  # (n, K) index of the hypothesis, at the beginning of the fact, that this one continues
 
     @classmethod
     def of(cls, log_p: Tensor) -> Beams:
-        """Facts without words after texts with these log-probabilities (n, K)."""
+        """Empty facts that follow texts with log-probabilities `log_p` (n, K)."""
         parent = torch.arange(log_p.shape[1], device=log_p.device).repeat(len(log_p), 1)
         return cls(log_p, parent.new_empty(*log_p.shape, 0), parent)
 
@@ -176,7 +176,7 @@ class Beams:
 
     @staticmethod
     def joined(batches: Sequence[Beams]) -> Beams:
-        """The plans of all batches as one."""
+        """Concatenates the plans of several batches."""
         words = padded([batch.words for batch in batches], before=True)
         log_p, parent = ([getattr(batch, name) for batch in batches] for name in ("log_p", "parent"))
         return Beams(torch.cat(log_p), torch.cat(words), torch.cat(parent))
@@ -188,11 +188,11 @@ class FinishedFacts:
 
     prefixes: list[PlanPrefix]
     beams: Beams
-    text: Tensor  # (n, K, P) the text before these facts' words, by parent
+    text: Tensor  # (n, K, P) the text before these facts' words, indexed by `parent`
 
     @staticmethod
     def joined(batches: Sequence[FinishedFacts]) -> FinishedFacts:
-        """The facts of all batches as one."""
+        """Concatenates the facts of several batches."""
         text = torch.cat(padded([batch.text for batch in batches], before=True))
         prefixes = [prefix for batch in batches for prefix in batch.prefixes]
         return FinishedFacts(prefixes, Beams.joined([batch.beams for batch in batches]), text)
@@ -214,37 +214,37 @@ class ActiveFacts:
     memory: Memory  # of each fact's record; without `cross`
     cross: list[Cache]  # caches of the cross-attention, per layer
     visible: Tensor  # (n, M) True for words of the record that belong to the fact's triples
-    text: Tensor  # (n, K, P) the facts before this one, and its mark, by parent; PAD in holes
-    text_log_p: Tensor  # (n, K) log-probability of the text before this fact, by parent
-    start: Tensor  # (n, K) position of this fact's mark, by parent
+    text: Tensor  # (n, K, P) the preceding facts and the mark of this one, indexed by `parent`; PAD in holes
+    text_log_p: Tensor  # (n, K) log-probability of the text before this fact, indexed by `parent`
+    start: Tensor  # (n, K) position of this fact's mark, indexed by `parent`
     history: History  # of the active hypotheses
     active: Beams  # hypotheses whose fact has not ended
     finished: Beams  # the best hypotheses whose fact has ended
-    score: Tensor  # (n, K) scores of `finished`, falling
-    inputs: Tensor  # (n, K) the last mark or word of `active`, not decoded yet
+    score: Tensor  # (n, K) scores of `finished`, in descending order
+    inputs: Tensor  # (n, K) the last mark or word of `active`, the next input of the decoder
     step: Tensor  # (n,) number of words of `active` so far
     min_words: Tensor  # (n,) minimum number of words
     min_log_p: Tensor  # (n,) minimum log-probability of a useful hypothesis
-    unconstrained: Tensor  # (n, K) the best scores of finished hypotheses, falling, if there were no constraint
-    waited: Tensor  # (n,) words since the unconstrained search would have ended
+    unconstrained: Tensor  # (n, K) descending scores of the best finished hypotheses without constraints
+    waited: Tensor  # (n,) number of words since the unconstrained search would have ended
     barred: Tensor  # (n, ids) forbidden words; no columns without constraints
     names: Tensor  # (n, ids) words whose n-grams may be repeated
-    automaton_states: dict[PlanPrefix, list[int]]  # of the constraint, for each of `active`; empty without constraints
+    automaton_states: dict[PlanPrefix, list[int]]  # per active beam; empty without constraints
 
     def leave(self, staying: Tensor) -> FinishedFacts:
-        """Removes and returns the facts where `staying` (n,) is False; the last facts move to their rows."""
+        """Removes and returns the facts where `staying` (n,) is False; the last facts move to the freed rows."""
         keep, leaving = staying.nonzero().flatten(), (~staying).nonzero().flatten()
         rows = leaving.tolist()
         prefixes = [self.prefixes[row] for row in rows]
         finished = FinishedFacts(prefixes, self.finished.plans(leaving), self.text[leaving])
         n = len(keep)
         order = torch.arange(n, device=staying.device)
-        places = leaving[leaving < n]
-        order[places] = late = keep[keep >= n]
+        freed = leaving[leaving < n]
+        order[freed] = moved = keep[keep >= n]
         for cache in (*self.cross, *self.history.caches):
-            cache.leave(places, late, n)
+            cache.leave(freed, moved, n)
         ids, triple, _, copy_keys = self.memory
-        move(copy_keys, places, late)
+        move(copy_keys, freed, moved)
         self.memory = Memory(ids[order], triple[order], [], copy_keys[:n])
         self.prefixes = [self.prefixes[row] for row in order.tolist()]
         for prefix in prefixes:
@@ -256,7 +256,7 @@ class ActiveFacts:
         return finished
 
     def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], room: int) -> ActiveFacts:
-        """These facts and `other` as one batch, with `room` for more positions; `memory` and `cross` are of both."""
+        """Both batches of facts as one, with their `memory` and `cross`, and `room` for more positions."""
         both = self, other
         active = Beams.joined([facts.active.last_words(int(facts.step.max())) for facts in both])
         finished = Beams.joined([facts.finished.last_words(int(facts.step.max())) for facts in both])

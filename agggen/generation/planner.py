@@ -23,8 +23,8 @@ from agggen.records import Plan, Record
 MAX_TRIPLES = 24
 """Records with more triples are rejected: the corpora have at most 7, and groups grow with the cube of the triples."""
 
-_UNKNOWN_TOGETHER = 2
-"""Largest number of predicates unknown from training that share a sentence. On WebNLG dev, pairs gain 2.9 BLEU over
+_MAX_UNKNOWN_PER_SENTENCE = 2
+"""Maximum number of predicates unknown from training in one sentence. On WebNLG dev, pairs gain 2.9 BLEU over
 single predicates, and groups of three .3 over pairs (`tests/benchmarks/phrases.py`)."""
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Planner:
     def distributions(
         self, records: Sequence[Record], config: InferenceConfig | Sequence[InferenceConfig | None] | None = None
     ) -> list[PlanDistribution]:
-        """p(z | x) of each record; `config` (default: the planner's) is for all records or one per record.
+        """p(z | x) of each record; `config` (default: the planner's) applies to all records or is one per record.
 
         Raises:
             PlanError: a level exceeds the model's L.
@@ -85,11 +85,11 @@ class Planner:
         unknown: list[IndexPlan] = []
         ids: list[tuple[int, ...]] = []
         for record, settings in zip(records, configs, strict=True):
-            numbers = self.encoder.predicate_ids(record)
-            known = [i for i, number in enumerate(numbers) if number or settings.verify == "off"]
-            ids.append(tuple(numbers[i] for i in known))
+            row_ids = self.encoder.predicate_ids(record)
+            known = [i for i, predicate_id in enumerate(row_ids) if predicate_id or settings.verify == "off"]
+            ids.append(tuple(row_ids[i] for i in known))
             size = 1 if settings.ablation == "no-aggregation" else settings.level or self.transitions.max_group_size
-            unknown.append(unknown_groups(record, known, min(size, _UNKNOWN_TOGETHER)))
+            unknown.append(unknown_groups(record, known, min(size, _MAX_UNKNOWN_PER_SENTENCE)))
         return [
             PlanDistribution(len(record.triples), scores, groups, settings.level or None, settings.group_reward)
             for record, scores, groups, settings in zip(records, self._scores(ids), unknown, configs, strict=True)
@@ -121,7 +121,7 @@ class Planner:
     ) -> list[list[PlannedRecord]]:
         """The k best plans of each record, best first, by the configured search; fewer if it finds fewer.
 
-        The first ``config.plans`` of them are those of `candidates`.
+        The first ``config.plans`` plans are those of `candidates`.
 
         Raises:
             PlanError: `k` is below 1, or the level exceeds the model's L.
@@ -183,13 +183,13 @@ class Planner:
     def _search(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> tuple[tuple[ScoredPlan, ...], PlanSearch]:
-        """At most `k` distinct plans, and the search that they come from."""
+        """At most `k` distinct plans, and the search that found them."""
         if k < 1:
             raise PlanError(f"{k} plans were requested; the number must be at least 1")
         rng = np.random.default_rng([config.seed, *record.id.encode()])
         plans: Iterable[ScoredPlan]
         search: PlanSearch
-        if config.ablation == "plain":  # the whole text is one fact
+        if config.ablation == "plain":  # the complete text is one fact
             plans, search = [distribution.scored((tuple(range(len(record.triples))),))], "plain"
         elif config.ablation == "random-order":
             plans, search = distribution.random_order(rng, config.aggregations), "random-order"
@@ -211,21 +211,21 @@ class Planner:
 
 
 def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[int, ...]]:
-    """A record of the triples with known predicates, and their indices.
+    """A record of the triples with known predicates, and the indices of these triples.
 
-    If all predicates are known: the record itself, and no indices; if none is known: None, and no indices.
+    Without indices: the record itself if all predicates are known, and None if none is known.
     """
     ids = encoder.predicate_ids(record)
     if all(ids):
         return record, ()
-    indices = tuple(index for index, number in enumerate(ids) if number)
+    indices = tuple(index for index, predicate_id in enumerate(ids) if predicate_id)
     if not indices:
         return None, ()
     return Record(record.id, tuple(record.triples[index] for index in indices)), indices
 
 
 def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
-    """The indices that are not `known`, in groups of at most `size` triples of one subject, in the record's order."""
+    """The indices that are not `known`, in groups of at most `size` triples with the same subject, in record order."""
     by_subject: dict[str, list[int]] = {}
     for index, triple in enumerate(record.triples):
         if index not in known:

@@ -18,7 +18,7 @@ from agggen.records import Record
 _MAX_LENGTH_RATIO = 1.25
 """Pruning assumes that further texts of a record are at most this many times as long as its first text."""
 _LOG_P_RATIO = 0.5
-"""Pruning assumes that their log-probability per triple is at most this multiple of the first text's."""
+"""Pruning assumes that the log-probability per triple of further texts is at most this multiple of the first's."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Request:
     first: Hypothesis | None = None  # the best text of the first plan that was decoded
 
     def required_score(self, plan: ScoredPlan, best: Sequence[Generation] | None = None) -> float:
-        """The score, without the plan's, from which a text of this plan is among the `count` best of `best`."""
+        """The lowest score, excluding the plan's score, with which a text of `plan` is among the `count` best texts."""
         if self.config.choice == "consensus":
             return -math.inf
         best = self.best if best is None else best
@@ -47,7 +47,7 @@ class Request:
         return threshold - self.config.plan_weight * plan.score
 
     def expected(self, plan: ScoredPlan) -> Expectation | None:
-        """Bounds on a useful text of `plan`, extrapolated from `first`; None without `first` or a lowest score."""
+        """Bounds on a useful text of `plan`, extrapolated from `first`; None without `first` or a required score."""
         if self.first is None or self.required_score(plan) == -math.inf:
             return None
         per_triple = _LOG_P_RATIO * self.first.log_probability / len(self.known.triples)
@@ -59,7 +59,7 @@ class Request:
 
 
 def before_clauses(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
-    """The numbers of generated facts, from 1, that a clause follows; `indices` are the triples of known predicates."""
+    """The numbers (from 1) of generated facts that precede a clause; `indices`: the triples of known predicates."""
     positions, facts = set(), 0
     for group in plan:
         facts += any(index in indices for index in group)
@@ -69,7 +69,7 @@ def before_clauses(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
 
 
 def batches_of(requests: Iterable[Request]) -> Iterable[list[Request]]:
-    """Batches of requests with the same search settings and similar length, whose first plans fit in `rows`."""
+    """Batches of requests with the same search settings and similar lengths, whose first plans fit in `rows`."""
     by_beam: dict[tuple[BeamConfig, str], list[Request]] = {}
     for request in requests:
         by_beam.setdefault((request.config.beam, request.config.verify), []).append(request)

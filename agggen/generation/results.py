@@ -10,8 +10,8 @@ from agggen.planning import ScoredPlan
 from agggen.records import Plan
 
 PlanSearch = Literal["exact", "beam", "two-stage", "sample", "given", "random-order", "no-aggregation", "plain"]
-"""The search of a plan. exact: proven to be the most probable plans; beam: a beam search, so more probable plans may
-exist; given: none, the plan is a human's; the others as in `InferenceConfig`."""
+"""The search that found a plan. exact: proven to be the most probable plans; beam: more probable plans may exist;
+given: no search, since a human wrote the plan; the others as in `InferenceConfig`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Candidates:
 
     @property
     def given(self) -> bool:
-        """Whether the plan is a human's, which is followed unconditionally."""
+        """Whether a human wrote the plan, which is then followed unconditionally."""
         return self.search == "given"
 
 
@@ -36,10 +36,10 @@ class WrittenFact:
     predicates: tuple[str, ...]
     missing: tuple[str, ...]  # predicates of the group whose values are not whole in the segment
     fallback: bool = False
-    """Whether the segment is a sentence of the corpus or a plain clause, since no hypothesis passed the check."""
+    """Whether the segment is a training sentence or a plain clause, since no hypothesis passed the check."""
 
     def as_dict(self, text: str) -> dict[str, object]:
-        """The JSON form; `text` is the whole text."""
+        """The JSON form; `text` is the complete text."""
         return {
             "start": self.start,
             "end": self.end,
@@ -62,9 +62,9 @@ class Generation(Shown):
     score: float  # the objective of the joint choice
     facts: tuple[WrittenFact, ...]
     faults: tuple[str, ...] = ()
-    """Messages of the strict check of the whole text (`agggen.verification.check`)."""
+    """Messages of the strict check of the complete text (`agggen.verification.check`)."""
     unknown_predicates: tuple[str, ...] = ()
-    """Predicates of the record that are unknown from training; separate sentences express them."""
+    """Predicates of the record that are unknown from training; they are expressed in separate sentences."""
     copied: tuple[tuple[int, int], ...] = ()
     """Spans of the words that the model copied from the record because its vocabulary lacks them."""
 
@@ -75,7 +75,7 @@ class Generation(Shown):
 
     @property
     def _shown(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
-        """Shown beside plan and text: the plan's log-probability, the facts, the result of the check."""
+        """What is displayed with plan and text: the plan's log-probability, the facts, the result of the check."""
         probability = self.plan_log_probability
         head = "" if probability is None else f"log p(plan) = {probability:.2f}"
         pieces = [self.text[fact.start : fact.end] for fact in self.facts]

@@ -2,7 +2,7 @@
 
 Fact t is decoded under the mask of its group's triples. Its K finished hypotheses are then encoded once more under the
 mask of all triples and become the history of fact t + 1, exactly as in training (`history="shared"`); with
-`history="masked"` the whole text so far is encoded again under the next group's mask.
+`history="masked"` the complete text so far is encoded again under the next group's mask.
 
 The following optimisations do not change results. Plans with a common prefix of groups share the search of these facts
 (an emission depends on the set of triples only), and hypotheses with a common prefix of words share its encoding. Facts
@@ -12,7 +12,7 @@ place, and a mask selects those of each hypothesis. Plans whose texts cannot rea
 `Expectation` changes results: it also prunes plans whose texts are unlikely to reach the score.
 
 A text is a sequence of marks and words; each fact begins with a mark. Shapes: n plan prefixes, K beams, Q cached
-positions, P marks and words, with PAD in holes; the rest as in `agggen.model`.
+positions, P marks and words, with PAD in holes (unused positions); others as in `agggen.model`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from agggen.model.joint import JointModel, Memory
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache, full_precision
 
-_ROUNDING = 1 + 1e-5  # tolerance of the pruning bound, so that rounding never prunes a tie
+_ROUNDING = 1 + 1e-5  # tolerance of the pruning bound: ties are not pruned by rounding errors
 
 
 class Expectation(NamedTuple):
@@ -55,7 +55,7 @@ class Expectation(NamedTuple):
 
     score: float  # the lowest useful score
     length: float  # the largest number of words and marks
-    per_triple: float  # the highest log-probability of the words of one triple that is not expressed yet
+    per_triple: float  # the highest log-probability of the words of a triple that is not expressed yet
 
 
 @dataclass(frozen=True)
@@ -110,25 +110,25 @@ class BeamSearch:
         """
         plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)
-        parents = self._first_parents(plans)  # the decoded parent of each prefix that is ready
-        best = {prefix.parent(): (0.0, 0) for prefix in parents}  # best log-probability and length so far
+        parents = self._first_parents(plans)  # decoded parent of each ready prefix
+        best = {prefix.parent(): (0.0, 0) for prefix in parents}  # best log-probability and length by prefix
         facts: ActiveFacts | None = None
 
         def required_log_p(task: int, prefix: PlanPrefix, length: int) -> float:
-            """The lowest log-probability of a prefix of this length that can still reach the score required of `task`.
+            """The lowest log-probability with which a prefix of this length can reach the required score of `task`.
 
-            Further words only lower the log-probability, and their number, hence the length penalty, is bounded.
+            Further words only lower the log-probability; their number is bounded, and thus the length penalty.
             """
-            rest, expected = tasks[task].groups[len(prefix.groups) :], tasks[task].expected
-            longest = length + len(rest) * (self.config.max_fact_tokens + 1)
+            remaining, expected = tasks[task].groups[len(prefix.groups) :], tasks[task].expected
+            longest = length + len(remaining) * (self.config.max_fact_tokens + 1)
             required = required_score(task) * penalty(longest, self.config.length_penalty) * _ROUNDING
             if expected is None:
                 return required
-            least = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _ROUNDING
-            return max(required, least - expected.per_triple * sum(map(len, rest)))
+            floor = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _ROUNDING
+            return max(required, floor - expected.per_triple * sum(map(len, remaining)))
 
         while True:
-            ready: dict[PlanPrefix, float] = {}  # with the lowest log-probability that a plan requires
+            ready: dict[PlanPrefix, float] = {}  # with the lowest required log-probability of a plan
             while len(ready) + (len(facts.prefixes) if facts else 0) < room and (prefix := agenda.next()):
                 parent = prefix.parent()
                 for task in agenda.unfinished(prefix):
@@ -145,21 +145,21 @@ class BeamSearch:
             # Small batches are slow to decode and to encode, so decode until half of the facts are finished.
             finished = write_words(self.model, self.config, facts, len(facts.prefixes) // 2, self.constrain)
             texts = finished.texts()
-            reached = zip(texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist(), strict=True)
-            best |= dict(zip(finished.prefixes, reached, strict=True))
+            log_p_and_length = zip(texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist(), strict=True)
+            best |= dict(zip(finished.prefixes, log_p_and_length, strict=True))
             for row, prefix in enumerate(finished.prefixes):
                 for task in agenda.unfinished(prefix):
-                    enough = best[prefix][0] >= required_log_p(task, prefix, best[prefix][1])
-                    if prefix.last or not enough:
+                    reachable = best[prefix][0] >= required_log_p(task, prefix, best[prefix][1])
+                    if prefix.last or not reachable:
                         agenda.finish(task)
-                        yield task, texts.hypotheses(row, self.config.length_penalty) if enough else []
-            starts = [parents.pop(prefix) for prefix in finished.prefixes]
+                        yield task, texts.hypotheses(row, self.config.length_penalty) if reachable else []
+            parents_of = [parents.pop(prefix) for prefix in finished.prefixes]
             continued = [row for row, prefix in enumerate(finished.prefixes) if agenda.unfinished(prefix)]
             for batch in _similar_lengths(texts, continued):
-                rows = [batch[i] for i in DecodedPrefix.order([starts[row] for row in batch])]
-                decoded = self._encode_finished(finished, texts, rows, [starts[row] for row in rows])
-                for new, row in enumerate(rows):
-                    parents |= dict.fromkeys(agenda.mark_decoded(finished.prefixes[row]), replace(decoded, row=new))
+                rows = [batch[i] for i in DecodedPrefix.order([parents_of[row] for row in batch])]
+                decoded = self._encode_finished(finished, texts, rows, [parents_of[row] for row in rows])
+                for new_row, row in enumerate(rows):
+                    parents |= dict.fromkeys(agenda.mark_decoded(finished.prefixes[row]), replace(decoded, row=new_row))
             if not facts.prefixes:
                 facts = None
 
@@ -167,7 +167,7 @@ class BeamSearch:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
 
     def _memory_of(self, records: Sequence[int]) -> tuple[Memory, list[Cache]]:
-        """The memory of these records, one row each, and the caches of the cross-attention to it."""
+        """The memory of these records, one row each, and the cross-attention caches."""
         index = self._index(records)
         return self.memory._replace(cross=[]).rows(index), [cache.rows(index) for cache in self._cross]
 
@@ -182,7 +182,7 @@ class BeamSearch:
         return {plan.first(1): empty for plan in plans}
 
     def _empty_history(self, n: int) -> History:
-        """The history of n texts without positions."""
+        """An empty history of n texts."""
         layers = [
             (key[:1, :, :0].expand(n, -1, -1, -1), value[:1, :, :0].expand(n, -1, -1, -1))
             for key, value in self.memory.cross
@@ -215,7 +215,7 @@ class BeamSearch:
         if self.constrain:
             for row, prefix in enumerate(prefixes):
                 barred[row, list(self.constrain(prefix).barred)] = True
-        added = ActiveFacts(
+        new_facts = ActiveFacts(
             prefixes=prefixes,
             memory=memory,
             cross=cross,
@@ -238,16 +238,16 @@ class BeamSearch:
             automaton_states={prefix: [0] * self.config.beam for prefix in prefixes} if self.constrain else {},
         )
         if not facts:
-            return added
+            return new_facts
         all_memory, all_cross = self._memory_of([prefix.record for prefix in (*facts.prefixes, *prefixes)])
-        return facts.joined(added, all_memory, all_cross, room=16 * self.config.beam)
+        return facts.joined(new_facts, all_memory, all_cross, room=16 * self.config.beam)
 
     def _encode_finished(
         self, finished: FinishedFacts, texts: Texts, rows: list[int], starts: Sequence[DecodedPrefix]
     ) -> DecodedPrefix:
         """Encodes the last fact of `rows` under the mask of all triples, as in training (``history=shared``).
 
-        Returns the decoded prefix of the first row; the others have the next row numbers.
+        Returns the decoded prefix of the first row; for the others, only its row number must be increased.
         """
         index = self._index(rows)
         rows_texts = texts.rows(index)
@@ -260,9 +260,9 @@ class BeamSearch:
         return DecodedPrefix(rows_texts, history, 0)
 
     def _encode(self, text: Tensor, start: int, cross: list[Cache], visible: Tensor, history: History) -> None:
-        """Encodes `text` (n, K, P), PAD in holes, from position `start` on and appends it to the history.
+        """Encodes `text` (n, K, P), PAD in holes, from position `start` on and appends the positions to the history.
 
-        Common prefixes of a plan's hypotheses are encoded once.
+        Prefixes that several hypotheses of a plan share are encoded once.
         """
         n, k, length = (*text.shape[:2], text.shape[2] - start)
         if not length:
@@ -273,11 +273,11 @@ class BeamSearch:
         slots = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, :size]  # (n, size): the used slots, in order
         seen = (slots[:, None] == slot.reshape(n, -1, 1)).unflatten(1, (k, length))  # (n, K, length, size)
         seen = (seen & words[..., None]).any(2)  # (n, K, size)
-        hypothesis, place = slots // length, slots % length
-        earlier = place[:, None] <= place[:, :, None]
-        # A hole attends to itself: a softmax over no position is NaN.
-        itself = torch.eye(size, dtype=torch.bool, device=self.device)
-        mask = torch.cat((along(history.seen, hypothesis), along(seen, hypothesis) & earlier | itself), 2)
+        hypothesis, offset = slots // length, slots % length
+        earlier = offset[:, None] <= offset[:, :, None]
+        # A hole attends to itself, since the softmax over no position is NaN.
+        diagonal = torch.eye(size, dtype=torch.bool, device=self.device)
+        mask = torch.cat((along(history.seen, hypothesis), along(seen, hypothesis) & earlier | diagonal), 2)
         tokens = text[..., start:].flatten(1).gather(1, slots)
         position = ((text != PAD).cumsum(2) - 1).clamp(min=0)[..., start:].flatten(1).gather(1, slots)
         decode(self.model, tokens, position, cross, visible, history.caches, mask)
@@ -285,13 +285,13 @@ class BeamSearch:
 
 
 def _encoded_slots(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """The positions of `text` (n, K, P) from `start` on that are encoded, with common prefixes encoded once.
+    """Assigns positions of `text` (n, K, P) from `start` on to slots, shared by hypotheses with a common prefix.
 
-    Returns the slot of each position, of K * (P - start), as (n, K, P - start), and which slots are used, as
+    Returns the slot of each position, 0..K * (P - start) - 1, as (n, K, P - start), and whether each slot is used, as
     (n, K * (P - start)).
     """
-    alike = (text[:, :, None] == text[:, None]).cumprod(3)[..., start:]  # (n, K, K, P - start)
-    first = alike.argmax(2)  # the first hypothesis with this prefix
+    same_prefix = (text[:, :, None] == text[:, None]).cumprod(3)[..., start:]  # (n, K, K, P - start)
+    first = same_prefix.argmax(2)  # the first hypothesis with this prefix
     words = text[..., start:] != PAD
     slot = first * words.shape[2] + torch.arange(words.shape[2], device=text.device)
     # Hypotheses with a common prefix have the same holes in it.
@@ -299,7 +299,7 @@ def _encoded_slots(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
 
 
 def _similar_lengths(texts: Texts, rows: Sequence[int], min_rows: int = 8) -> list[list[int]]:
-    """Up to four batches of the rows, each of at least `min_rows` rows with similar lengths to encode: less padding."""
+    """Up to 4 batches of rows with similar lengths to encode; only the last may have fewer than `min_rows` rows."""
     if not rows:
         return []
     _, used = _encoded_slots(texts.text[rows], texts.last)

@@ -1,8 +1,8 @@
 """Constraints on facts by which texts pass the strict check.
 
-A fact expresses all values of its triples whole; its numbers, names and value words are licensed by these triples; and
-it can only end if the strict check finds no fault. If no hypothesis passes, the fact becomes its fallback: for each
-triple the corpus's most frequent sentence for its predicate, else a plain clause, joined by "and" where that passes.
+A fact expresses all values of its triples in full; its numbers, names and value words are licensed by these triples;
+and it can only end if the strict check finds no fault. If no hypothesis passes, the fact becomes its fallback: for each
+triple the most frequent training sentence of its predicate, else a plain clause; joined by "and" if the result passes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
 _SENTENCE_ENDS = frozenset(".!?")
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
-"""The beginning of a fact that continues the grammatical subject of the fact before."""
+"""The beginning of a fact with the same grammatical subject as the preceding fact."""
 _PRONOUN = re.compile(r"(?:It|Its|He|His|She|Her|They|Their)\b", re.IGNORECASE)
 _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
 """A word that begins a sentence, unless it begins a name."""
@@ -41,7 +41,7 @@ _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
 
 
 class WatchedWords:
-    """The watched words of a vocabulary, those `suspicious` by a checker's lexicon: their `normal_forms` by id."""
+    """The words of a vocabulary that are `suspicious` under a lexicon; `normal_forms` contains their forms by id."""
 
     def __init__(self, vocabulary: Vocabulary, checker: Checker) -> None:
         self.vocabulary, self.checker = vocabulary, checker
@@ -61,7 +61,7 @@ class WatchedWords:
         self.full_stop = self.ids.get(f"{JOINER}.")
 
     def barred(self, allowed: Iterable[str]) -> set[int]:
-        """Ids of the watched words whose forms are neither in `allowed` nor derived from it."""
+        """Ids of the watched words with a form that is neither in `allowed` nor derived from an allowed form."""
         forms = {form for base in allowed for form in self._by_start[base[:4]] if form == base or derived(form, base)}
         licensed = {
             number for form in forms for number in self._by_form[form] if forms.issuperset(self.normal_forms[number])
@@ -79,12 +79,12 @@ class WatchedWords:
 
 
 class RecordConstraints:
-    """The constraints of one record's facts; called with the plan prefix that ends with the fact.
+    """The constraints of one record's facts; called with the plan prefix that ends with a fact.
 
     Args:
-        watched: of the model's vocabulary.
-        record: of the text.
-        extras: the record's out-of-vocabulary words; those of its fallbacks are added.
+        watched: the watched words of the model's vocabulary.
+        record: the record of the text.
+        extras: the record's out-of-vocabulary words; those of the fallbacks are appended.
         sentence_ends: numbers of facts, from 1, after which a sentence must end.
     """
 
@@ -104,8 +104,8 @@ class RecordConstraints:
 
     def __call__(self, prefix: PlanPrefix) -> Constraint:
         ends_sentence = prefix.last or len(prefix.groups) in self.sentence_ends
-        before = frozenset(self.record.triples[index].subject for group in prefix.groups[-2:-1] for index in group)
-        key = prefix.groups[-1], before if len(self._subjects) > 1 else frozenset(), prefix.last, ends_sentence
+        subjects = frozenset(self.record.triples[index].subject for group in prefix.groups[-2:-1] for index in group)
+        key = prefix.groups[-1], subjects if len(self._subjects) > 1 else frozenset(), prefix.last, ends_sentence
         if key not in self._constraints:
             self._constraints[key] = self._constraint(*key)
         return self._constraints[key]
@@ -116,13 +116,13 @@ class RecordConstraints:
         return fallback is not None and words[-len(fallback) :] == fallback
 
     def _fallback(self, group: frozenset[int]) -> Spelling:
-        """The words of the `sentences` of a group of triples."""
+        """The word ids of the `sentences` of a group of triples."""
         if group not in self._fallbacks:
             checker, triples = self.watched.checker, [self.record.triples[index] for index in sorted(group)]
-            spelled = [self._encode(text) for _, text in sentences(checker, triples)]
-            if None in spelled:  # the joined sentence has a word that is neither in the vocabulary nor an extra
-                spelled = [self._encode(sentence(checker, triple)) for triple in triples]
-            self._fallbacks[group] = tuple(word for spelling in spelled for word in spelling or ())
+            encoded = [self._encode(text) for _, text in sentences(checker, triples)]
+            if None in encoded:  # the joined sentence has a word that is neither in the vocabulary nor an extra
+                encoded = [self._encode(sentence(checker, triple)) for triple in triples]
+            self._fallbacks[group] = tuple(word for spelling in encoded for word in spelling or ())
         return self._fallbacks[group]
 
     def _constraint(
@@ -195,10 +195,10 @@ class RecordConstraints:
     def _implied_subjects(
         self, before: tuple[int, ...], fact: Sequence[int], begins_sentence: bool, previous_subjects: frozenset[str]
     ) -> frozenset[str]:
-        """The subjects that a fact of one subject need not name, because its first words refer to them.
+        """The subjects that a fact with one subject need not name, because its first words refer to them.
 
-        "It" refers to the first subject of the last sentence, "which" and "in" to any of its subjects, "and was" to the
-        subject of the fact before. After a fact of several subjects, all of these are ambiguous.
+        "It" refers to the first subject of the last sentence, "which" and "in" to any subject of that sentence, "and
+        was" to the subject of the preceding fact. After a fact with several subjects, every reference is ambiguous.
         """
         if len(previous_subjects) > 1:
             return frozenset()
@@ -235,14 +235,14 @@ class RecordConstraints:
         return named or self._subjects_of_last(earlier)
 
     def _watched_extras(self) -> Iterable[tuple[int, tuple[str, ...]]]:
-        """The watched words among the extras: their ids and normal forms."""
+        """The ids and normal forms of the watched words among the extras."""
         start = len(self.watched.vocabulary)
         for number, word in enumerate(self.extras):
             if forms := self.watched.forms(word):
                 yield start + number, forms
 
     def _only_in_values(self, word: int) -> bool:
-        """Whether a word of a value is an extra, watched, or neither a function word nor an ordinary one."""
+        """Whether a word of a value is an extra, a watched word, or neither a function word nor an ordinary word."""
         start = len(self.watched.vocabulary)
         if word >= start or word in self.watched.normal_forms:
             return True
@@ -256,7 +256,7 @@ class RecordConstraints:
         return self._spellings_of_triples[index]
 
     def _spellings(self, triple: Triple) -> tuple[Spelling, ...]:
-        """The spellings of the value that can be generated; none for truth values, which have phrases instead."""
+        """The spellings of the object that can be generated; none for truth values, which have phrases instead."""
         literal = next((item for item in self.watched.checker.wordings(triple) if item.how == "literal"), None)
         if literal is None:
             return ()
@@ -270,13 +270,13 @@ class RecordConstraints:
         vocabulary = self.watched.vocabulary
         ids = []
         for token in tokenise(text, normalise=True):
-            number = self.watched.ids.get(token.text, self._ids.get(token.text))
-            if number is None:
+            word = self.watched.ids.get(token.text, self._ids.get(token.text))
+            if word is None:
                 if not new:
                     return None
-                number = self._ids[token.text] = len(vocabulary) + len(self.extras)
+                word = self._ids[token.text] = len(vocabulary) + len(self.extras)
                 self.extras.append(token.text)
-            ids.append(number)
+            ids.append(word)
         return tuple(ids)
 
     def _text(self, ids: Sequence[int]) -> str:
@@ -289,9 +289,9 @@ def _is_paired(text: str, odd_quotes: bool) -> bool:
 
 
 def _follows(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
-    """Whether a fact begins with a capital after a full stop, and not with the opener of a sentence inside another.
+    """Whether a fact begins with a capital letter if it begins a sentence, else without the opener of a sentence.
 
-    In texts that begin without a capital, and after what may be an abbreviation, a small letter may follow a full stop.
+    In texts that begin without a capital, and after a possible abbreviation, a full stop may precede a small letter.
     """
     word = re.match(r"\w*", fact)
     if word is None or any(name.startswith(word.group()) for name in names):
@@ -302,7 +302,7 @@ def _follows(before: str, fact: str, begins_sentence: bool, names: Collection[st
 
 
 def _spelling_variants(text: str) -> Iterator[str]:
-    """Further accepted spellings: without article or trailing zeros, with thousands separators, in other case."""
+    """Further accepted spellings: without article or trailing zeros, with thousands separators, or other capitals."""
     number = _FINAL_ZEROS.sub("", text)
     for variant in (text, _ARTICLE.sub("", text), number, _THOUSANDS.sub(",", number)):
         yield from (variant, variant.lower(), variant[:1].lower() + variant[1:], variant[:1].upper() + variant[1:])
@@ -311,8 +311,8 @@ def _spelling_variants(text: str) -> Iterator[str]:
 def sentence(checker: Checker, triple: Triple) -> str:
     """The first candidate for a triple that passes the check; a plain clause if none does.
 
-    The plain clause of a truth value may say the contrary by its phrases ("The family friendly of Aromi is no."), so a
-    clause of a learned phrase ("Aromi is not family friendly.") is a candidate, too.
+    The plain clause of a truth value may contain a phrase for the opposite value ("The family friendly of Aromi is
+    no."), so a clause with a learned phrase ("Aromi is not family friendly.") is a candidate, too.
     """
     candidates = _candidate_sentences(checker, triple)
     passed = (text for text in candidates if not checker.check(Record("-", (triple,)), text).faults)
@@ -334,7 +334,7 @@ def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[i
     """The sentences of a group of triples, each with the numbers of its triples.
 
     One sentence expresses all triples if it passes the check (``The mayor of Ulm is Ann and the area is 119.``);
-    otherwise each triple has its own (`sentence`).
+    otherwise each triple has its own sentence (`sentence`).
     """
     single = [sentence(checker, triple) for triple in triples]
     joined = _joined(single, triples) if len(triples) > 1 else None
@@ -344,7 +344,7 @@ def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[i
 
 
 def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
-    """The sentences joined by "and"; a sentence after one of the same subject does not name the subject again.
+    """The sentences joined by "and"; a subject that is the same as in the preceding sentence is not repeated.
 
     None if a sentence begins neither with its subject nor with "The".
     """

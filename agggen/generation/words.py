@@ -25,9 +25,9 @@ PATIENCE = 12
 FALLBACK_WORD_LOG_P = -1.0
 """Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
 LIKELY_END = -5.0
-"""A constrained hypothesis may only end where the end of the fact has a higher log-probability."""
+"""A constrained hypothesis may only end if the end of the fact has a log-probability above this."""
 SCORE_MARGIN = 2.0
-"""A constrained hypothesis may only end if its score is less than this below that of the best finished one."""
+"""A constrained hypothesis may only end if its score is less than this below the best finished hypothesis."""
 
 
 def decode(
@@ -41,8 +41,8 @@ def decode(
 ) -> Tensor:
     """The decoder's outputs (n, T, D) for tokens (n, T) at `position` (n, T), which are added to the caches.
 
-    The tokens attend to the record where `visible` (n, M), and to cached positions, new ones included, where `mask`
-    (n, T, Q).
+    The tokens attend to the record's tokens where `visible` (n, M) is True, and to cached positions (new positions
+    included) where `mask` (n, T, Q) is True.
     """
     x = model.embed_target(tokens, position, int(position.max()) + 1)
     lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
@@ -59,12 +59,12 @@ def write_words(
 ) -> FinishedFacts:
     """Decodes until at most `until` facts are active; removes the finished ones from `facts` and returns them.
 
-    A fact is finished when it has K finished hypotheses and no active one would have a better score if it ended next;
-    or when no hypothesis can reach `min_log_p` (then fewer than K may be finished).
+    A fact is finished when it has K finished hypotheses and no active hypothesis would have a better score if it ended
+    next; when no hypothesis can reach `min_log_p` (fewer than K may then be finished); or at the maximum length.
 
-    With `constrain`, a hypothesis can only end if it passes the fact's constraint. A fact with fewer than K finished
-    hypotheses is finished when the unconstrained search would be and no active hypothesis can overtake the best one,
-    but at most `PATIENCE` words later. If it has no finished hypothesis, the fallback becomes the only one.
+    With `constrain`, a hypothesis can only end if it passes the fact's constraint. A fact is also finished, with fewer
+    than K hypotheses, when the unconstrained search would have ended and either no active hypothesis can overtake the
+    best finished one or `PATIENCE` words have passed. Without a finished hypothesis, the fallback becomes the only one.
 
     Args:
         model: in evaluation mode.
@@ -86,9 +86,9 @@ def write_words(
         if constrain is not None:
             facts.unconstrained = torch.cat((facts.unconstrained, ended_score), 1).topk(k, dim=1).values
             min_score = torch.maximum(facts.score[:, -1:], facts.score[:, :1] - SCORE_MARGIN)
-            refused = ~_passed(constrain, facts, (ended_score > min_score) & (end > LIKELY_END))
-            ended = ended.masked_fill(refused, IMPOSSIBLE)
-            ended_score = ended_score.masked_fill(refused, IMPOSSIBLE)
+            rejected = ~_passed(constrain, facts, (ended_score > min_score) & (end > LIKELY_END))
+            ended = ended.masked_fill(rejected, IMPOSSIBLE)
+            ended_score = ended_score.masked_fill(rejected, IMPOSSIBLE)
         pool = Beams(
             torch.cat((finished.log_p, ended), 1),
             torch.cat((finished.words, active.words), 1),
@@ -96,24 +96,24 @@ def write_words(
         )
         facts.score, best = torch.cat((facts.score, ended_score), 1).topk(k, dim=1)
         facts.finished = pool.beams(best)
-        top, index = (active.log_p[..., None] + candidates).flatten(1).topk(k, dim=1)
+        top_log_p, index = (active.log_p[..., None] + candidates).flatten(1).topk(k, dim=1)
         origin = index // candidates.shape[2]
         facts.inputs = words.flatten(1).gather(1, index)
         facts.active = active.beams(origin)
-        facts.active.log_p = top
+        facts.active.log_p = top_log_p
         facts.active.words = torch.cat((facts.active.words, facts.inputs[..., None]), 2)
         facts.finished.words = F.pad(facts.finished.words, (1, 0), value=PAD)
         facts.history.seen = along(facts.history.seen, origin)
         facts.step = facts.step + 1
-        hope = penalised(top, length.gather(1, origin) + 1, config.length_penalty).amax(1)
-        unfinished = facts.score[:, -1] < hope
+        best_active = penalised(top_log_p, length.gather(1, origin) + 1, config.length_penalty).amax(1)
+        unfinished = facts.score[:, -1] < best_active
         if constrain is not None:
             _advance(constrain, facts, origin)
-            unconstrained_ended = facts.unconstrained[:, -1] >= hope
-            facts.waited = facts.waited + unconstrained_ended
-            unfinished = unfinished & ~(unconstrained_ended & (facts.score[:, 0] >= hope)) & (facts.waited < PATIENCE)
-        likely = torch.maximum(top[:, 0], facts.finished.log_p.amax(1)) >= facts.min_log_p
-        staying = unfinished & likely & (facts.step <= max_words)
+            search_ended = facts.unconstrained[:, -1] >= best_active
+            facts.waited = facts.waited + search_ended
+            unfinished = unfinished & ~(search_ended & (facts.score[:, 0] >= best_active)) & (facts.waited < PATIENCE)
+        useful = torch.maximum(top_log_p[:, 0], facts.finished.log_p.amax(1)) >= facts.min_log_p
+        staying = unfinished & useful & (facts.step <= max_words)
         if not bool(staying.all()):
             if constrain is not None:
                 _fall_back(constrain, facts, staying)
@@ -124,7 +124,7 @@ def write_words(
 def _force_begun_values(
     constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Forces hypotheses within a value to continue it; `candidates` (n, K, C) and `end` (n, K) are their log p."""
+    """Forces hypotheses within a value to continue the value; `candidates` (n, K, C) and `end` (n, K) are log p."""
     for row, prefix in enumerate(facts.prefixes):
         constraint = constrain(prefix)
         for beam, state in enumerate(facts.automaton_states[prefix]):
@@ -135,7 +135,7 @@ def _force_begun_values(
 
 
 def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Tensor:
-    """(n, K) which of the `candidates` (n, K), hypotheses that would end now, pass the constraint of their fact."""
+    """(n, K) which of the `candidates` (n, K), the hypotheses that would end now, pass the constraint of their fact."""
     passed = torch.zeros_like(candidates)
     texts: dict[tuple[int, int], list[int]] = {}
     words, steps, parents = facts.active.words.tolist(), facts.step.tolist(), facts.active.parent.tolist()
@@ -163,15 +163,15 @@ def _advance(constrain: Constrain, facts: ActiveFacts, origin: Tensor) -> None:
 
 
 def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> None:
-    """Gives finished facts, those not `staying` (n,), without a finished hypothesis their fallback as the only one."""
+    """Makes the fallback the only hypothesis of each finished fact (not `staying` (n,)) without finished hypotheses."""
     failed = (~staying & (facts.finished.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
     for row in failed:
         parent = int(facts.text_log_p[row].argmax())
         fallback = constrain(facts.prefixes[row]).fallback_after(facts.text[row, parent].tolist())
-        wider = len(fallback) - facts.finished.words.shape[2]
-        if wider > 0:
+        extra_width = len(fallback) - facts.finished.words.shape[2]
+        if extra_width > 0:
             for beams in (facts.finished, facts.active):
-                beams.words = F.pad(beams.words, (wider, 0), value=PAD)
+                beams.words = F.pad(beams.words, (extra_width, 0), value=PAD)
         words = facts.finished.words[row, 0].fill_(PAD)
         words[len(words) - len(fallback) :] = facts.inputs.new_tensor(fallback)
         facts.finished.parent[row, 0] = parent
@@ -181,11 +181,11 @@ def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> Non
 def _next_words(
     model: JointModel, config: BeamConfig, facts: ActiveFacts, position: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`JointModel.next_words` after the last words, which are at `position` (n, K) and are added to the caches."""
+    """`JointModel.next_words` after the last words, at `position` (n, K), which are added to the caches."""
     n, k = position.shape
-    itself = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
+    own_position = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
     history = facts.history
-    history.seen = torch.cat((history.seen, itself), 2)
+    history.seen = torch.cat((history.seen, own_position), 2)
     hidden = decode(model, facts.inputs, position, facts.cross, facts.visible, history.caches, history.seen)
     blocked = _repeating(along(facts.text, facts.active.parent), facts.active.words, config.block_ngrams, facts.names)
     barred = facts.barred if facts.barred.shape[1] else None
@@ -193,17 +193,17 @@ def _next_words(
 
 
 def _repeating(text: Tensor, words: Tensor, size: int, names: Tensor) -> Tensor:
-    """(n, K, windows) ids of words, or PAD, that would repeat an n-gram of `size` words within a fact.
+    """(n, K, windows) ids of next words, or PAD, that would repeat an n-gram of `size` words from within a fact.
 
-    N-grams of earlier facts, `text`, with one of the `names` (n, ids) may be repeated, since facts may share values.
+    N-grams of earlier facts (`text`) with a word of `names` (n, ids) may be repeated, since facts may share values.
     """
-    w = words.shape[-1]
-    if not size or w < size - 1:
+    n_words = words.shape[-1]
+    if not size or n_words < size - 1:
         return words[..., :0]
     # (n, K, windows, size). Windows across facts contain a mark, those across holes PAD; a suffix contains neither.
     all_words = torch.cat((text, words), 2)
     windows = all_words.unfold(2, size, 1)
-    suffix = words[..., w - size + 1 :]
+    suffix = words[..., n_words - size + 1 :]
     repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1) & (suffix != PAD).all(-1, keepdim=True)
     named = names.gather(1, all_words.flatten(1)).view_as(all_words).unfold(2, size, 1).any(-1)
     named[..., text.shape[2] :] = False

@@ -24,7 +24,7 @@ class Example:
     `source`, `triple` and `role` have an entry per source token: its id (from the vocabulary's size on: the record's
     out-of-vocabulary words), the index of its triple (-1 for [CLS]) and its part (0 special, 1 subject, 2 predicate,
     3 object). `predicates` has the predicate-table id of each triple. `facts` has the token ids of each fact, without
-    marks; `kept` has its index among the text's facts (facts in which no word starts are dropped). `required` and
+    marks; `kept` has the index of each fact in the text (facts in which no word starts are dropped). `required` and
     `forbidden` have a bit mask over triples per fact; `max_size` is the largest number of triples in a group.
     """
 
@@ -73,7 +73,7 @@ class Batch:
         return self.original or self
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on `device`: an asynchronous copy, or the batch itself if it is there."""
+        """The batch on `device`: an asynchronous copy, or the batch itself if it is already there."""
         device = torch.device(device)
         if device.type == self.source.device.type == "cpu":
             return self
@@ -86,7 +86,7 @@ class Batch:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy on `device` for which the CPU does not wait; the tensor itself if it is there."""
+    """Copies a tensor to `device` without blocking the CPU; returns a tensor that is already there unchanged."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()  # pageable memory is copied synchronously
     return tensor.to(device, non_blocking=tensor.device.type == "cpu")
@@ -103,7 +103,7 @@ def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
 
     Args:
         examples: at least one.
-        whole: whether each text is a single fact, as for the plain Transformer.
+        whole: whether to encode each text as a single fact, as for the plain Transformer.
     """
     inputs, targets, starts, lengths = [], [], [], []
     for example in examples:
@@ -132,7 +132,7 @@ def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
 
 
 def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
-    """(B, T, C): the numbers of required triples that a set lacks plus forbidden triples that it has, per fact."""
+    """(B, T, C): for each fact and set, the number of required triples outside the set plus forbidden triples in it."""
     triples = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
     required, forbidden = ((masks[..., None] & triples) != 0 for masks in (batch.required, batch.forbidden))
     members = lattice.set_members.to(torch.float32)  # (C, J)
@@ -140,10 +140,10 @@ def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
 
 
 def allowed_sets(batch: Batch, lattice: Lattice, most_broken: int = 0) -> Tensor:
-    """(B, T, C): whether a set may have emitted a fact, after pruning by alignment.
+    """(B, T, C): whether a set may emit a fact, after pruning by alignment.
 
-    A set must break at most `most_broken` of the fact's alignments and have at most `max_size` triples. A fact that
-    would have no set keeps all sets of the record up to `max_size`, or, if there are none, all sets of the record.
+    A set must break at most `most_broken` of the fact's alignments and have at most `max_size` triples. A fact
+    without any such set keeps all sets of the record up to `max_size` or, if there are none, all sets of the record.
     """
     missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
     in_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)

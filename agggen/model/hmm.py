@@ -51,7 +51,7 @@ class Log:
 
 
 class KMax:
-    """Keeps the k best values in descending order, duplicates included; k = 1 is Viterbi."""
+    """Keeps the k best values in descending order, including equal values; k = 1 is Viterbi."""
 
     def __init__(self, width: int = 1) -> None:
         self.width = width
@@ -62,12 +62,12 @@ class KMax:
 
 
 def backward(potentials: Potentials, lattice: Lattice, semiring: Semiring) -> Tensor:
-    """The backward recursion over all facts; returns (B, width) total potentials of whole paths."""
+    """The backward recursion over all facts; returns the total potentials (B, width) of complete paths."""
     start, out, node, lengths = potentials
     batch, n_facts, _ = node.shape
-    empty = node.new_full((batch, 1, semiring.width), IMPOSSIBLE)
-    empty[..., 0] = 0.0
-    beta = empty.expand(batch, lattice.n_predicates, semiring.width)
+    final = node.new_full((batch, 1, semiring.width), IMPOSSIBLE)
+    final[..., 0] = 0.0
+    beta = final.expand(batch, lattice.n_predicates, semiring.width)
 
     def arrive(t: int, beta: Tensor) -> Tensor:  # m_t: (B, J, width)
         through = node[:, t, :, None] + beta[:, lattice.last]
@@ -86,7 +86,7 @@ def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
 
 
 def _differentiable(potentials: Potentials) -> Potentials:
-    """Detached copies, of which the nodes require gradients; inference tensors themselves cannot require them."""
+    """Detached copies whose node potentials require gradients, which inference tensors cannot."""
     copies = Potentials(*(tensor.detach().clone() for tensor in potentials))
     copies.node.requires_grad_()
     return copies
@@ -112,8 +112,8 @@ def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tens
         paths = [
             torch.autograd.grad(totals[:, rank].sum(), copies.node, retain_graph=rank + 1 < k)[0] for rank in range(k)
         ]
-    chosen = torch.stack(paths, 1)  # (B, k, T, S)
-    states = torch.where(chosen.sum(-1) > 0.5, chosen.argmax(-1), -1)
+    occupied = torch.stack(paths, 1)  # (B, k, T, S)
+    states = torch.where(occupied.sum(-1) > 0.5, occupied.argmax(-1), -1)
     exists = totals > IMPOSSIBLE / 2
     return totals.detach(), torch.where(exists[..., None], states, -1)
 

@@ -46,8 +46,8 @@ class ModelConfig:
     transition: Variant = "normalised"
     history: Literal["shared", "masked"] = "shared"
     copy: bool = True  # copy words of the source as well as generate words of the vocabulary
-    unseen_words: int = 0  # vectors that distinguish a record's out-of-vocabulary words; 0: all have the vector of UNK
-    predicate_dropout: float = 0.02  # share of predicates that training replaces by the unknown predicate, row 0
+    unseen_words: int = 0  # number of vectors for a record's out-of-vocabulary words; 0: all have the vector of UNK
+    predicate_dropout: float = 0.02  # fraction of predicates replaced by the unknown predicate (row 0) in training
 
     def __post_init__(self) -> None:
         for name in ("width", "heads", "layers", "feed_forward", "predicate_dim", "max_group_size"):
@@ -119,10 +119,10 @@ class JointModel(nn.Module):
     def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
         """Embeddings of token ids (any shape) at positions less than `length`.
 
-        The k-th out-of-vocabulary word of a record is UNK plus the vector k, so that names of such words can be copied
-        in order.
+        The k-th out-of-vocabulary word of a record is embedded as UNK plus vector k, so that a name of several such
+        words can be copied in order.
         """
-        if length > len(self.positions):  # sinusoids are a formula: grow the table when a text is longer
+        if length > len(self.positions):  # extend the table of sinusoids for longer texts
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)
         words = self.embedding(torch.where(ids < self.n_words, ids, UNK))
         if self.config.unseen_words:
@@ -168,30 +168,30 @@ class JointModel(nn.Module):
     ) -> Tensor:
         """log p of target tokens (R, n) after hidden (R, n, D); zeros where `scored` (R, n) is False.
 
-        A word that can be neither generated nor copied from a visible token scores as UNK: the likelihood stays finite.
-        The share `smoothing` of each score is the mean log-probability of all output words. If `scored` is in main
-        memory, the CPU does not wait for a GPU.
+        A word that can be neither generated nor copied from a visible token is scored as UNK, so the likelihood is
+        finite. With label smoothing, the mean log-probability of all output words replaces the fraction `smoothing` of
+        each score. If `scored` is in main memory, the CPU does not wait for a GPU.
         """
-        where = tuple(to_device(axis, hidden.device) for axis in scored.nonzero(as_tuple=True))
-        packed = targets[where]
+        scored_index = tuple(to_device(axis, hidden.device) for axis in scored.nonzero(as_tuple=True))
+        packed = targets[scored_index]
         writable = packed < self.n_output
-        logits = full_precision(self.word_logits(hidden[where]))
+        logits = full_precision(self.word_logits(hidden[scored_index]))
         result = -F.cross_entropy(logits, torch.where(writable, packed, UNK), reduction="none")
         if self.config.copy:
-            attention, write, point = self.copy_attention(hidden, memory, visible)
+            attention, log_generate, log_copy = self.copy_attention(hidden, memory, visible)
             same = (memory.ids[:, None] == targets[..., None]) & visible[:, None]
             copied = torch.logsumexp(attention.masked_fill(~same, IMPOSSIBLE), -1)
-            written = result.masked_fill(~writable & same.any(-1)[where], IMPOSSIBLE)
-            result = torch.logaddexp(write[where] + written, (point + copied)[where])
+            generated = result.masked_fill(~writable & same.any(-1)[scored_index], IMPOSSIBLE)
+            result = torch.logaddexp(log_generate[scored_index] + generated, (log_copy + copied)[scored_index])
         if smoothing:
             uniform = logits.mean(-1) - torch.logsumexp(logits, -1)
             result = (1 - smoothing) * result + smoothing * uniform
-        return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).index_put(where, result)
+        return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).index_put(scored_index, result)
 
     def next_words(
         self, hidden: Tensor, memory: Memory, visible: Tensor, blocked: Tensor, k: int, barred: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The candidates for the next word after hidden (R, n, D): log p, ids, and log p of a fact's end.
+        """Candidates for the next word after hidden (R, n, D): log p, ids, and log p of the end of the fact.
 
         The last M columns are the words of the source, generated or copied. The k columns before them (fewer if the
         vocabulary has fewer words) are the most probable other words, which can only be generated. No word has two
@@ -209,32 +209,32 @@ class JointModel(nn.Module):
             log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n).
         """
         ids = memory.ids
-        same = ids[:, None] == ids[:, :, None]
-        first = ~same.tril(-1).any(-1) & (ids > END)  # a word may occur repeatedly; marks are not words
+        same_word = ids[:, None] == ids[:, :, None]
+        first = ~same_word.tril(-1).any(-1) & (ids > END)  # only the first occurrence of each word; marks are not words
         writable = torch.where(ids < self.n_output, ids, UNK)[:, None].expand(*hidden.shape[:2], -1)
-        written = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
-        of_source = written.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
-        write = written.new_zeros(hidden.shape[:2])
+        generated = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
+        source_log_p = generated.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
+        log_generate = generated.new_zeros(hidden.shape[:2])
         if self.config.copy:
-            attention, write, point = self.copy_attention(hidden, memory, visible)
-            copied = torch.log((attention + point[..., None]).exp() @ same.to(attention.dtype))
-            of_source = torch.logaddexp(of_source + write[..., None], copied)
-        of_source.masked_fill_(~first[:, None], IMPOSSIBLE)
-        end = written[..., END] + write
-        written[..., : END + 1] = IMPOSSIBLE
-        written.scatter_(2, writable, IMPOSSIBLE)
+            attention, log_generate, log_copy = self.copy_attention(hidden, memory, visible)
+            copied = torch.log((attention + log_copy[..., None]).exp() @ same_word.to(attention.dtype))
+            source_log_p = torch.logaddexp(source_log_p + log_generate[..., None], copied)
+        source_log_p.masked_fill_(~first[:, None], IMPOSSIBLE)
+        end = generated[..., END] + log_generate
+        generated[..., : END + 1] = IMPOSSIBLE
+        generated.scatter_(2, writable, IMPOSSIBLE)
         row, query, number = blocked.nonzero(as_tuple=True)
         if len(row):
             word = blocked[row, query, number]
-            written[row, query, torch.where(word < self.n_output, word, PAD)] = IMPOSSIBLE
-            which, place = (ids[row] == word[:, None]).nonzero(as_tuple=True)
-            of_source[row[which], query[which], place] = IMPOSSIBLE
+            generated[row, query, torch.where(word < self.n_output, word, PAD)] = IMPOSSIBLE
+            match, column = (ids[row] == word[:, None]).nonzero(as_tuple=True)
+            source_log_p[row[match], query[match], column] = IMPOSSIBLE
         if barred is not None:
-            written.masked_fill_(barred[:, None, : self.n_output], IMPOSSIBLE)
-            of_source.masked_fill_(barred.gather(1, ids)[:, None], IMPOSSIBLE)
-        log_p, words = largest(written, min(k, self.n_output))
-        log_p = torch.cat((log_p + write[..., None], of_source), 2)
-        return log_p, torch.cat((words, ids[:, None].expand_as(of_source)), 2), end
+            generated.masked_fill_(barred[:, None, : self.n_output], IMPOSSIBLE)
+            source_log_p.masked_fill_(barred.gather(1, ids)[:, None], IMPOSSIBLE)
+        log_p, words = largest(generated, min(k, self.n_output))
+        log_p = torch.cat((log_p + log_generate[..., None], source_log_p), 2)
+        return log_p, torch.cat((words, ids[:, None].expand_as(source_log_p)), 2), end
 
     def text_log_probs(self, batch: Batch, smoothing: float = 0.0) -> Tensor:
         """log p(y | x) of the texts under the plain Transformer, (B,); `batch` is collated with `whole=True`."""
@@ -274,19 +274,19 @@ class JointModel(nn.Module):
             history = self.decoder.keys_values_only(
                 self._embed_text(batch), memory.cross, memory.triples()[:, None, None]
             )
-        order = torch.argsort(lengths, stable=True)  # rows of similar length share a call, for little padding
+        order = torch.argsort(lengths, stable=True)  # rows of similar length share a call, to reduce padding
         sizes = lengths[order].tolist()
         starts = [0] * len(sizes) if history is None else before[order].tolist()
         recompute = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
 
-        def scored(chunk: Tensor) -> Tensor:
+        def score(chunk: Tensor) -> Tensor:
             return self._score_rows(batch, memory, history, rows[chunk], states)
 
-        if recompute:  # a text exceeds the budget: activations are recomputed in the backward pass, not stored
+        if recompute:  # the text exceeds the budget: recompute activations in the backward pass
             chunks = _chunks(order, sizes, starts, _CHUNK // 4)
-            scores = [checkpoint(scored, chunk, use_reentrant=False) for chunk in chunks]
+            scores = [checkpoint(score, chunk, use_reentrant=False) for chunk in chunks]
         else:
-            scores = [scored(chunk) for chunk in _chunks(order, sizes, starts, _CHUNK)]
+            scores = [score(chunk) for chunk in _chunks(order, sizes, starts, _CHUNK)]
         values = torch.cat(scores)
         where = tuple(to_device(axis, values.device) for axis in rows[order].T)
         return values.new_full(allowed.shape, IMPOSSIBLE).index_put(where, values)
@@ -335,7 +335,7 @@ class JointModel(nn.Module):
 
         Args:
             prune: whether to exclude states that the hard alignment does not allow (paper section 3.3, METHOD 4).
-            alignment_penalty: nats that a state loses for the one alignment that it may break; None: it may break none.
+            alignment_penalty: nats that a state loses if it breaks one alignment, the most allowed; None: none allowed.
         """
         states = self.lattice_of(batch)
         texts, sets = batch.on_cpu, self.lattice_of(batch.on_cpu)
@@ -364,15 +364,15 @@ class JointModel(nn.Module):
 def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """`topk` along the last dimension in half the time, since it searches only the k blocks with the largest maxima."""
     n = values.shape[-1]
-    whole = n - n % _BLOCK
+    n_blocked = n - n % _BLOCK
     if k * _BLOCK * 4 > n:
         return values.topk(k, -1)
-    blocks = values[..., :whole].unflatten(-1, (-1, _BLOCK))
-    _, which = blocks.amax(-1).topk(k, -1)
-    inside = blocks.gather(-2, which[..., None].expand(*which.shape, _BLOCK)).flatten(-2)
-    top, place = torch.cat((inside, values[..., whole:]), -1).topk(k, -1)
-    begin = which.gather(-1, (place // _BLOCK).clamp(max=k - 1)) * _BLOCK
-    return top, torch.where(place < k * _BLOCK, begin + place % _BLOCK, place - k * _BLOCK + whole)
+    blocks = values[..., :n_blocked].unflatten(-1, (-1, _BLOCK))
+    _, block = blocks.amax(-1).topk(k, -1)
+    candidates = blocks.gather(-2, block[..., None].expand(*block.shape, _BLOCK)).flatten(-2)
+    top, position = torch.cat((candidates, values[..., n_blocked:]), -1).topk(k, -1)
+    begin = block.gather(-1, (position // _BLOCK).clamp(max=k - 1)) * _BLOCK
+    return top, torch.where(position < k * _BLOCK, begin + position % _BLOCK, position - k * _BLOCK + n_blocked)
 
 
 def _causal(length: int, rows: int, device: torch.device) -> Tensor:

@@ -23,7 +23,7 @@ def full_precision(x: Tensor) -> Tensor:
 
 
 def move(values: Tensor, places: Tensor, rows: Tensor) -> None:
-    """Copies the rows `rows` of a tensor to the rows `places`, in place."""
+    """Copies rows `rows` of a tensor to rows `places`; changes the tensor in place."""
     if len(rows):
         values[places] = values[rows]
 
@@ -49,13 +49,13 @@ class Cache:
         return self._keys[..., : self.length].mT, self._values[:, :, : self.length]
 
     def append(self, keys_values: KeysValues) -> KeysValues:
-        """Appends the keys and values of further positions and returns all; doubles the room if it is full."""
+        """Appends keys and values of further positions and returns those of all positions; doubles a full cache."""
         key, value = keys_values
         end = self.length + key.shape[2]
         if end > self._keys.shape[-1]:
-            more = max(end, 2 * self.length) - self.length
-            self._keys = F.pad(self._keys[..., : self.length], (0, more))
-            self._values = F.pad(self._values[:, :, : self.length], (0, 0, 0, more))
+            added = max(end, 2 * self.length) - self.length
+            self._keys = F.pad(self._keys[..., : self.length], (0, added))
+            self._values = F.pad(self._values[:, :, : self.length], (0, 0, 0, added))
         self._keys[..., self.length : end] = key.mT
         self._values[:, :, self.length : end] = value
         self.length = end
@@ -66,7 +66,7 @@ class Cache:
         return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
 
     def leave(self, places: Tensor, rows: Tensor, n: int) -> None:
-        """Keeps the first n rows, after the rows `rows` have moved to `places`."""
+        """Moves the rows `rows` to `places`, then keeps only the first n rows."""
         move(self._keys[..., : self.length], places, rows)
         move(self._values[:, :, : self.length], places, rows)
         self._keys, self._values = self._keys[:n], self._values[:n]
@@ -115,8 +115,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attends from x (rows, n, D).
 
-        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or numbers to be added to the scores. The
-        latter is for few queries to a `Cache`, where plain products take half the time of the fused kernel.
+        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or a bias that is added to the scores. The
+        bias is for few queries to a `Cache`, where plain products take half the time of the fused kernel.
         """
         query, (key, value) = self._split(self.query(x)), keys_values
         if mask is not None and mask.is_floating_point():

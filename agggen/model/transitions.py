@@ -76,7 +76,7 @@ class Transitions(nn.Module):
         may_grow = size < torch.clamp(counts, max=lattice.max_group_size)[:, None]
         ends = torch.where(may_grow, nn.functional.logsigmoid(stop_logit), 0.0)
         grows = nn.functional.logsigmoid(-stop_logit) - choice
-        grown = torch.zeros_like(ends)  # log-probability of the state's predicates after the first, without its end
+        grown = torch.zeros_like(ends)  # log-probability of the predicates after the first, excluding the stop
         for k in range(2, min(lattice.max_group_size, lattice.n_predicates) + 1):
             prefix = lattice.prefix.clamp(min=0)
             step = grown[:, prefix] + grows[:, prefix] + logits[:, last[prefix], last]
@@ -95,11 +95,11 @@ class Transitions(nn.Module):
 
     @property
     def inner_weight(self) -> int:
-        """The exponent of `within` of a state that is followed by another; that of the last state is 1."""
+        """The exponent of `within` for a state that is not the last; the last state has exponent 1."""
         return 2 if self.variant == "paper" else 1
 
     def node_weights(self, lengths: Tensor, n_facts: int) -> Tensor:
-        """The exponents of `within` of the states of texts with `lengths` facts, (B, T)."""
+        """The exponents (B, T) of `within` for the states of texts with `lengths` (B,) facts."""
         facts = torch.arange(n_facts, device=lengths.device)
         once = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
         return once + (self.inner_weight - 1) * (facts < lengths[:, None] - 1)

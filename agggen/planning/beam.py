@@ -44,8 +44,8 @@ def beam_plans(
         for states, member in zip(by_size[: n - count], members, strict=False):
             ends = np.array(count + member.shape[1] == n)
             value = total[:, member[:, 0]] + scores.group_scores(states, ends)  # (beam, S_size)
-            for place in range(1, member.shape[1]):
-                value[used[:, member[:, place]]] = -np.inf
+            for position in range(1, member.shape[1]):
+                value[used[:, member[:, position]]] = -np.inf
             flat = value.ravel()
             chosen = np.argpartition(-flat, width)[:width] if len(flat) > width else np.arange(len(flat))
             for cell in chosen[flat[chosen] > -np.inf]:

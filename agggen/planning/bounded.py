@@ -1,14 +1,14 @@
 """The k best plans of records that are too large for the tables of `exact`: a beam search with a proof of optimality.
 
 The bound comes from a relaxation of the search space (Christofides, Mingozzi and Toth 1981, Networks 11): its cells
-hold the number of unused predicates, not their set, so that a plan may repeat a predicate and omit another. A price on
-each predicate, optimised by subgradient steps, penalises that (Held and Karp 1971). With f(n, p) the greatest priced
+hold the number of unused predicates, not their set, so a relaxed plan may repeat one predicate and omit another. Prices
+of predicates, optimised by subgradient steps, penalise this (Held and Karp 1971). With f(n, p) the greatest priced
 value of a relaxed continuation by n predicates after predicate p,
 
     value of any continuation of (used set, p)  <=  f(J - |used|, p) + sum of the prices of the unused predicates.
 
-An A* search under this bound keeps only prefixes that can still beat the beam's k-th plan; it ends with the k best
-plans or at `MAX_EXPANSIONS`.
+An A* search under this bound keeps only prefixes that can still beat the k-th plan of the beam search; it stops when it
+has the k best plans, or at `MAX_EXPANSIONS`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def search(
 ) -> tuple[list[ScoredPlan], bool]:
     """The k best plans, best first, and whether they are proven to be the best; arguments as in `exact.k_best`.
 
-    They are proven if the tables of `exact` fit or the bound suffices; otherwise they come from a beam search.
+    Optimality is proven if the tables of `exact` fit or the bound suffices; otherwise a beam search finds the plans.
 
     Raises:
         PlanError: `k` is below 1, `level` is out of range, or the prefix has an unknown or repeated predicate.
@@ -46,7 +46,7 @@ def search(
 
 
 class _Relaxation:
-    """The bound f of the module's docstring for all n and p, with its prices; a row is a group of at most `limit`."""
+    """The bound f of the module's docstring for all n and p, and the prices; a row is a group of at most `limit`."""
 
     def __init__(self, scores: PlanScores, limit: int) -> None:
         kept = sorted((i for i, s in enumerate(scores.states) if len(s) <= limit), key=scores.states.__getitem__)
@@ -75,14 +75,14 @@ class _Relaxation:
         self.values: list[Floats] = []  # by n - 1: (rows,) priced value of a next group with its continuation
         for left in range(1, unused + 1):
             fits = self.size <= left
-            rest = self.f[np.maximum(left - self.size, 0), self.last]
+            future = self.f[np.maximum(left - self.size, 0), self.last]
             own = np.where(self.size == left, self.within_last, self.within)
-            self.values.append(np.where(fits, own + rest - price, -np.inf))
-            into = np.maximum.reduceat(self.values[-1], self.begins)
-            self.f[left] = (self.transition + into).max(1)
+            self.values.append(np.where(fits, own + future - price, -np.inf))
+            best_into = np.maximum.reduceat(self.values[-1], self.begins)
+            self.f[left] = (self.transition + best_into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """The greatest priced value by `unused` predicates after `transition` (J,), and its count of each predicate."""
+        """The best priced value of `unused` predicates after `transition` (J,), and its count of each predicate."""
         counts: Counter[int] = Counter()
         value, left = None, unused
         while left:
@@ -101,19 +101,19 @@ def _a_star(
     """The k best plans; None if `MAX_EXPANSIONS` do not suffice. `incumbents` are the plans of the beam search."""
     n = scores.n_predicates
     full_set = (1 << n) - 1
-    begin = sum(1 << index for group in prefix for index in group)
-    unused_predicates = [index for index in range(n) if not begin >> index & 1]
+    start = sum(1 << index for group in prefix for index in group)
+    unused_predicates = [index for index in range(n) if not start >> index & 1]
     if not unused_predicates or len(incumbents) < k:
         return None
-    least = incumbents[-1].score - _TOLERANCE
+    threshold = incumbents[-1].score - _TOLERANCE
     relaxation = _Relaxation(scores, limit)
     root = scores.out[prefix[-1][-1]] if prefix else scores.start
-    root = np.where([begin >> index & 1 for index in range(n)], -np.inf, root)
+    root = np.where([start >> index & 1 for index in range(n)], -np.inf, root)
     _set_prices(relaxation, root, unused_predicates, incumbents[0].score)
 
     visits: Counter[tuple[int, int]] = Counter()  # how often a (used set, last predicate) was extended
     best_plans: list[ScoredPlan] = []
-    queue: list[tuple[float, IndexPlan, float, int]] = [(-np.inf, prefix, 0.0, begin)]  # (-bound, plan, score, used)
+    queue: list[tuple[float, IndexPlan, float, int]] = [(-np.inf, prefix, 0.0, start)]  # (-bound, plan, score, used)
     expansions = 0
     while queue and len(best_plans) < k:
         _, plan, score, used = heapq.heappop(queue)
@@ -122,26 +122,26 @@ def _a_star(
             continue
         cell = (used, plan[-1][-1] if plan else n)
         visits[cell] += 1
-        if visits[cell] > k:  # k prefixes with the same continuations and at least this score were extended before
+        if visits[cell] > k:  # k prefixes with the same continuations and no lower score were extended already
             continue
         expansions += 1
         if expansions > MAX_EXPANSIONS:
             return None
-        left = n - used.bit_count()
-        transition = root if used == begin else scores.out[plan[-1][-1]]
+        n_left = n - used.bit_count()
+        transition = root if used == start else scores.out[plan[-1][-1]]
         price = sum(relaxation.prices[index] for index in range(n) if not used >> index & 1)
-        bound = score + transition[relaxation.first] + relaxation.values[left - 1] + price
-        for row in np.flatnonzero((bound >= least) & (relaxation.bits & used == 0)):
-            own = relaxation.within_last[row] if relaxation.size[row] == left else relaxation.within[row]
-            reached = score + float(transition[relaxation.first[row]] + own)
+        bound = score + transition[relaxation.first] + relaxation.values[n_left - 1] + price
+        for row in np.flatnonzero((bound >= threshold) & (relaxation.bits & used == 0)):
+            own = relaxation.within_last[row] if relaxation.size[row] == n_left else relaxation.within[row]
+            new_score = score + float(transition[relaxation.first[row]] + own)
             group = scores.states[relaxation.states[row]]
-            entry = (-float(bound[row]), (*plan, group), reached, used | int(relaxation.bits[row]))
+            entry = (-float(bound[row]), (*plan, group), new_score, used | int(relaxation.bits[row]))
             heapq.heappush(queue, entry)
     return sorted(best_plans, key=lambda plan: (-plan.score, plan.states))
 
 
 def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[int], best: float) -> None:
-    """Sets the prices that give the lowest bound at the root; `best` is the score of the best known plan."""
+    """Sets the prices with the lowest bound at the root; `best` is the score of the best known plan."""
     lowest, prices = np.inf, relaxation.prices.copy()
     for step in range(_SUBGRADIENT_STEPS):
         relaxation.solve(len(unused_predicates))

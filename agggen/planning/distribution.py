@@ -61,7 +61,7 @@ class PlanDistribution:
         return None if self.scores is None else exact.log_partition(self.scores, self.level)
 
     def scored(self, plan: IndexPlan) -> ScoredPlan:
-        """The plan with its log-probability, which is also its score; if that is unknown, with its log-score.
+        """The plan with its log-probability, also as its score; if the log-probability is unknown, with its log-score.
 
         A plan outside the distribution (with a group larger than the level) has the score 0.
 
@@ -78,7 +78,7 @@ class PlanDistribution:
         return ScoredPlan(plan, probability, probability)
 
     def k_best(self, k: int) -> tuple[list[ScoredPlan], bool]:
-        """The k most probable plans, best first, and whether this is proven (`bounded.search`)."""
+        """The k most probable plans, best first, and whether their optimality is proven (`bounded.search`)."""
         proven = True
 
         def search(scores: PlanScores) -> list[ScoredPlan]:
@@ -97,12 +97,12 @@ class PlanDistribution:
         check_indices(self.n_predicates, prefix, complete=False)
         used = {index for group in prefix for index in group}
         known_prefix = restricted(prefix, self.known)
-        rest: IndexPlan = ()
+        continuation: IndexPlan = ()
         if self.scores is not None and not used.issuperset(self.known):
             (best, *_), _ = bounded.search(self.scores, 1, self.level, known_prefix)
-            rest = self._to_record(best.states[len(known_prefix) :])
+            continuation = self._to_record(best.states[len(known_prefix) :])
         unused = (tuple(index for index in group if index not in used) for group in self.unknown)
-        return (*prefix, *rest, *(group for group in unused if group))
+        return (*prefix, *continuation, *(group for group in unused if group))
 
     def check_sampling(self) -> None:
         """Checks that plans can be sampled.

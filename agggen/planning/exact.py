@@ -3,7 +3,7 @@
 Since p_out depends only on the last predicate of a group and the first of the next, the continuations of a prefix
 depend only on its (set of used predicates, last predicate). One backward recursion over these cells, from the full set
 down, serves two semirings: its log-sum is the partition function; its maximum is the exact value of the best
-completion of every prefix, with which a best-first search expands only prefixes of the k best plans.
+completion of every prefix, which lets a best-first search expand only prefixes of the k best plans.
 
 Cost: sum over sizes l of J!/(J-l)! * 2^(J-l) transitions (5 152 for J = 7, L = 3; 120 320 for J = 10), no Python loop
 over them.
@@ -76,18 +76,18 @@ def _tables(n_predicates: int, max_group_size: int, limit: int) -> _Tables:
 
 
 def _backward(scores: PlanScores, tables: _Tables, reduce: Reduce) -> list[Floats]:
-    """By cardinality p of the used set: values (n, r, C) of a next group with its best, or summed, continuation.
+    """By cardinality p of the used set: values (n, r, C) of a next group with its best (or summed) continuations.
 
-    A value includes the group's weight and all that follows, but not the transition into the group.
+    A value includes the group's weight and its continuations, but not the transition into the group.
     """
     n, full_set = scores.n_predicates, (1 << scores.n_predicates) - 1
-    rest = np.zeros((1 << n) * n)  # by cell: value of the continuations; 0 once all predicates are used
+    future = np.zeros((1 << n) * n)  # by cell: value of the continuations; 0 once all predicates are used
     values: list[Floats] = []
     for layer in reversed(tables.layers):
-        value = scores.group_scores(layer.states, layer.cells // n == full_set) + rest[layer.cells]
+        value = scores.group_scores(layer.states, layer.cells // n == full_set) + future[layer.cells]
         entry = reduce(value)  # (n, r): over the groups with the same first predicate
         transition = scores.out[layer.used[:, :, None], layer.unused[:, None, :]]  # (n, p, r)
-        rest[layer.sets[:, None] * n + layer.used] = reduce(transition + entry[:, None, :])
+        future[layer.sets[:, None] * n + layer.used] = reduce(transition + entry[:, None, :])
         values.append(value)
     return values[::-1]
 
@@ -129,8 +129,8 @@ def log_partition(scores: PlanScores, level: int | None = None) -> float | None:
 def k_best(scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()) -> list[ScoredPlan]:
     """The k best plans, best first, ties in lexicographic order; fewer if there are fewer.
 
-    Groups have at most `level` (default: L) predicates. With a `prefix`, the plans that begin with it: its groups may
-    have any size, and the score is that of the continuation only. For larger records use `bounded.search`.
+    Groups have at most `level` (default: L) predicates. With a `prefix`, only plans that begin with it: its groups may
+    have any size, and scores are of the continuations only. For larger records use `bounded.search`.
 
     Raises:
         PlanError: `k` is below 1, `level` is out of range, or the prefix has an unknown or repeated predicate.
@@ -221,9 +221,9 @@ def sample(
         used = 0
         while used != full_set:
             states, probability, leads_to = choices(used, plan[-1][-1] if plan else None)
-            place = int(rng.choice(len(states), p=probability))
-            plan.append(scores.states[states[place]])
-            used = int(leads_to[place])
+            choice = int(rng.choice(len(states), p=probability))
+            plan.append(scores.states[states[choice]])
+            used = int(leads_to[choice])
         score = plan_score(scores, tuple(plan))
         assert score is not None  # its groups are within L
         drawn.append(ScoredPlan(tuple(plan), score))

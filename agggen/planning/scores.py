@@ -115,7 +115,7 @@ class ScoredPlan:
 
     states: IndexPlan
     score: float
-    """The score by which its search ranks plans, not always normalised over plans."""
+    """The score by which the search ranks plans; not always normalised over plans."""
     log_probability: float | None = None
     """log p(z | x) by a `PlanDistribution`; None outside it, or if there are too many plans to sum over."""
 

@@ -41,9 +41,9 @@ def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float
 
 
 def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
-    """Input aggregation: the `top` best ways to cut `order` into groups of at most `level` (default: L).
+    """Input aggregation: the `top` best segmentations of `order` into groups of at most `level` (default: L).
 
-    They are scored by p_out at the boundaries alone: last predicate of a group, first of the next. The paper lists all
+    They are scored only by p_out at the boundaries: last predicate of a group, first of the next. The paper lists all
     wait/emit patterns; keeping the best `top` cuts of each prefix of the order gives the same ranking.
 
     Raises:
@@ -86,8 +86,8 @@ def random_order(
         PlanError: `top` is below 1, or `level` is out of range.
     """
     order = tuple(rng.permutation(scores.n_predicates).tolist())
-    chance = -lgamma(scores.n_predicates + 1)
-    return [ScoredPlan(cut.states, chance + cut.score) for cut in aggregations(scores, order, top, level)]
+    log_p_order = -lgamma(scores.n_predicates + 1)
+    return [ScoredPlan(cut.states, log_p_order + cut.score) for cut in aggregations(scores, order, top, level)]
 
 
 def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:

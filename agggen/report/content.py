@@ -55,7 +55,7 @@ class Table:
     rows: Sequence[Mapping[str, Cell]]
     note: str = ""
     mixed: bool = False
-    """Whether numbers of different kinds share a column; each then has its own number of digits."""
+    """Whether a column contains numbers of different kinds; digits are then chosen per cell."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Bar:
     """A bar of a chart."""
 
     label: str
-    """The category on its first bar; empty on its other bars."""
+    """The category on the first bar of a category; empty on its other bars."""
     series: int
     text: str
     """The value and the name of the series."""

@@ -41,11 +41,11 @@ class Task:
     address: str
     """The bundle's address as the user gave it."""
     corpus: str
-    """The name of the corpus, as in the catalogue if it is listed; likewise for `split`."""
+    """The name of the corpus, as in the catalogue if the corpus is listed there; likewise for `split`."""
     split: str
     records: Sequence[Record]
     whole: int
-    """The number of records with references in the whole split."""
+    """The number of records with references in the complete split."""
     config: InferenceConfig
     metrics: TextMetrics
     command: str
@@ -149,22 +149,22 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     """
     generator = task.bundle.generator(task.device)
     start = time.monotonic()
-    written = write(generator, task.records, task.config, N_BEST, progress)
-    generated = time.monotonic()
-    records, generations = written.records, written.generations
-    scores = text_scores(task.metrics, records, written.texts, task.seed)
+    held_out = write(generator, task.records, task.config, N_BEST, progress)
+    generation_end = time.monotonic()
+    records, generations = held_out.records, held_out.generations
+    scores = text_scores(task.metrics, records, held_out.texts, task.seed)
     plans = [generation.plan for generation in generations]
-    values = read_values(records, written.texts, generator.checker)
+    values = read_values(records, held_out.texts, generator.checker)
     facts = [generation.facts for generation in generations]
-    rows = rows_of(records, written.texts, values, plans, facts, scores.single)
+    rows = rows_of(records, held_out.texts, values, plans, facts, scores.single)
     sections = scores.sections + model_sections(
-        written, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
+        held_out, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
     )
     for section in sections:
         for measure in section.measures:
             if measure.score is None:
                 note(f"warning: {section.key}/{measure.name} is not computed: {measure.reason}")
-    seconds = {"writing": generated - start, "scoring": time.monotonic() - generated}
+    seconds = {"writing": generation_end - start, "scoring": time.monotonic() - generation_end}
     return build(
         f"{task.title} on {task.corpus} {task.split}",
         task.identity,

@@ -59,7 +59,7 @@ def worst(report: Report) -> list[Row]:
 
 
 def pieces(row: Row) -> list[tuple[int, str]]:
-    """The text in pieces with the number of each one's fact, or 0; facts that overlap an earlier one are omitted."""
+    """The text as (fact number from 1, or 0; piece); facts that overlap an earlier fact are omitted."""
     spans = []
     for fact in row.facts:
         piece = row.text[fact.start : fact.end]

@@ -1,4 +1,4 @@
-"""The review table: a CSV of risky texts, which a person corrects so that they become training data.
+"""The review table: a CSV of risky texts, which a person corrects for use as training data.
 
 A row has the columns of `COLUMNS`; ``triples`` is JSON. `agggen.corpora.tables` reads such a table: the text in
 ``corrected`` is the record's reference, and a row where it is empty has none.
@@ -19,7 +19,7 @@ COLUMNS = ("id", "triples", "text", "risk", "faults", "corrected")
 
 
 def check_review(path: Path) -> None:
-    """Raises ConfigError if a table could not be written to `path`, or would replace one."""
+    """Raises ConfigError if a table could not be written to `path`, or would replace a file."""
     if path.exists():
         raise ConfigError(f"{path} exists, and may hold a person's corrections; name another file for the review table")
     if not path.parent.is_dir():

@@ -38,7 +38,7 @@ Alignments = Mapping[str, tuple[Sequence[Positions], Sequence[Positions]]]
 
 
 def measured(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str = "") -> list[Measure]:
-    """The corpus score of each metric with its interval; `prefix` begins the names."""
+    """The corpus score of each metric with its interval; `prefix` is prepended to the names."""
     return [
         Measure(f"{prefix}{name}", statistic.corpus(), interval(statistic, seed))
         for name, statistic in statistics.items()
@@ -133,7 +133,7 @@ def _statistics_or_reasons(
     try:
         return dict(measure(choice.protocol, texts, references))
     except AggGenError:
-        pass  # computed one by one below, to tell which metric fails
+        pass  # computed one by one below, to find the metrics that fail
     statistics: dict[str, SegmentStatistics | str] = {}
     for name in PROTOCOLS[choice.protocol]:
         try:
@@ -160,16 +160,16 @@ def model_sections(
         values: the measures of `agggen.evaluation.values`.
         ablation: unless ``none``, the most likely plans are omitted, since texts are generated from others.
     """
-    compared = with_plans(written.records)
-    references = [plans for _, plans in compared]
-    predicates = [written.records[index].predicates for index, _ in compared]
-    text_plans = [written.generations[index].plan for index, _ in compared]
-    likely = [written.planned[index] for index, _ in compared] if ablation == "none" else []
+    with_reference_plans = with_plans(written.records)
+    references = [plans for _, plans in with_reference_plans]
+    predicates = [written.records[index].predicates for index, _ in with_reference_plans]
+    text_plans = [written.generations[index].plan for index, _ in with_reference_plans]
+    most_likely = [written.planned[index] for index, _ in with_reference_plans] if ablation == "none" else []
     n_best = [[(generation.text, generation.plan) for generation in result] for result in written.n_best]
     sections = [
         faithfulness(rows, values, seed),
         plans("text_plans", "Plans of the texts", text_plans, references, seed, predicates),
-        plans("plans", "Most likely plans, independent of the texts", likely, references, seed, predicates),
+        plans("plans", "Most likely plans, independent of the texts", most_likely, references, seed, predicates),
         alignment(aligned, seed),
         diversity(written.texts, n_best, seed),
     ]

@@ -133,12 +133,12 @@ def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
         for name in worst
     ]
     charted = [name for name in worst if any(count[name] for count in error_counts.values())][:MAX_CHARTED]
-    more = f" The table has all predicates, the chart {MAX_CHARTED}." if len(charted) == MAX_CHARTED else ""
+    truncated = f" The table has all predicates, the chart {MAX_CHARTED}." if len(charted) == MAX_CHARTED else ""
     chart = Chart(
         "Slot errors by predicate" if slots else "Values that are not said whole (strict), by predicate",
         charted,
         {kind: [float(count[name]) for name in charted] for kind, count in error_counts.items()},
-        f"By descending number.{more}",
+        f"By descending number.{truncated}",
     )
     note = "Strict: all words of a value, in order and adjacent. Lenient: at least 60 % of its words, anywhere."
     note += " Missed, wrong, added: slot errors." if slots else ""

@@ -49,7 +49,7 @@ def predicate_words(text: str) -> str:
 
 
 def linearise(record: Record) -> SourceTokens:
-    """The record's triples in their order as text, tokenised with normalised spacing.
+    """The record's triples in their order, as tokens with normalised spacing.
 
     Predicates appear without the suffix that makes them unique: ``isPartOf_2`` is ``is part of``.
     """

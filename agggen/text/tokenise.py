@@ -1,9 +1,9 @@
 """Reversible tokenisation: detokenised tokens equal the text.
 
 A text is split into numbers with inner points or commas (``16,000``, ``3.5``, ``5.2e3``), words, clitics (``'s``,
-``n't``) and single other visible characters. A single space between tokens is implied; if two pieces are adjacent, one
-of them has the joiner ``￭`` (U+FFED) on that side. This is the punctuation mark, if there is one, so that a word of the
-source is the same token at each of its occurrences::
+``n't``) and other visible characters, one by one. A single space between tokens is implied; if two pieces are adjacent,
+one of them has the joiner ``￭`` (U+FFED) on that side: the punctuation mark, if there is one, so that a word of the
+source is the same token at all its occurrences::
 
     (Ohio's) 16,000-seat hall.    ->    (￭ Ohio ￭'s ￭) 16,000 ￭-￭ seat hall ￭.
 
@@ -93,12 +93,12 @@ def tokenise(text: str, normalise: bool = False) -> list[Token]:
 
 
 def _correct_spacing(pieces: list[_Piece], adjacent: list[bool]) -> list[bool]:
-    """Whether neighbouring pieces are adjacent after typographical errors of spacing are corrected."""
+    """Whether neighbouring pieces are adjacent after spacing errors are corrected."""
     corrected = list(adjacent)
     for index, is_adjacent in enumerate(adjacent):
         left, right = pieces[index], pieces[index + 1]
         if is_adjacent:
-            # "16,000" is one piece, so a comma of its own is punctuation.
+            # "16,000" is one piece, so a separate comma is punctuation.
             corrected[index] = not (left.text in _SEPARATING and right.kind == "word")
         elif left.text in _OPENING or (right.kind == "clitic" and left.kind in _WORDS):
             corrected[index] = True

@@ -55,7 +55,7 @@ _A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
 
 
 def _an_suffix(word: str, current: str) -> str:
-    """The "n" of "an" before a word, or ""; `current` if the spelling does not decide (``hour``, ``US``)."""
+    """The "n" of "an" before a word, or ""; `current` if the spelling is not decisive (``hour``, ``US``)."""
     lower = word[:1].lower() + word[1:]
     return "n" if _AN.match(lower) else "" if _A.match(lower) else current
 
@@ -93,10 +93,10 @@ class Vocabulary:
         return cls(SPECIALS, len(SPECIALS)).grown(records, min_count)
 
     def grown(self, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
-        """This vocabulary and the words of further records, as `build` chooses them.
+        """This vocabulary with the words of further records, selected as in `build`.
 
-        The ids below `n_output` stay. The new words of texts follow, including those that so far were words of the
-        source only; the other words of the source get higher ids.
+        Ids below `n_output` do not change. New words of texts follow, including words that were source-only before; the
+        other words of the source get higher ids.
 
         Raises:
             ConfigError, CorpusError: see `build`.
@@ -168,7 +168,7 @@ class Vocabulary:
     def decode(self, ids: Iterable[int], extras: Sequence[str] = ()) -> list[str]:
         """Tokens for :func:`~agggen.text.tokenise.detokenise`, without special tokens.
 
-        Before a word that is not in the vocabulary, its first letter decides between "a" and "an".
+        Before an out-of-vocabulary word, "a" or "an" is chosen by the word's first letters.
         """
         size, tokens = len(self), list[str]()
         for token_id in ids:

@@ -1,4 +1,4 @@
-"""The configuration and data of adaptation: the preset `adapt` over the model's own settings, new data and replay.
+"""Configuration and data of adaptation: the preset `adapt` on top of the model's settings, new data and replay.
 
 Replayed old texts reduce forgetting. They are sampled from the corpora that the bundle's `sources` name, if these are
 available and unchanged, or from a corpus that the user names.
@@ -26,7 +26,7 @@ C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
-_MIN_REPLAYED = 100  # training texts; the model soon overfits fewer
+_MIN_REPLAYED = 100  # training texts; the model overfits smaller numbers quickly
 
 
 def adaptation(
@@ -72,9 +72,9 @@ def adaptation(
     config = load_config(kind, PRESET, [*own_corpus(data, data, *old.values()), *adapt_overrides], defaults=defaults)
     weights_of(bundle, config)
     new_data = training_data(config, max_reject_share, data)
-    table = set(bundle.encoder.predicates)
-    new = {name for record in new_data.train if record.references for name in record.predicates} - table
-    note(f"{len(new)} predicates are new to the model, which knows {len(table) - 1}")
+    known = set(bundle.encoder.predicates)
+    new = {name for record in new_data.train if record.references for name in record.predicates} - known
+    note(f"{len(new)} predicates are new to the model, which knows {len(known) - 1}")
     return config, _with_replay(new_data, old, config, note)
 
 
@@ -84,7 +84,7 @@ def _named_corpus(replay: Any) -> dict[str, Dataset]:
 
 
 def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
-    """The corpora that the bundle was trained on or replayed, without missing and modified corpora."""
+    """The corpora that the bundle was trained on or replayed, except missing and modified ones."""
     corpus = bundle.config.get("corpus", {})
     replayed = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
     splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(replayed)}
@@ -113,13 +113,13 @@ def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note
     mixed: dict[str, list[Record]] = {}
     for split, records, minimum in (("train", data.train, _MIN_REPLAYED if share else 0), ("dev", data.dev, 0)):
         pool = [record for corpus in old.values() for record in corpus.split(split) if record.references]
-        missing = max(round(_texts(records) * share / (1 - share)), minimum)
+        n_missing = max(round(_texts(records) * share / (1 - share)), minimum)
         chosen: list[Record] = []
         for record in rng.sample(pool, len(pool)):
-            if missing <= 0:
+            if n_missing <= 0:
                 break
             chosen.append(record)
-            missing -= len(record.references)
+            n_missing -= len(record.references)
         mixed[split] = [*records, *chosen]
         if old and split == "train":
             note(f"{_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_texts(records):,} new ones")

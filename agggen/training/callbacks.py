@@ -16,7 +16,7 @@ class Callback(Protocol):
     """Receives the events of the loop.
 
     If it sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all workers after the current update,
-    with ``progress.done`` False; training can resume from a checkpoint that is saved then.
+    with ``progress.done`` False; training can resume from a checkpoint saved at that point.
     """
 
     def on_update(self, trainer: Trainer) -> None:
@@ -33,7 +33,7 @@ class Callback(Protocol):
 
 
 class Silent:
-    """A callback that does nothing: the base class of callbacks for only a few of the events."""
+    """A callback that does nothing; base class of callbacks that handle only some events."""
 
     def on_update(self, trainer: Trainer) -> None: ...
 

@@ -1,6 +1,6 @@
 """Checkpoints: the complete state of training, as tensors and JSON in one safetensors file, without pickles.
 
-Files are written atomically. They do not depend on the number of workers, so any number of workers may continue.
+Files are written atomically. They do not depend on the number of workers, so any number of workers may resume.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Snapshot:
             OSError: the file cannot be written.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(path.name + ".tmp")
-        save_tensors(beside, self.tensors, {"agggen": json.dumps(self.described)})
-        with beside.open("rb+") as file:
+        temporary = path.with_name(path.name + ".tmp")
+        save_tensors(temporary, self.tensors, {"agggen": json.dumps(self.described)})
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
 
 
 class FileKeeper:
@@ -84,7 +84,7 @@ class FileKeeper:
 
 
 def _identity(trainer: Trainer) -> dict[str, Any]:
-    """The properties in which a checkpoint and the run that continues it must agree."""
+    """The properties that must be equal in a checkpoint and in the run that resumes from it."""
     return {
         "format": FORMAT,
         "stage": trainer.stage,

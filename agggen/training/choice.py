@@ -12,7 +12,7 @@ from agggen.run import RunConfig
 
 AUTO = "auto"
 _SIZES = (("tiny", 500), ("small", 10_000))
-"""Presets, each with the number of training texts below which it is used; `medium` for more texts."""
+"""Presets, each with the exclusive maximum number of training texts for its use; `medium` for more texts."""
 _SIZE_PRESETS = ("tiny", "small", "medium")
 _MINUTES = {"tiny": (2.0, 4.0), "small": (1.3, 1.6), "medium": (2.0, 2.5)}
 """Minutes per 1,000 texts on one CPU core, measured by tests/benchmarks/presets.py on two corpora."""
@@ -49,7 +49,7 @@ def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequ
 
 
 def own_corpus(data: Dataset, *trained: Dataset) -> list[str]:
-    """Overrides that name `data` as the corpus, and use the facts of the texts if all texts of `trained` have facts."""
+    """Overrides that name `data` as the corpus, and use the texts' facts if all texts of `trained` have facts."""
     settings = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
     records = [record for dataset in trained for split in (dataset.train, dataset.dev) for record in split]
     references = [reference for record in records for reference in record.references]

@@ -1,4 +1,4 @@
-"""The records of a run and their fingerprints, so that a run only continues with the same data."""
+"""The records of a run and their fingerprints, which ensure that a run only resumes with the same data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Data:
         return fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
-        """Up to `count` development records with texts, at equal distances in the split."""
+        """Up to `count` development records with texts, evenly spaced in the split."""
         with_texts = [record for record in self.dev if record.references and len(record.triples) <= MAX_TRIPLES]
         return with_texts[:: max(len(with_texts) // max(count, 1), 1)][:count]
 
@@ -79,8 +79,8 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     for part, rejected in data.rejects.items():
         if part in names or part not in data.splits:
             label = f"{corpus.name}/{part}" if part in names else corpus.name
-            whole = [data.splits[part]] if part in names else data.splits.values()
-            check_reject_share(sum(map(len, whole)), rejected, max_reject_share, label)
+            parts = [data.splits[part]] if part in names else data.splits.values()
+            check_reject_share(sum(map(len, parts)), rejected, max_reject_share, label)
             rejects[label] = list(rejected)
     return Data(
         data.split(corpus.train),
@@ -137,9 +137,9 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, inst
         if old.get(key) != new.get(key)
     ]
     if changed:
-        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        others = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise ConfigError(
-            f"{run} was started with another configuration or other data: {'; '.join(changed[:5])}{more}. "
+            f"{run} was started with another configuration or other data: {'; '.join(changed[:5])}{others}. "
             f"Give {instead} to start over"
         )
 

@@ -82,10 +82,10 @@ class Connected:
 
 
 def share(costs: Sequence[float], rank: int, size: int) -> range:
-    """The examples of a batch that worker `rank` processes: contiguous, with about 1 / `size` of the cost, or empty.
+    """The examples of a batch for worker `rank`: a contiguous share of about 1 / `size` of the cost; may be empty.
 
     Since a batch is sorted by size, contiguous shares need little padding. An example belongs to the worker whose part
-    of the cumulated costs contains the middle of the example's cost.
+    of the cumulative cost contains the midpoint of the example's cost.
     """
     total, before = sum(costs) or 1, 0.0
     owners = []

@@ -2,8 +2,8 @@
 
 Known words and predicates keep their vectors; new ones are initialised with the vectors that represented them before:
 
-- A new word has the vector of [UNK]. The new output words and [UNK] share the former probability of [UNK], so that the
-  others do not change, unless a known word that was no output word becomes one.
+- A new word has the vector of [UNK]. The new output words and [UNK] share the former probability of [UNK], so the
+  probabilities of other words do not change, unless a known word becomes an output word.
 - A new predicate has the vectors and stop probabilities of the unknown predicate, which is trained by
   ``model.predicate_dropout``; a repeated predicate (``isPartOf_2``) has those of its first occurrence.
 
@@ -35,13 +35,13 @@ def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tupl
     """
     old, weights = bundle.encoder, dict(bundle.model.state_dict())
     vocabulary = old.vocabulary.grown(records, min_count)
-    places = {word: place for place, word in enumerate(old.vocabulary.words)}
-    word_of = [places.get(word, Vocabulary.UNK) for word in vocabulary.words]
+    index_of = {word: index for index, word in enumerate(old.vocabulary.words)}
+    word_of = [index_of.get(word, Vocabulary.UNK) for word in vocabulary.words]
     weights["embedding.weight"] = weights["embedding.weight"][word_of]
     writable = old.vocabulary.n_output
-    written_as = [place if place < writable else Vocabulary.UNK for place in word_of[: vocabulary.n_output]]
-    bias = weights["output_bias"][written_as]
-    bias[torch.tensor(written_as) == Vocabulary.UNK] -= math.log(written_as.count(Vocabulary.UNK))
+    output_of = [index if index < writable else Vocabulary.UNK for index in word_of[: vocabulary.n_output]]
+    bias = weights["output_bias"][output_of]
+    bias[torch.tensor(output_of) == Vocabulary.UNK] -= math.log(output_of.count(Vocabulary.UNK))
     weights["output_bias"] = bias
     back_off = {
         name: id_
@@ -49,10 +49,10 @@ def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tupl
         for name, id_ in zip(record.predicates, old.predicate_ids(record), strict=True)
         if name not in old.predicates
     }
-    new = sorted(back_off)
-    predicate_of = [*range(len(old.predicates)), *(back_off[name] for name in new)]
+    new_predicates = sorted(back_off)
+    predicate_of = [*range(len(old.predicates)), *(back_off[name] for name in new_predicates)]
     for name in ("a_in", "b_in", "a_out", "b_out", "stop"):
         table = weights[f"transitions.{name}"]
-        start = table[len(old.predicates) :]  # the start state, in the tables that have one
+        start = table[len(old.predicates) :]  # the row of the start state, if the table has one
         weights[f"transitions.{name}"] = torch.cat((table[predicate_of], start))
-    return replace(old, vocabulary=vocabulary, predicates=(*old.predicates, *new)), weights
+    return replace(old, vocabulary=vocabulary, predicates=(*old.predicates, *new_predicates)), weights

@@ -1,10 +1,10 @@
-"""The training loop: one stage (baseline or joint) from a model to better weights.
+"""The training loop: runs one stage (baseline or joint) and keeps the best weights.
 
 The complete state is in `Trainer` and can be saved and restored exactly: weights, optimiser, position in the epoch,
 best weights. Dropout is seeded per update, and sums are computed in a fixed order, so a resumed run on a CPU has the
 same losses as an uninterrupted one with the same number of threads.
 
-One process trains, or several that divide each batch (`distributed`) and make the same updates.
+Training uses one process, or several that divide each batch (`distributed`) and make the same updates.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class StageConfig:
     transition_learning_rate: float = 3e-3  # of predicate embeddings and stop probabilities
     schedule: ScheduleName = "linear"
     warmup: int = 400  # updates
-    transition_warmup: int = 0  # of the transition learning rate; 0: as long as `warmup`
+    transition_warmup: int = 0  # updates, for the transition learning rate; 0: `warmup`
     beta2: float = 0.98  # Adam's decay of squared gradients; that of gradients is 0.9
     label_smoothing: float = 0.0  # of output words, in training of the baseline only
     alignment_penalty: float | None = None  # joint stage: nats per broken alignment; null: none may be broken
-    substitute: float = 0.0  # share of names replaced by others in record and text (`training.substitution`)
+    substitute: float = 0.0  # probability of replacing a name in record and text (`training.substitution`)
     batch_positions: int = 4096  # decoded positions in one forward pass
     max_records: int = 128  # texts in one forward pass
     accumulate: int = 1  # forward passes per update
@@ -90,7 +90,7 @@ def repeatable(device: torch.device) -> Iterator[None]:
     options: Any = torch.utils.deterministic
     filled, before = options.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
     if device.type == "cpu":
-        options.fill_uninitialized_memory = False  # filling takes time, and such memory is never read here
+        options.fill_uninitialized_memory = False  # filling is slow, and uninitialised memory is never read here
         torch.use_deterministic_algorithms(True)
     try:
         yield
@@ -132,7 +132,7 @@ class Trainer:
     """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation.
 
     Every worker of `group` makes a trainer from the same arguments, except for the callbacks. `stop` is called before
-    every update; if it returns True on any worker, all stop. `substitute` changes each example before it is used.
+    every update; if it returns True on any worker, all workers stop. `substitute` changes each training example.
 
     Raises:
         TrainingError: there are no training or no development texts.
@@ -162,7 +162,7 @@ class Trainer:
         self.group, self._stop, self._substitute = group or Alone(), stop, substitute
         self.device = next(model.parameters()).device
         self._bfloat16 = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
-        self.fingerprint = fingerprint(chain(train, dev))  # of the texts to which a checkpoint belongs
+        self.fingerprint = fingerprint(chain(train, dev))  # identifies the texts of a checkpoint
         self.loss = objective(stage, config.label_smoothing, config.alignment_penalty)
         limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
         self._costs = [joint_costs(x, limit, most_broken) if stage == "joint" else text_costs(x) for x in (train, dev)]
@@ -193,9 +193,9 @@ class Trainer:
         )
 
     def run(self) -> Progress:
-        """Trains to the last epoch or an early stop, which set `done`, or until a stop is requested.
+        """Trains until the last epoch or early stopping, which set `done`, or until a stop is requested.
 
-        A stopped or restored run continues; a finished run only restores the best weights.
+        A stopped or restored run is resumed; for a finished run, only the best weights are restored.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -244,7 +244,7 @@ class Trainer:
         return not self._must_stop()
 
     def _updates(self, batches: list[list[int]]) -> Iterator[_Update]:
-        """The remaining updates of the epoch; for a GPU, the next one is prepared in the background."""
+        """The remaining updates of the epoch; for a GPU, the next update is prepared in the background."""
         begins = range(self.progress.batch, len(batches), self.config.accumulate)
         chosen = [batches[begin : begin + self.config.accumulate] for begin in begins]
         steps = range(self.progress.step, self.progress.step + len(chosen))
@@ -276,7 +276,7 @@ class Trainer:
         """One optimiser step: summed loss and gradient norm, of all workers, as float64 on the device.
 
         Raises:
-            TrainingError: one of them is not finite (on a GPU, `check_finite` raises it later, without a wait here).
+            TrainingError: one of them is not finite (on a GPU raised later by `check_finite`, to avoid waiting).
         """
         for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
             parameters["lr"] = rate * factor(self.progress.step + 1)
@@ -301,7 +301,7 @@ class Trainer:
         """Checks the last update; on a GPU, it is called only before log lines and checkpoints.
 
         Raises:
-            TrainingError: its loss or gradient norm is not finite.
+            TrainingError: the loss or gradient norm of the update is not finite.
         """
         if self._last is None:
             return
@@ -324,8 +324,8 @@ class Trainer:
 
     def _random_seed(self) -> int:
         """The seed of the next update: a function of seed, stage, step and rank, which resumed runs reproduce."""
-        place = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
-        return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big")
+        key = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
+        return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
 
     def _collated(self, examples: list[Example]) -> Batch:
         return collate(examples, whole=self.stage == "baseline").to(self.device)
@@ -385,7 +385,7 @@ class _Window:
         self.positions, self.texts = self.positions + positions, self.texts + texts
 
     def metrics(self) -> dict[str, float]:
-        """The averages; waits for the device."""
+        """The averages since the last log line; waits for the device."""
         seconds = max(time.monotonic() - self.begin, 1e-9)
         return {
             "train_loss": float(sum(self.losses)) / self.positions,

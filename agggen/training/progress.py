@@ -1,4 +1,4 @@
-"""Progress of training and generation as lines: one per evaluation, and one every half minute in between."""
+"""Progress of training and generation as lines: one per evaluation and every half minute between evaluations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS_BETWEEN_NOTES = 10.0
 
 
 def to_stderr(line: str) -> None:
-    """Prints a line to standard error at once."""
+    """Prints a line to standard error and flushes it."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -13,8 +13,8 @@ from agggen.errors import StoppedError
 class StopRequest:
     """Whether a stop is requested; called by the loop before each update.
 
-    As a context manager of the main thread it handles the first SIGINT or SIGTERM; a second has its usual effect. In
-    other threads, which cannot handle signals, the context manager does nothing.
+    As a context manager in the main thread, it handles the first SIGINT or SIGTERM; a second signal has its usual
+    effect. In other threads, which cannot handle signals, the context manager does nothing.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Data augmentation for copying: subjects and objects are substituted, consistently in the record and its text.
 
-A model can memorise texts, but it can only copy substituted names. All occurrences of a name are replaced by another
-name of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and McKeown 2019, who use
-noisy samples of the model). Plans and hard alignments do not change.
+A model can memorise names of training texts, but substituted names can only be copied. All occurrences of a name
+are replaced by another name of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and
+McKeown 2019, who use noisy samples of the model). Plans and hard alignments do not change.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Name = tuple[int, ...]
 Substitute = Callable[[Example, random.Random], Example]
 
 _SAME_PREDICATE, _UNSEEN = 0.6, 0.2
-"""Fractions of replacements by names of the same predicate and role, and by unseen words; the others are any names."""
+"""Fractions of replacements by names of the same predicate and role, and by unseen words; others are random names."""
 
 
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: float) -> Substitute:
     """A function that replaces each name of an example with probability `share` by a name of `examples`.
 
-    A name is kept if the text does not contain it whole, or if it contains one of its words outside names, since the
-    text would then mention a word that the record no longer has.
+    A name is kept if the text does not contain the complete name, or contains one of its content words outside names,
+    since the text would then mention a word that the record no longer has.
     """
     n_words = len(vocabulary)
     common = frozenset(
@@ -47,33 +47,33 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
     all_names = list(dict.fromkeys(name for names in by_part.values() for name in names))
 
     def substitute(example: Example, rng: random.Random) -> Example:
-        places: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # spans in the source
-        parts: dict[Name, tuple[int, int]] = {}
+        spans_of: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # spans in the source
+        part_of: dict[Name, tuple[int, int]] = {}
         for triple, role, start, end in _name_spans(example):
             name = example.source[start:end]
-            places[name].append((start, end))
-            parts[name] = example.predicates[triple], role
+            spans_of[name].append((start, end))
+            part_of[name] = example.predicates[triple], role
         facts = [list(fact) for fact in example.facts]
-        occurrences, elsewhere = _occurrences(facts, sorted(places, key=len, reverse=True))
+        occurrences, outside = _occurrences(facts, sorted(spans_of, key=len, reverse=True))
         next_id = max((*example.source, n_words - 1)) + 1
         changes: dict[Name, Name] = {}
         for name, mentions in occurrences.items():
             content = set(name) - common
-            if not mentions or not content or content & elsewhere or rng.random() >= share:
+            if not mentions or not content or content & outside or rng.random() >= share:
                 continue
-            drawn = rng.random()
-            pool = by_part[parts[name]] if drawn < _SAME_PREDICATE + _UNSEEN else all_names
+            chance = rng.random()
+            pool = by_part[part_of[name]] if chance < _SAME_PREDICATE + _UNSEEN else all_names
             other = rng.choice(pool)
-            if drawn < _UNSEEN:
+            if chance < _UNSEEN:
                 other = tuple(word if word in common else -place for place, word in enumerate(other, start=1))
             new = tuple(word if word >= 0 else next_id - 1 - word for word in other)
             next_id = max(next_id, *(word + 1 for word in new))
-            if new not in places:
+            if new not in spans_of:
                 changes[name] = new
         if not changes:
             return example
         source, triple_of, role_of = list(example.source), list(example.triple), list(example.role)
-        spans = sorted(((*span, new) for name, new in changes.items() for span in places[name]), reverse=True)
+        spans = sorted(((*span, new) for name, new in changes.items() for span in spans_of[name]), reverse=True)
         for start, end, new in spans:
             source[start:end] = new
             triple_of[start:end] = [triple_of[start]] * len(new)
@@ -93,7 +93,7 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
 
 
 def _name_spans(example: Example) -> Iterator[tuple[int, int, int, int]]:
-    """Triple, role and source tokens ``[start, end)`` of each subject and object."""
+    """Triple index, role and source tokens ``[start, end)`` of each subject and object."""
     start = 0
     for end in range(1, len(example.source) + 1):
         segment = example.triple[start], example.role[start]
@@ -112,7 +112,7 @@ def _number_extras(name: Name, n_words: int) -> Name:
 def _occurrences(
     facts: Sequence[Sequence[int]], names: Sequence[Name]
 ) -> tuple[dict[Name, list[tuple[int, int]]], set[int]]:
-    """The occurrences (fact, first token) of each name without overlap, and the words outside all names."""
+    """The non-overlapping occurrences (fact, first token) of each name, and the words outside all names."""
     free = [[True] * len(fact) for fact in facts]
     occurrences: dict[Name, list[tuple[int, int]]] = {name: [] for name in names}
     for name in names:
@@ -122,5 +122,5 @@ def _occurrences(
                 if tuple(fact[start:end]) == name and all(free[number][start:end]):
                     occurrences[name].append((number, start))
                     free[number][start:end] = [False] * len(name)
-    elsewhere = {facts[number][i] for number, row in enumerate(free) for i, is_free in enumerate(row) if is_free}
-    return occurrences, elsewhere
+    outside = {facts[number][i] for number, row in enumerate(free) for i, is_free in enumerate(row) if is_free}
+    return occurrences, outside

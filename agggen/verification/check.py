@@ -46,7 +46,7 @@ _ITEM_BEGINS = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
 
 
 class Checker:
-    """Checks texts against records, with the wordings of a lexicon. [default: by rule alone]"""
+    """Checks texts against records, with the wordings of a lexicon. [default: only wordings derived by rule]"""
 
     def __init__(self, lexicon: Lexicon | None = None) -> None:
         self.lexicon = lexicon or Lexicon()
@@ -80,10 +80,10 @@ class Checker:
 
         Args:
             record: the record; values of other records are faults.
-            text: the whole text, or the text of one fact.
+            text: the complete text, or the text of one fact.
             triples: indices of the triples that `text` must express; values of the other triples are reported as
                 ``elsewhere``. [default: all]
-            subjects: the subjects that `text` must name whole. [default: those of `triples`]
+            subjects: the subjects that `text` must name in full. [default: those of `triples`]
             initial: whether `text` begins a sentence.
         """
         return TextCheck(**dict(self._findings(record, text, triples, subjects, initial)))
@@ -140,11 +140,11 @@ class Checker:
         yield "swapped", swapped + _exchanged(required, occurrences, subject_spans)
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
-        """The subjects of `record` that `text` never names whole."""
+        """The subjects of `record` that `text` never names in full."""
         return self._unnamed(TextIndex(text), dict.fromkeys(triple.subject for triple in record.triples))
 
     def named(self, record: Record, text: str) -> tuple[str, ...]:
-        """The subjects of `record` that `text` names whole, in the order of first mention."""
+        """The subjects of `record` that `text` names in full, in the order of first mention."""
         indexed = TextIndex(text)
         spans = {triple.subject: indexed.find(*value_wordings(triple.subject)) for triple in record.triples}
         return tuple(sorted((name for name in spans if spans[name]), key=lambda name: (min(spans[name]), name)))
@@ -160,7 +160,7 @@ class Checker:
     def _occurrences(
         self, triples: Sequence[Triple], indexed: TextIndex, subject_spans: Mapping[str, set[Span]]
     ) -> list[list[Match]]:
-        """The matches of each triple's value, without those inside longer names."""
+        """The matches of each triple's value, except matches inside longer names."""
         matches: list[list[Match]] = []
         for triple in triples:
             kinds: dict[Span, MatchKind] = {}
@@ -209,7 +209,7 @@ class Checker:
     def _hallucinated(
         self, record: Record, triples: Sequence[Triple], indexed: TextIndex, explained: Sequence[bool]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Suspicious words that no triple of the record licenses, and those that only other triples license."""
+        """Suspicious words that no triple of the record licenses, and words that only its other triples license."""
         candidates = [
             word
             for word, covered in zip(indexed.whole.words, explained, strict=True)
@@ -249,7 +249,7 @@ class Checker:
         return tuple(dict.fromkeys(contradictions))
 
     def _repeated_words(self, indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
-        """Sequences of one to three words that occur twice in a row, except in names and between values."""
+        """Sequences of one to three words that occur twice in a row, except in names and where two values meet."""
         tokens, text = indexed.whole.words, indexed.text
         word_forms = [word.form for word in tokens]
         if len(set(word_forms)) == len(tokens):
@@ -282,7 +282,7 @@ class Checker:
         occurrences: Sequence[Sequence[Match]],
         subject_spans: Mapping[str, set[Span]],
     ) -> tuple[str, ...]:
-        """Values that a fact mentions more often than its triples contain them, or again in part ("Axel").
+        """Values that a fact mentions more often than its triples contain them, or mentions again in part ("Axel").
 
         Occurrences inside a subject's name and values matched in parts are ignored.
         """
@@ -320,8 +320,8 @@ class Checker:
         tokens = indexed.whole.words
         located: list[tuple[Triple, tuple[int, int]]] = []
         for triple, matches in zip(triples, occurrences, strict=True):
-            if len(matches) == 1 and triple.predicate in contexts and (at := indexed.words_in(matches[0][0])):
-                located.append((triple, at))
+            if len(matches) == 1 and triple.predicate in contexts and (word_span := indexed.words_in(matches[0][0])):
+                located.append((triple, word_span))
         exchanged: list[tuple[str, str]] = []
         for (left, left_words), (right, right_words) in combinations(located, 2):
             if left.predicate == right.predicate or left.object == right.object or left_words == right_words:
@@ -347,8 +347,8 @@ class Checker:
         max_new_word_rate: float,
         initial: bool,
     ) -> tuple[Triple, ...]:
-        """The triples whose values only follow words that never precede values of the predicate ("is a 1766 gas"),
-        neither in training texts nor in its ``clause``.
+        """The triples whose values occur only after words that precede no value of the predicate ("is a 1766 gas") in
+        training texts or in its ``clause``.
         """
         tokens = indexed.whole.words
         misplaced: list[Triple] = []
@@ -370,7 +370,7 @@ class Checker:
 def _exchanged(
     triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], subject_spans: Mapping[str, set[Span]]
 ) -> tuple[tuple[str, str], ...]:
-    """Values of one predicate that follow each other's subject ("Gold is in group 12, Silver in 11")."""
+    """Pairs of values of one predicate, each after the other's subject ("Gold is in group 12, Silver in 11")."""
     exchanged: list[tuple[str, str]] = []
     for (left, left_matches), (right, right_matches) in combinations(zip(triples, occurrences, strict=True), 2):
         if left.predicate != right.predicate or left.subject == right.subject or left.object == right.object:
@@ -386,7 +386,7 @@ def _exchanged(
 
 
 def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:
-    """Whether a span is part of a longer name, except as an item of a list or address ("Baku, Azerbaijan") or in lower
+    """Whether a span is part of a longer name; False for items of lists or addresses ("Baku, Azerbaijan") and in lower
     case ("white rice").
     """
     if text[span[0]].islower():
@@ -400,7 +400,7 @@ def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:
 
 
 def _continues(text: str, end: int, starts: Collection[int]) -> bool:
-    """Whether the part of a value before `end` continues with words that do not begin at `starts`: ``Austin, Ohio``."""
+    """Whether other words than those at `starts` continue the part of a value that ends at `end`: ``Austin, Ohio``."""
     joint = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
     return joint is not None and joint.end() not in starts
 

@@ -20,17 +20,17 @@ Value = tuple[str, str]
 """A predicate and its value."""
 
 MAX_WORDS = 4
-"""Longest learned wording."""
+"""Maximum number of words of a learned wording."""
 _MIN_TEXTS = 3
 """Minimum number of texts that contain a wording."""
 _PRECISION = 0.8
-"""Minimum fraction with the value, among a wording's texts with the predicate."""
+"""Of the texts with a wording and the predicate, the minimum fraction that have the value."""
 _CONTRAST = 3
-"""Minimum ratio of a wording's frequencies in texts without a rule match of the value and in texts with one."""
+"""Minimum ratio of a wording's frequencies in texts without and in texts with a rule match of the value."""
 _MIN_TEXTS_WITHOUT_STEM = 5
-"""The same for a wording that shares no stem with the value."""
+"""`_MIN_TEXTS` for a wording that shares no stem with the value."""
 _BOOLEAN_PRECISION = 0.95
-"""Minimum fraction with the truth value, among a phrase's texts."""
+"""Of the texts with a phrase, the minimum fraction that have the truth value."""
 _PART_SHARE = 0.9
 """A longer wording replaces a wording if it occurs in at least this fraction of the wording's texts."""
 
@@ -61,7 +61,7 @@ def _indexed_texts(records: Iterable[Record]) -> Iterator[_Text]:
 
 
 def _grams(text: _Text) -> Iterator[tuple[int, Gram]]:
-    """The sequences of unexplained words without a function word at either end, each with the index of its first."""
+    """Sequences of unexplained words without a function word at either end, each with its start index."""
     tokens, explained = text.words, text.explained
     for start, first in enumerate(tokens):
         if explained[start] or first.form in FUNCTION_WORDS or first.optional:
@@ -122,7 +122,7 @@ def _word_kinds(texts: Sequence[_Text]) -> tuple[frozenset[str], frozenset[str]]
 
 
 def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """By value: wordings that replace it in texts without a rule match, and that are rare in texts with a rule match
+    """By value: wordings that replace the value in texts without a rule match, but are rare in texts with a rule match
     and in texts in which the predicate has another value.
     """
     unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
@@ -194,15 +194,15 @@ def _share_stem(gram: Gram, value: str) -> bool:
 
 
 def _may_replace(gram: Gram, value: str) -> bool:
-    """Whether a wording contains all words of a value, none of them, or exactly those before its comma."""
+    """Whether a wording contains all words of a value, none of them, or exactly the words before its comma."""
     value_forms = {word.form for word in words(entity_words(value)) if word.form not in FUNCTION_WORDS}
     before = tuple(word.form for word in words(entity_words(value).split(",")[0]))
     return value_forms <= set(gram) or not value_forms & set(gram) or gram == before
 
 
 def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = MAX_WORDS) -> tuple[Gram, ...]:
-    """The wordings of at most `max_words` words, most frequent first, without those that contain a more frequent one or
-    are nearly always part of a longer one.
+    """The wordings of at most `max_words` words, most frequent first, except wordings that contain a more frequent
+    wording or are nearly always part of a longer wording.
     """
     longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])  # counts with one more word before, and behind
     for gram, count in counts.items():
@@ -257,7 +257,7 @@ def _booleans(texts: Sequence[_Text], predicates: frozenset[str]) -> dict[str, d
 
 
 def _wordings(texts: Sequence[_Text], value_words: frozenset[str], lower: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """By predicate: names, numbers and value words that occur with it across subjects and values."""
+    """By predicate: names, numbers and value words that occur with several of its subjects and values."""
     pairs: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
     co_occurrences: Counter[tuple[str, str]] = Counter()
     text_counts: Counter[str] = Counter()
@@ -293,8 +293,8 @@ def _templates(records: Sequence[Record], value_words: frozenset[str], lower: fr
 def _delexicalised(
     records: Iterable[Record], value_words: frozenset[str], lower: frozenset[str]
 ) -> dict[str, Counter[str]]:
-    """By predicate: the texts of single triples without other names, with placeholders for subject and object, and
-    their counts.
+    """By predicate: counts of the texts of single triples, with placeholders for subject and object and without other
+    names.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
@@ -329,10 +329,10 @@ _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 
 
 def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
-    """Sentences for predicates that training never saw, by `phrase_key`, from the single triples of a corpus.
+    """Sentences for predicates unknown from training, by `phrase_key`, from the single triples of a corpus.
 
-    A sentence is the wording of at least two texts, or has all words of the predicate and at most one other content
-    word. Sentences whose words show that they exchange subject and object are excluded: "Ulm is a region of Germany"
+    A sentence occurs in at least two texts, or has all words of the predicate and at most one other content word.
+    Sentences whose words show that subject and object are exchanged are excluded: "Ulm is a region of Germany"
     for the predicate ``region``, "Ann was written by Emma" for ``written by``.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -365,7 +365,7 @@ def _stems(text: str) -> set[str]:
 
 
 def _contexts(texts: Sequence[_Text]) -> dict[str, dict[str, int]]:
-    """By predicate: counts of the context features of values that occur once; counts of 1 only for L1 features."""
+    """By predicate: counts of the context features of values that occur once in a text; counts of 1 for L1 only."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         for triple, spans in zip(text.record.triples, text.values, strict=True):

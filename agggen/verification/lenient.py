@@ -9,8 +9,8 @@ initials with and without dots, codes (``C-130``), and compounds with and withou
 (square kilometres)``), a unit after a number, and generic heads (``English_language``) are optional; words after a
 comma (``Glen_Ridge,_New_Jersey``) have half weight. An acronym may replace a name of three or more words (``MIT``).
 
-Texts paraphrase the values of E2E ("kid friendly"), so triples of its slots are matched with the phrases of
-``agggen.verification.e2e``, in the plain reading, if there are phrases for the value.
+Texts paraphrase the values of E2E ("kid friendly"), so the values of its slots are matched by the phrases of
+``agggen.verification.e2e``, in the plain reading, if the value has phrases.
 
 Measured on the references of the development sets: the percentage of triples found, and of triples found after their
 object was replaced by another object of the predicate (with other words, and not in the same record).
@@ -25,9 +25,9 @@ E2E cleaned        99.2   6.3       93.8 and 15.9
 
 On WebNLG's training texts, from which no rule was derived: 97.2 and 1.4 (with the aligner's words only 95.9 and 1.5).
 
-References omit values, too: by the annotation of the cleaned corpus, 7 % of E2E's slots are missing from its own
+References omit values, too: according to the annotation of the cleaned corpus, 7 % of E2E's slots are missing from the
 references. Most of E2E's replaced objects that are found are synonyms (low, 1 out of 5), which people interchange;
-without these it is 1.7 % (E2E) and 1.0 % (cleaned).
+without synonyms, 1.7 % (E2E) and 1.0 % (cleaned) are found.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from agggen.verification.normal import SMALL_NUMBERS
 THRESHOLD = 0.6
 """The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers above are 96.5 and 0.7 %."""
 
-_REMARK = re.compile(r"\s*\([^)]*\)")  # "Bolt (comicsCharacter)", "75.3 (square kilometres)": optional
+_REMARK = re.compile(r"\s*\([^)]*\)")  # optional: "Bolt (comicsCharacter)", "75.3 (square kilometres)"
 _NUMBER_WORDS = {
     word: str(number) for number, word in enumerate((*SMALL_NUMBERS[13:], "twenty"), start=13)
-}  # the aligner normalises those up to twelve
+}  # the aligner normalises number words up to twelve
 _NUMBER_WORD = re.compile(rf"\b(?:{'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
 _INITIALS = re.compile(r"(?<![\w.])[A-Z](?:\.? ?[A-Z]\b)+\.?")
 _CODE = re.compile(r"\b([A-Za-z]{1,3})-(?=\d)")
@@ -92,7 +92,7 @@ class _Target:
     literal: str
     """The object without remarks."""
     acronym: str | None
-    """Accepted in place of the object: MIT. None for fewer than three capitalised words."""
+    """Accepted instead of the object: MIT. None for fewer than three capitalised words."""
     final_letter: re.Pattern[str] | None
     """Matches the last two words if the last is a single letter, which the aligner drops: Serie A. None otherwise."""
 
@@ -103,7 +103,7 @@ def verify(record: Record, text: str) -> Mentions:
 
 
 def _check(triple: Triple, text: str) -> Check:
-    """The check of one triple: at least 60 % of the words of its object occur, or an E2E phrase for it.
+    """The check of one triple: at least 60 % of the words of its object occur, or an E2E phrase for the object.
 
     Texts never contain the values "yes" and "no"; instead, the words of the predicate must occur. Whether the text
     affirms or denies the predicate is checked for E2E's familyFriendly only.

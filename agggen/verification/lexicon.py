@@ -75,13 +75,13 @@ class Lexicon:
     templates: Mapping[str, str] = field(default_factory=dict)
     """The most frequent sentence for a single triple of a predicate, with ``{subject}`` and ``{object}``."""
     contexts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By predicate: counts of the `neighbours` of its values, ``{"L1 period": 40}``; under ``""`` their sum."""
+    """By predicate: counts of the `neighbours` of its values, ``{"L1 period": 40}``; their sum has the key ``""``."""
     value_words: frozenset[str] = frozenset()
     """Normal forms that occur almost only within values."""
     lower: frozenset[str] = frozenset()
     """Normal forms of words that training texts capitalise only at the beginning of a sentence."""
     phrases: Mapping[str, str] = field(default_factory=dict)
-    """Sentences like `templates` from another corpus, for predicates that training never saw, by `phrase_key`."""
+    """Sentences like `templates`, from another corpus, for predicates unknown from training, by `phrase_key`."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -126,7 +126,7 @@ class Lexicon:
         return self.templates.get(predicate) or self.phrases.get(phrase_key(predicate))
 
     def merged(self, other: Lexicon) -> Lexicon:
-        """The union of both lexicons; this one's templates take precedence, and the larger of two counts is kept.
+        """The union of both lexicons; templates of this lexicon take precedence, and the larger of two counts is kept.
 
         A word that is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
@@ -209,7 +209,7 @@ def phrase_key(predicate: str) -> str:
 
 
 def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -> bool:
-    """Whether a word must be licensed by a triple: a number, a name, or a word known only from values."""
+    """Whether a word must be licensed by a triple: a number, a name, or a word that occurs almost only in values."""
     if word.kind in ("number", "date", "ordinal"):
         return not word.spelled
     if word.kind != "word" or word.optional:
@@ -239,7 +239,7 @@ def clause(triple: Triple) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
     plural ``The awards of Ann are two medals.``
 
-    If the predicate's words do not show how to join it, the parts are listed: ``Oda: successor to: Ann.``, ``Oda: is
+    If the predicate's words indicate no sentence pattern, the parts are listed: ``Oda: successor to: Ann.``, ``Oda: is
     alive: false.``
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
@@ -290,8 +290,8 @@ def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: fl
         contexts: the counts of the value's predicate.
         left: the first of its `neighbours`.
         max_new_word_rate: highest probability of an unseen word at this position, estimated by Good-Turing as the
-            fraction of training values whose left word occurs there once. Above it, or with fewer than 20 training
-            values, the result is False.
+            fraction of training values whose left word occurs there once. If the probability is higher, or with fewer
+            than 20 training values, the result is False.
     """
     occurrences = contexts.get("", 0) / (2 * _NEIGHBOURS)
     if left in contexts or occurrences < _MIN_VALUES:

@@ -78,7 +78,7 @@ _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _SPELLED = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True)).replace("-", r"[-\s]")
 _MINUS_WORD = r"\b(?i:minus|negative)\s+"
 _SIGN = rf"(?:(?<![\w)\]])[-\u2212\u2013](?=\.?\d)|{_MINUS_WORD}(?=\.?\d))"
-_ORDINAL_SUFFIX, _COMMA = r"(?:\s?(?:st|nd|rd|th))?", r"(?:\s?,)?"  # with a space before them in tokenised texts
+_ORDINAL_SUFFIX, _COMMA = r"(?:\s?(?:st|nd|rd|th))?", r"(?:\s?,)?"  # tokenised texts have a space before them
 _TOKEN = re.compile(
     rf"""
     (?P<iso> \b(\d{{4}})[-./](\d{{1,2}})[-./](\d{{1,2}})\b )
@@ -96,7 +96,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r"\s*([^\W\d_]+)(?=[\s.,;:!?)]|$)")
-"""Fast path: matches ordinary words without ``_TOKEN``, which the words in ``_NOT_PLAIN`` need."""
+"""Fast path for ordinary words; the words in ``_NOT_PLAIN`` must be matched by ``_TOKEN``."""
 _NOT_PLAIN = frozenset(("minus", "negative", *_MONTH_OF, *(part for name in _NUMBER_WORDS for part in name.split("-"))))
 _SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
 _OPENING = re.compile(r"^[\s\"'(\[\u201c\u2018]*$")
@@ -210,7 +210,7 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                     at, to = start + part.start(), start + part.end()
                     yield Word(_number(part.group()), at, to, part.group(), "number", begins and at == start)
                 continue
-            # a date as separate words: yields the first number or word and continues after it
+            # a date as separate words: yield its first number or word and continue after it
             first = re.compile(r"\d+|[^\W\d_]+").match(text, start)
             assert first is not None
             position = first.end()
@@ -253,9 +253,9 @@ def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
         following = words[index]
         if following.form in ("square", "sq", "cubic") and index + 1 < len(words):
             unit = words[index + 1]
-            known = unit.raw if unit.raw in _UNITS else _UNIT_WORDS.get(unit.form)
-            if known:
-                form = known + ("3" if following.form == "cubic" else "2")
+            unit_form = unit.raw if unit.raw in _UNITS else _UNIT_WORDS.get(unit.form)
+            if unit_form:
+                form = unit_form + ("3" if following.form == "cubic" else "2")
                 raw = f"{following.raw} {unit.raw}"
                 yield Word(form, following.start, unit.end, raw, "unit", False)
                 index += 2
@@ -267,11 +267,11 @@ def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
                 index += 1
                 following = words[index]
             raw, power = following.raw.rstrip("\u00b2\u00b3"), following.raw[-1]
-            known = raw if raw in _UNITS else _UNIT_WORDS.get(following.form)
-            if known and power in "\u00b2\u00b3":
-                known += "2" if power == "\u00b2" else "3"
-            if known and following.kind in ("word", "unit"):
-                yield Word(known, following.start, following.end, following.raw, "unit", False)
+            unit_form = raw if raw in _UNITS else _UNIT_WORDS.get(following.form)
+            if unit_form and power in "\u00b2\u00b3":
+                unit_form += "2" if power == "\u00b2" else "3"
+            if unit_form and following.kind in ("word", "unit"):
+                yield Word(unit_form, following.start, following.end, following.raw, "unit", False)
                 index += 1
 
 
@@ -295,12 +295,12 @@ OMITTED: tuple[frozenset[str], ...] = (
 
 
 def letters(tokens: tuple[Word, ...], omission: int) -> str:
-    """The forms of the words as one string, without those in ``OMITTED[omission]``."""
+    """The forms of the words as one string, without the optional words in ``OMITTED[omission]``."""
     return "".join(_letters(word) for word in tokens if word.optional not in OMITTED[omission])
 
 
 def _letters(word: Word) -> str:
-    """The form of a word; numbers, ordinals, dates and units in angle brackets, so that 1 2 does not equal 12."""
+    """The form of a word; numbers, dates and other kinds in angle brackets, so that 1 2 does not equal 12."""
     return word.form if word.kind == "word" else f"<{word.form}>"
 
 
@@ -310,7 +310,7 @@ class LetterIndex:
     def __init__(self, tokens: tuple[Word, ...]) -> None:
         self.words = tokens
         self._indices: list[tuple[str, dict[int, int], dict[int, int]]] = []
-        """For each set of ``OMITTED``: the letters, and by offset in them the words that start there and end there."""
+        """For each set of ``OMITTED``: the letters, and the words by start offset and by end offset in the letters."""
         optional = {word.optional for word in tokens}
         for omission, omitted in enumerate(OMITTED):
             if omission and optional.isdisjoint(omitted - OMITTED[omission - 1]):
@@ -328,15 +328,15 @@ class LetterIndex:
 
     def find(self, strings: Sequence[str]) -> Iterator[Span]:
         """The word spans ``[first, last)`` whose letters without ``OMITTED[k]`` are ``strings[k]``, for any k."""
-        before: tuple[object, str] | None = None
+        searched: tuple[int, str] | None = None
         for index, string in zip(self._indices, strings, strict=True):
             text, starts, ends = index
-            if not string or string not in text or before == (id(index), string):
+            if not string or string not in text or searched == (id(index), string):
                 continue
-            before = id(index), string
-            at = text.find(string)
-            while at >= 0:
-                first, last = starts.get(at), ends.get(at + len(string))
+            searched = id(index), string
+            offset = text.find(string)
+            while offset >= 0:
+                first, last = starts.get(offset), ends.get(offset + len(string))
                 if first is not None and last is not None:
                     yield first, last
-                at = text.find(string, at + 1)
+                offset = text.find(string, offset + 1)

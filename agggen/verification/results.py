@@ -23,7 +23,7 @@ class ValueCheck:
     """The kind of wording that matched: ``literal``, ``rule``, ``lexicon`` or ``phrase``; ``part`` if only some of the
     value's words occur, ``missing`` if none."""
     span: Span | None = None
-    """The characters ``[start, end)`` of its first occurrence; None if the value is not whole."""
+    """The characters ``[start, end)`` of the value's first occurrence; None if the value is not whole."""
 
     @property
     def whole(self) -> bool:
@@ -41,7 +41,7 @@ class TextCheck:
     values: tuple[ValueCheck, ...]
     """One per triple, in the record's order."""
     unnamed: tuple[str, ...] = ()
-    """Subjects that the text never names whole."""
+    """Subjects that the text never names in full."""
     invented: tuple[str, ...] = ()
     """Hallucinated numbers, names and value words: they occur in no triple of the record."""
     elsewhere: tuple[str, ...] = ()
@@ -49,9 +49,9 @@ class TextCheck:
     repeated: tuple[str, ...] = ()
     """Words that occur twice in a row; in a fact also values that occur twice."""
     swapped: tuple[tuple[str, str], ...] = ()
-    """Pairs of predicates whose values are in each other's contexts; with subjects if these are exchanged."""
+    """Pairs of predicates whose values are in each other's contexts; with the subjects, if subjects are exchanged."""
     misplaced: tuple[Triple, ...] = ()
-    """Triples whose values only follow words that never precede values of their predicate in training texts."""
+    """Triples whose values occur only after words that precede no value of their predicate in training texts."""
 
     @property
     def whole(self) -> bool:

@@ -23,7 +23,7 @@ FUNCTION_WORDS = frozenset(
         "what when where which who whom whose will with yes you your one",
     )
 )
-"""Words of any text; a value that consists of them alone is compared case-sensitively."""
+"""Words of any text; a value of only function words is compared case-sensitively."""
 
 OPENERS = frozenset(
     re.findall(
@@ -81,7 +81,7 @@ class Wording:
     money: str = ""
     """The wording's currency signs: currency signs at the match must be the same."""
     negated: bool | None = None
-    """Whether a negation must precede it (True) or must not (False); None: either."""
+    """Whether a negation must precede the match (True) or must not (False); None: both are accepted."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -97,7 +97,7 @@ class TextIndex:
 
     Attributes:
         whole: the words, each date as one word.
-        apart: the words, each date as three (year, month, day).
+        apart: the words, each date as separate words (day, month and year).
     """
 
     def __init__(self, text: str, initial: bool = True) -> None:
@@ -170,7 +170,7 @@ class TextIndex:
         return not signs or signs == set(wording.money)
 
     def _same_remark(self, wording: Wording, end: int) -> bool:
-        """Whether no remark other than the value's follows: ``23rd Street (Queens)``."""
+        """Whether no remark follows except the value's own: ``23rd Street (Queens)``."""
         remark = re.compile(r"\s*\(([^()]*)\)").match(self.text, end)
         return remark is None or letters(words(remark.group(1)), 0) in wording.remark
 
@@ -194,7 +194,7 @@ def negated(tokens: Sequence[Word], first: int) -> bool:
 
 
 def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> Wording | None:
-    """`text` as a wording; None if it contains no word. A phrase requires a negation if it begins with ``not``."""
+    """`text` as a wording; None if the text contains no word. A phrase with initial ``not`` requires a negation."""
     negation = None
     if how == "phrase":
         negation, text = text.startswith("not "), text.removeprefix("not ")
@@ -207,7 +207,7 @@ def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> W
     exact = short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
     strings = tuple(letters(tokens, omission) for omission in range(len(OMITTED)))
     money = "".join(sorted(set(_CURRENCY_SIGN.findall(text))))
-    # a date mentions its year, but not its day as a number
+    # a date in the text mentions its year, but not its day, as a number
     dates = any(word.kind == "date" or (word.kind == "number" and len(word.form) < 3) for word in tokens)
     spelling = tuple(word.raw for word in tokens) if exact else ()
     return Wording(strings, how, dates, spelling, unit, remark, money, negation)

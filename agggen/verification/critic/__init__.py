@@ -1,1 +1,1 @@
-"""The learned critic, which checks any text about a record by meaning, not by words."""
+"""The learned critic, which checks texts of any system against records by meaning, not by matching words."""

@@ -1,8 +1,8 @@
-"""Training examples of the critic: correct texts of a corpus, and texts with synthetic errors, whose labels are known.
+"""Training examples of the critic: correct texts of a corpus, and texts with synthetic errors and known labels.
 
 In the text a subject or value is replaced, cut short or exchanged; a sentence is negated, deleted or inserted; words
 are repeated, dropped or moved. In the record a predicate or object is replaced, or a triple is added, removed or
-reversed. Correct texts vary, too: entities are renamed, records are joined, or plain clauses replace the text.
+reversed. Correct texts are varied, too: entities are renamed, records joined, or texts replaced by plain clauses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Corruptor:
 
     Args:
         texts: examples that are correct or have human labels.
-        seed: of all random choices.
+        seed: seed of all random choices.
     """
 
     def __init__(self, texts: Sequence[Example], seed: int) -> None:
@@ -109,7 +109,7 @@ class Corruptor:
         return Example(list(example.triples), list(example.words), list(example.labels), list(example.invented))
 
     def _combined(self) -> Example:
-        """The texts of several single triples as one, mostly with one subject, which a pronoun may replace."""
+        """Joins texts of single triples, mostly with a shared subject, which may be replaced by a pronoun."""
         chosen = self._random.sample(
             self._single_triples, min(len(self._single_triples), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
         )
@@ -119,11 +119,11 @@ class Corruptor:
             (subject, predicate, value), words = part.triples[0], list(part.words)
             named, starts = mention(subject, words)
             if shared is not None and number and starts and not set(named) & set(value_words(value)):
-                by = ("it",) if self._random.random() < 0.4 else value_words(shared, qualifier=False)
+                new = ("it",) if self._random.random() < 0.4 else value_words(shared, qualifier=False)
                 for start in reversed(starts):
-                    words[start : start + len(named)] = by
-                if words[: len(by)] == list(by) and self._random.random() < 0.4 and example.words[-1:] == ["."]:
-                    example.words[-1:] = [",", "and"]  # joins the sentence before
+                    words[start : start + len(named)] = new
+                if words[: len(new)] == list(new) and self._random.random() < 0.4 and example.words[-1:] == ["."]:
+                    example.words[-1:] = [",", "and"]  # joins the preceding sentence
                 subject = shared
             if (subject, predicate, value) not in example.triples:
                 example.triples.append((subject, predicate, value))
@@ -143,7 +143,7 @@ class Corruptor:
         example.words, example.invented = words, [0] * len(words)
 
     def _rename(self, example: Example) -> None:
-        """Renames entities and numbers, in the record as in the text."""
+        """Renames entities and numbers in both record and text."""
         values = {name for subject, _, value in example.triples for name in (subject, value)}
         for value in sorted(values):
             words, starts = mention(value, example.words)
@@ -204,10 +204,10 @@ class Corruptor:
                     return
 
     def _exchange(self, example: Example, first: int, second: int) -> bool:
-        one, two = example.triples[first], example.triples[second]
-        if one[2] == two[2] or one[:2] == two[:2] or one[2] == two[0] or two[2] == one[0]:
+        triple, other = example.triples[first], example.triples[second]
+        if triple[2] == other[2] or triple[:2] == other[:2] or triple[2] == other[0] or other[2] == triple[0]:
             return False
-        left, right = mention(one[2], example.words), mention(two[2], example.words)
+        left, right = mention(triple[2], example.words), mention(other[2], example.words)
         if len(left[1]) != 1 or len(right[1]) != 1 or set(left[0]) & set(right[0]):
             return False
         (words, (start,)), (later_words, (later,)) = sorted((left, right), key=lambda mentioned: mentioned[1])
@@ -231,7 +231,7 @@ class Corruptor:
                 example.labels[index] = WRONG
 
     def _delete_sentence(self, example: Example) -> None:
-        """Deletes a sentence, or a part of the only one up to its end."""
+        """Deletes a sentence; of a single sentence, only the end, from a random comma, conjunction or pronoun on."""
         parts = sentences(example.words)
         if len(parts) > 1:
             start, end = self._random.choice(parts)
@@ -245,10 +245,10 @@ class Corruptor:
         for index, (_, _, value) in enumerate(example.triples):
             if example.labels[index] != SAID:
                 continue
-            was, still = mention(value, before)[1], mention(value, example.words)[1]
-            if was and not still:
+            old_starts, new_starts = mention(value, before)[1], mention(value, example.words)[1]
+            if old_starts and not new_starts:
                 example.labels[index] = MISSING
-            elif not was or mention(value, deleted)[1]:
+            elif not old_starts or mention(value, deleted)[1]:
                 example.labels[index] = UNKNOWN
 
     def _negate(self, example: Example) -> None:
@@ -271,11 +271,11 @@ class Corruptor:
     def _insert_sentence(self, example: Example) -> None:
         other = self._random.choice(self._texts)
         start, end = self._random.choice(sentences(other.words))
-        foreign = other.value_words() - example.value_words()
-        at = self._random.choice(sentences(example.words))[1]
+        foreign_words = other.value_words() - example.value_words()
+        position = self._random.choice(sentences(example.words))[1]
         words = other.words[start:end]
-        example.words[at:at] = words
-        example.invented[at:at] = [int(word in foreign) for word in words]
+        example.words[position:position] = words
+        example.invented[position:position] = [int(word in foreign_words) for word in words]
 
     def _disturb_words(self, example: Example) -> None:
         """Repeats words, and drops, exchanges or replaces words outside values."""
@@ -367,9 +367,9 @@ class Corruptor:
         return tuple(self._random.choice(self._name_words) for _ in range(self._random.choice((1, 1, 2, 2, 3))))
 
     def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
-        """Words to replace a value: another value of the predicate, any name, random words, or the value garbled.
+        """Words to replace a value: another value of the predicate, any name, random words, or the garbled value.
 
-        None if they occur in the record after six attempts.
+        None if, in six attempts, all words drawn occur in the record.
         """
         present = example.value_words()
         for _ in range(6):
@@ -387,12 +387,12 @@ class Corruptor:
         return None
 
     def _garbled(self, words: Words) -> Words:
-        """The words with another ending of one word, or a number or another word in its place."""
-        at, chance = self._random.randrange(len(words)), self._random.random()
+        """The words, one with another ending or replaced by a number or another word."""
+        index, chance = self._random.randrange(len(words)), self._random.random()
         if chance < 0.5:
-            new = words[at][: max(2, len(words[at]) // 2)] + self._random.choice(_ENDINGS)
+            new = words[index][: max(2, len(words[index]) // 2)] + self._random.choice(_ENDINGS)
         elif chance < 0.7:
             new = f"#{self._random.randrange(1, 3000)}"
         else:
             new = self._random.choice(self._name_words)
-        return (*words[:at], new, *words[at + 1 :])
+        return (*words[:index], new, *words[index + 1 :])

@@ -1,4 +1,4 @@
-"""The learned critic: which triples of a record any text expresses, and which of its words are hallucinated."""
+"""The learned critic: which triples of a record a text expresses, and which words of the text are hallucinated."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Critic:
         self.metrics: dict[str, float] = {}
         """Measured on synthetic errors in dev texts."""
         self.reliability: list[tuple[float, float, int]] = []
-        """By bin of the probability of ``said``: its mean, the share of triples labelled ``said``, their number."""
+        """By bin of the probability of ``said``: mean probability, fraction of triples labelled ``said``, count."""
 
     @torch.no_grad()
     def judge(self, records: Sequence[Record], texts: Sequence[str]) -> list[Judgement]:
@@ -83,18 +83,18 @@ class Critic:
         judgements: list[Judgement | None] = [None] * len(items)
         order = sorted(range(len(items)), key=lambda index: len(items[index][1]) + 12 * len(items[index][0]))
         for start in range(0, len(order), _BATCH):
-            chosen = order[start : start + _BATCH]
-            inputs = collate([items[index][:2] for index in chosen], self.ids)
+            batch = order[start : start + _BATCH]
+            inputs = collate([items[index][:2] for index in batch], self.ids)
             logits = self.network(inputs)
             verdicts = (logits.verdicts / self.temperature).softmax(-1)
             invented = logits.invented.sigmoid()
-            for row, index in enumerate(chosen):
-                marks = (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]
-                places = ((inputs.roles[row] == Role.TEXT) & ~inputs.padding[row]).nonzero()[:, 0]
+            for row, index in enumerate(batch):
+                triple_marks = (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]
+                text_positions = ((inputs.roles[row] == Role.TEXT) & ~inputs.padding[row]).nonzero()[:, 0]
                 judgements[index] = _judgement(
                     records[index].triples,
-                    verdicts[row, marks],
-                    invented[row, places[1:]],
+                    verdicts[row, triple_marks],
+                    invented[row, text_positions[1:]],
                     items[index][1],
                     items[index][2],
                 )
@@ -142,7 +142,7 @@ def _judgement(
 
 
 def load_critic(folder: Path | str | None = None) -> Critic:
-    """Loads the critic in `folder`. [default: the critic that agggen ships]
+    """Loads the critic in `folder`. [default: the included critic]
 
     Raises:
         CriticError: the folder contains no critic, or one in another format.

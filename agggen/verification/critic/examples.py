@@ -37,7 +37,7 @@ class Example:
         self.invented[start : start + size] = [int(bool(invented) and word not in known) for word in new]
 
     def mark_lost(self, before: Sequence[str], label: int) -> None:
-        """Gives `label` to the triples whose subject or object only the words `before` a change mention."""
+        """Gives `label` to the triples whose subject or object is no longer mentioned, unlike in the words `before`."""
         for index, (subject, _, value) in enumerate(self.triples):
             if self.labels[index] == SAID and any(
                 mention(name, before)[1] and not mention(name, self.words)[1] for name in (subject, value)
@@ -45,7 +45,7 @@ class Example:
                 self.labels[index] = label
 
     def mark_invented(self, words: Words, starts: Iterable[int]) -> None:
-        """Marks those words of the mentions of `words` at `starts` that occur in no triple."""
+        """Marks the words that occur in no triple, among the mentions of `words` that begin at `starts`."""
         known = self.value_words()
         for start in starts:
             for at in range(start, start + len(words)):

@@ -1,8 +1,8 @@
-"""The critic's network: a Transformer over triples and text, with similarities of words as a bias of its attention.
+"""The critic's network: a Transformer over triples and text, with word similarities as an attention bias.
 
-A word of a value should attend to its mention in the text even if training never saw it. So each head adds a learned
-multiple of five features of a pair of words to its attention logits: cosine similarity of their character n-grams,
-equality, equality of a neighbour too, the same triple, and one word in the triples and the other in the text.
+A word of a value should attend to its mention in the text even if the word is not in the training data. Each head
+therefore adds a weighted sum of five features of word pairs to its attention logits: cosine similarity of character
+n-grams; equality; equality also of a neighbour; same triple; one word in the triples and the other in the text.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class NetworkConfig:
 
 
 class Logits(NamedTuple):
-    """The outputs for a batch of B sequences of L words, each meaningful at certain positions only."""
+    """The outputs for a batch of B sequences of L words, each defined only at certain positions."""
 
     verdicts: Tensor
-    """(B, L, 4) of `VERDICTS`, at the marks of triples."""
+    """(B, L, 4) logits of `VERDICTS`, at the marks of triples."""
     invented: Tensor
-    """(B, L) that no triple supports the word, at words of the text."""
+    """(B, L) logits that no triple supports the word, at the words of the text."""
 
 
 class CriticNetwork(nn.Module):

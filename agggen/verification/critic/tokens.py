@@ -2,8 +2,8 @@
 
 A sequence consists of a mark and the words of subject, predicate and object for each triple, then a mark and the words
 of the text. Words are in the normal form of ``agggen.verification.normal``: numbers and dates by value, no case, no
-accents. Each word is embedded by its id, if training saw it often, and by hashed character n-grams, so that mentions of
-a name that training never saw are similar.
+accents. Each word is embedded by its id, if it is frequent in training, and by hashed character n-grams, so that
+mentions of a name that is not in the training data have similar embeddings.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def predicate_words(predicate: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 17)
 def _grams(word: str) -> tuple[int, ...]:
-    """The buckets of a word, its trigrams and prefix; of a number, date or unit as a whole and of its length."""
+    """The buckets of a word, its trigrams and its prefix; for a number, date or unit, of the token and its length."""
     if word[0] in "#@~":
         pieces = [word, f"{word[0]}{len(word)}"]
     else:

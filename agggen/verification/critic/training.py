@@ -21,7 +21,7 @@ from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, 
 from agggen.verification.critic.tokens import Inputs, Role, collate, predicate_words
 
 _BATCHES_DRAWN = 8  # number of batches whose examples are drawn together and sorted by length
-_HIDDEN_SHARE = 0.15  # share of words whose ids training hides, so that it uses their character n-grams
+_HIDDEN_SHARE = 0.15  # fraction of word ids hidden in training, so that character n-grams are used
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class CriticTraining:
     warmup: int = 500
     seed: int = 1
     vocabulary: int = 6000
-    """Largest number of words with ids: the most frequent ones that occur at least 5 times."""
+    """Maximum number of words with ids: the most frequent words, with at least 5 occurrences."""
     dev_texts: int = 1500
     """Number of examples for calibration and metrics, drawn from the dev texts."""
 
@@ -131,8 +131,8 @@ def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
     text = (inputs.roles == Role.TEXT) & ~inputs.padding
     for row, example in enumerate(batch):
         verdicts[row, (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]] = torch.tensor(example.labels)
-        places = text[row].nonzero()[:, 0]
-        invented[row, places[1:]] = torch.tensor(example.invented[: len(places) - 1])
+        positions = text[row].nonzero()[:, 0]
+        invented[row, positions[1:]] = torch.tensor(example.invented[: len(positions) - 1])
     return verdicts, invented
 
 
@@ -164,14 +164,14 @@ def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
     losses = [F.cross_entropy(verdicts[:half] / temperature, labels[:half]) for temperature in temperatures]
     critic.temperature = float(temperatures[int(torch.stack(losses).argmin())])
     probabilities = (verdicts[half:] / critic.temperature).softmax(-1)
-    guesses, truth = probabilities.argmax(-1), labels[half:]
+    predictions, truth = probabilities.argmax(-1), labels[half:]
     bins = reliability(probabilities[:, 0], truth == 0)
     hits = ((invented > 0) & (marks == 1)).sum().item()
     critic.metrics = {
         "triples": len(truth),
-        "accuracy": (guesses == truth).float().mean().item(),
+        "accuracy": (predictions == truth).float().mean().item(),
         **{
-            f"recall_{name}": (guesses[truth == index] == index).float().mean().item()
+            f"recall_{name}": (predictions[truth == index] == index).float().mean().item()
             for index, name in enumerate(VERDICTS)
             if (truth == index).any()
         },
@@ -183,13 +183,13 @@ def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
 
 
 def reliability(probabilities: Tensor, outcomes: Tensor, bins: int = 10) -> list[tuple[float, float, int]]:
-    """The reliability diagram: for each bin of equal width the mean probability, the share of outcomes, and the count.
+    """The reliability diagram: for each non-empty bin of equal width, mean probability, share of outcomes, and count.
 
     The expected calibration error is the mean of ``|probability - share|``, weighted by the counts.
     """
-    places = (probabilities * bins).long().clamp(max=bins - 1)
+    bin_of = (probabilities * bins).long().clamp(max=bins - 1)
     return [
-        (probabilities[chosen].mean().item(), outcomes[chosen].float().mean().item(), int(chosen.sum()))
-        for place in range(bins)
-        if (chosen := places == place).any()
+        (probabilities[members].mean().item(), outcomes[members].float().mean().item(), int(members.sum()))
+        for number in range(bins)
+        if (members := bin_of == number).any()
     ]

@@ -49,7 +49,7 @@ def value_key(value: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def verbatim(slot: str, value: str) -> Pattern:
-    """A pattern for the words of `value`; the article ``the`` of a name of several words is optional."""
+    """A pattern for the words of `value`; ``the`` before a name of several words is optional."""
     words = re.findall(r"\w+|[^\w\s-]+", fold(value)) or [fold(value)]
     article = r"(?:the[\s-]+)?" if words[0] == "the" and len(words) > 2 else ""
     expression = r"[\s-]*".join(re.escape(word) for word in words[bool(article) :])
@@ -68,7 +68,7 @@ _KNOWN = {(pattern.slot, value_key(value)): value for pattern in _PATTERNS for v
 
 
 def canonical(slot: str, value: str) -> str:
-    """`value` in the spelling of the patterns; unchanged if there are none for it."""
+    """`value` in the spelling of the patterns; unchanged if it has no patterns."""
     return _KNOWN.get((slot, value_key(value)), value)
 
 
@@ -81,8 +81,8 @@ def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     """The values that `text` (in Unicode form NFC) expresses, in text order.
 
     An ambiguous phrase means the value in `slots`. Phrases inside a longer phrase of the same slot or inside a name are
-    ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), and vague phrases if the
-    text has another phrase for the slot.
+    ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are vague phrases if
+    the text has another phrase for the slot.
     """
     folded = fold(text)
     record_patterns = tuple(verbatim(slot, value) for slot in slots for value in slots[slot] if not known(slot, value))
@@ -135,7 +135,7 @@ def _fitting(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
 
 
 def _meant(pattern: Pattern, slots: Slots, earlier_mentions: list[Mention]) -> str:
-    """The first value of the pattern in the record, else the first one mentioned before, else its first value."""
+    """The pattern's first value that is in the record, else that is mentioned before, else the first value."""
     record_values = slots.get(pattern.slot, ())
     text_values = [mention.value for mention in earlier_mentions if mention.slot == pattern.slot]
     for values in (record_values, text_values):

@@ -42,10 +42,10 @@ class Pattern:
 
     slot: str
     values: tuple[str, ...]
-    """The possible values: the record's value is meant, else the first. Empty: the phrases are ignored."""
+    """The possible values; the phrase means the record's value, else the first. Empty: the phrases are ignored."""
     regex: re.Pattern[str]
     vague: bool = False
-    """Whether the phrases are ignored if the text has another phrase for the slot: "decent" beside "3 out of 5"."""
+    """Whether the phrases are ignored if the text has another phrase for the slot ("decent", "3 out of 5")."""
     reading: Reading | None = None
     """The reading to which the phrases belong; None: both."""
     cue: str = ""

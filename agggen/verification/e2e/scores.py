@@ -1,8 +1,8 @@
 """Slot errors of texts generated from E2E records, and their rate over a corpus (Dušek, Howcroft and Rieser 2019).
 
-For each slot, the values of the record that the text lacks are paired with the values of the text that the record
-lacks: pairs are *wrong*, other values *missed* or *added*. Repeated mentions count once. The slot error rate is the
-number of all three divided by the number of the records' values, names included.
+For each slot, the record's values that are not in the text are paired with the text's values that are not in the
+record: pairs are *wrong*, unpaired values *missed* or *added*. Repeated mentions count once. The slot error rate is the
+number of all errors divided by the number of the records' values, names included.
 
 There are two readings. "published" reproduces the published numbers, as far as they can be inferred from the annotation
 of the cleaned development set: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes)
@@ -13,7 +13,7 @@ Compared with that annotation, "published" finds exactly the same values in 96.4
 94.9 % of the 33,525 training texts, which were not used to write the phrases. Added, missed, wrong in percent, here and
 annotated: 1.57 7.06 .98 and 1.61 7.22 .95; on the training texts 4.89 7.65 1.25 and 4.93 7.85 1.27. The values printed
 in the AggGen paper for its E2E outputs are reproduced to the last digit. "plain" finds 1.30 5.52 .78 on the development
-texts: a quarter of what the annotation counts as missed is expressed.
+texts: a quarter of the values that the annotation counts as missed are expressed.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class SlotError:
     said: str | None
     """The text's value; None if the record's value was missed."""
     phrase: str | None
-    """The phrase of the text that means `said`; None without it."""
+    """The phrase of the text that means `said`; None if `said` is None."""
     span: tuple[int, int] | None
-    """The characters ``[start, end)`` of the phrase in the text (in Unicode form NFC); None without it."""
+    """The characters ``[start, end)`` of the phrase in the text (Unicode form NFC); None without a phrase."""
 
     def __str__(self) -> str:
         if self.said is None:
@@ -115,12 +115,12 @@ def slot_errors(record: Record, text: str, reading: Reading = "published") -> Sl
     missed: list[SlotError] = []
     wrong: list[SlotError] = []
     for slot in SLOTS:
-        lacking = [value for value in slots.get(slot, ()) if value not in mentioned.get(slot, {})]
-        foreign = [mention for value, mention in mentioned.get(slot, {}).items() if value not in slots.get(slot, ())]
-        pairs = min(len(lacking), len(foreign))
-        wrong += [_error(slot, text, value, mention) for value, mention in zip(lacking, foreign, strict=False)]
-        missed += [_error(slot, text, value, None) for value in lacking[pairs:]]
-        added += [_error(slot, text, None, mention) for mention in foreign[pairs:]]
+        unmentioned = [value for value in slots.get(slot, ()) if value not in mentioned.get(slot, {})]
+        additional = [mention for value, mention in mentioned.get(slot, {}).items() if value not in slots.get(slot, ())]
+        pairs = min(len(unmentioned), len(additional))
+        wrong += [_error(slot, text, value, mention) for value, mention in zip(unmentioned, additional, strict=False)]
+        missed += [_error(slot, text, value, None) for value in unmentioned[pairs:]]
+        added += [_error(slot, text, None, mention) for mention in additional[pairs:]]
     return SlotErrors(tuple(added), tuple(missed), tuple(wrong), sum(map(len, slots.values())))
 
 
