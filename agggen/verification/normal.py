@@ -263,16 +263,15 @@ def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
             yield Word("%", following.start, words[index + 1].end, "per cent", "unit", False)
             index += 2
         else:
-            if following.form in ("degree", "degrees") and index + 1 < len(words):
-                index += 1
-                following = words[index]
-            raw, power = following.raw.rstrip("\u00b2\u00b3"), following.raw[-1]
-            unit_form = raw if raw in _UNITS else _UNIT_WORDS.get(following.form)
+            degrees = following.form in ("degree", "degrees") and index + 1 < len(words)
+            unit = words[index + degrees]
+            raw, power = unit.raw.rstrip("\u00b2\u00b3"), unit.raw[-1]
+            unit_form = raw if raw in _UNITS else _UNIT_WORDS.get(unit.form)
             if unit_form and power in "\u00b2\u00b3":
                 unit_form += "2" if power == "\u00b2" else "3"
-            if unit_form and following.kind in ("word", "unit"):
-                yield Word(unit_form, following.start, following.end, following.raw, "unit", False)
-                index += 1
+            if unit_form and unit.kind in ("word", "unit"):
+                yield Word(unit_form, unit.start, unit.end, unit.raw, "unit", False)
+                index += 1 + degrees
 
 
 @lru_cache(maxsize=1 << 14)

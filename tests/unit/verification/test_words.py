@@ -150,6 +150,7 @@ def test_numbers_count_by_value(number: Decimal) -> None:
         ("5 km\u00b2, 5 square kilometres, 5 sq km", 3 * ["5", "km2"]),
         ("10%, ten percent, 10 per cent", 3 * ["10", "%"]),
         ("20 degrees Celsius", ["20", "C"]),
+        ("20 degrees north, 5 degrees.", ["20", "degrees", "north", "5", "degrees"]),
         ("a K in it", ["a", "k", "in", "it"]),
     ],
 )
