@@ -29,17 +29,25 @@ from agggen.verification.lexicon import (
     never_precedes,
     suspicious,
 )
-from agggen.verification.normal import Word, words
-from agggen.verification.record_words import akin, capitals, doubled, forms, names, shape, small_number
+from agggen.verification.normal import words
+from agggen.verification.record_words import akin, forms, names, shape, small_number
+from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import Span, TextCheck, ValueCheck
-from agggen.verification.values import MATCH_KINDS, MatchKind, TextIndex, Wording, parts, to_wording, value_wordings
+from agggen.verification.values import (
+    MATCH_KINDS,
+    Match,
+    MatchKind,
+    TextIndex,
+    Wording,
+    parts,
+    to_wording,
+    value_wordings,
+)
 
 MAX_NEW_WORD_RATE = 0.01
 """An unseen word before a predicate's value is a fault if its Good-Turing probability there is at most this."""
 SWAP_MARGIN = 6.0
 """Two values are swapped if the log-likelihood ratio of the exchanged over the actual order is above this."""
-
-Match = tuple[Span, MatchKind]
 
 _ITEM_ENDS = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
 _ITEM_BEGINS = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
@@ -126,9 +134,9 @@ class Checker:
                 for triple, matches in zip(required, occurrences, strict=True)
             ),
         )
-        repeated = self._repeated_words(indexed, record.triples, spans)
+        repeated = repeated_words(indexed, record.triples, spans)
         if triples is not None:
-            repeated += self._repeated_values(indexed, required, occurrences, subject_spans)
+            repeated += repeated_values(indexed, required, occurrences, subject_spans)
         yield "repeated", repeated
         explained = indexed.covered(spans)
         rate = MAX_NEW_WORD_RATE if triples is None else 1.0
@@ -248,66 +256,6 @@ class Checker:
                     contradictions += [indexed.text[slice(*span)] for span in indexed.find(wording)]
         return tuple(dict.fromkeys(contradictions))
 
-    def _repeated_words(self, indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
-        """Sequences of one to three words that occur twice in a row, except in names and where two values meet."""
-        tokens, text = indexed.whole.words, indexed.text
-        word_forms = [word.form for word in tokens]
-        if len(set(word_forms)) == len(tokens):
-            return ()
-        allowed = frozenset[tuple[str, str]]().union(
-            *(doubled(part) for triple in triples for part in (triple.subject, triple.object))
-        )
-        repetitions: list[str] = []
-        for length in (1, 2, 3):
-            for start in range(len(tokens) - 2 * length + 1):
-                middle, end = start + length, start + 2 * length
-                if word_forms[start] != word_forms[middle] or word_forms[start:middle] != word_forms[middle:end]:
-                    continue
-                left, right = tokens[start:middle], tokens[middle:end]
-                if right[0].initial:
-                    continue
-                if length == 1 and (
-                    (left[0].form, right[0].form) in allowed or _between_values(text, left[0], right[0], spans)
-                ):
-                    continue
-                if any(word.kind == "number" for word in (*left, *right)) and length == 1:
-                    continue
-                repetitions.append(" ".join(word.raw for word in (*left, *right)))
-        return tuple(dict.fromkeys(repetitions))
-
-    def _repeated_values(
-        self,
-        indexed: TextIndex,
-        triples: Sequence[Triple],
-        occurrences: Sequence[Sequence[Match]],
-        subject_spans: Mapping[str, set[Span]],
-    ) -> tuple[str, ...]:
-        """Values that a fact mentions more often than its triples contain them, or mentions again in part ("Axel").
-
-        Occurrences inside a subject's name and values matched in parts are ignored.
-        """
-        subjects = set(chain(*subject_spans.values()))
-        covered = indexed.covered([*subjects, *(span for matches in occurrences for span, _ in matches)])
-        repeated: list[str] = []
-        for triple, matches in zip(triples, occurrences, strict=True):
-            if matches:
-                predicate_forms = forms(predicate_words(triple.predicate))
-                name_parts = capitals(triple.object) - capitals(triple.subject) - predicate_forms
-                repeated += name_parts and [
-                    word.raw
-                    for word, inside in zip(indexed.whole.words, covered, strict=True)
-                    if word.form in name_parts and word.raw[:1].isupper() and not inside
-                ]
-            spans = [span for span, _ in matches if not any(_overlap(span, name) for name in subjects)]
-            disjoint: list[Span] = []
-            for span in spans:
-                if not disjoint or disjoint[-1][1] <= span[0]:
-                    disjoint.append(span)
-            owners = sum(any(span in spans for span, _ in other) for other in occurrences)
-            if len(disjoint) > max(owners, 1):
-                repeated.append(indexed.text[slice(*disjoint[0])])
-        return tuple(dict.fromkeys(repeated))
-
     def _swapped(
         self,
         triples: Sequence[Triple],
@@ -403,16 +351,3 @@ def _continues(text: str, end: int, starts: Collection[int]) -> bool:
     """Whether other words than those at `starts` continue the part of a value that ends at `end`: ``Austin, Ohio``."""
     joint = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
     return joint is not None and joint.end() not in starts
-
-
-def _overlap(left: Span, right: Span) -> bool:
-    return left[0] < right[1] and right[0] < left[1]
-
-
-def _between_values(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:
-    """Whether two equal words, separated by punctuation, end one value or name and begin the next one."""
-    return (
-        bool(text[left.end : right.start].strip())
-        and any(left.end == end for _, end in spans)
-        and any(right.start == start for start, _ in spans)
-    )

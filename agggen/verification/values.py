@@ -14,6 +14,8 @@ from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word,
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
+Match = tuple[Span, MatchKind]
+"""A match of a wording in a text."""
 
 FUNCTION_WORDS = frozenset(
     re.findall(

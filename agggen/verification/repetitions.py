@@ -1,0 +1,85 @@
+"""Repetitions in a text: words that occur twice in a row, and values that a fact mentions too often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from agggen.records import Triple
+from agggen.text.linearise import predicate_words
+from agggen.verification.normal import Span, Word
+from agggen.verification.record_words import capitals, doubled, forms
+from agggen.verification.values import Match, TextIndex
+
+
+def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
+    """Sequences of one to three words that occur twice in a row, except in names and where two values meet."""
+    tokens, text = indexed.whole.words, indexed.text
+    word_forms = [word.form for word in tokens]
+    if len(set(word_forms)) == len(tokens):
+        return ()
+    allowed = frozenset[tuple[str, str]]().union(
+        *(doubled(part) for triple in triples for part in (triple.subject, triple.object))
+    )
+    repetitions: list[str] = []
+    for length in (1, 2, 3):
+        for start in range(len(tokens) - 2 * length + 1):
+            middle, end = start + length, start + 2 * length
+            if word_forms[start] != word_forms[middle] or word_forms[start:middle] != word_forms[middle:end]:
+                continue
+            left, right = tokens[start:middle], tokens[middle:end]
+            if right[0].initial:
+                continue
+            if length == 1 and (
+                (left[0].form, right[0].form) in allowed or _between_values(text, left[0], right[0], spans)
+            ):
+                continue
+            if any(word.kind == "number" for word in (*left, *right)) and length == 1:
+                continue
+            repetitions.append(" ".join(word.raw for word in (*left, *right)))
+    return tuple(dict.fromkeys(repetitions))
+
+
+def repeated_values(
+    indexed: TextIndex,
+    triples: Sequence[Triple],
+    occurrences: Sequence[Sequence[Match]],
+    subject_spans: Mapping[str, set[Span]],
+) -> tuple[str, ...]:
+    """Values that a fact mentions more often than its triples contain them, or mentions again in part ("Axel").
+
+    Occurrences inside a subject's name and values matched in parts are ignored.
+    """
+    subjects = set(chain(*subject_spans.values()))
+    covered = indexed.covered([*subjects, *(span for matches in occurrences for span, _ in matches)])
+    repeated: list[str] = []
+    for triple, matches in zip(triples, occurrences, strict=True):
+        name_parts = capitals(triple.object) - capitals(triple.subject) - forms(predicate_words(triple.predicate))
+        if matches and name_parts:
+            repeated += [
+                word.raw
+                for word, inside in zip(indexed.whole.words, covered, strict=True)
+                if word.form in name_parts and word.raw[:1].isupper() and not inside
+            ]
+        spans = [span for span, _ in matches if not any(_overlap(span, name) for name in subjects)]
+        disjoint: list[Span] = []
+        for span in spans:
+            if not disjoint or disjoint[-1][1] <= span[0]:
+                disjoint.append(span)
+        owners = sum(any(span in spans for span, _ in other) for other in occurrences)
+        if len(disjoint) > max(owners, 1):
+            repeated.append(indexed.text[slice(*disjoint[0])])
+    return tuple(dict.fromkeys(repeated))
+
+
+def _overlap(left: Span, right: Span) -> bool:
+    return left[0] < right[1] and right[0] < left[1]
+
+
+def _between_values(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:
+    """Whether two equal words, separated by punctuation, end one value or name and begin the next one."""
+    return (
+        bool(text[left.end : right.start].strip())
+        and any(left.end == end for _, end in spans)
+        and any(right.start == start for start, _ in spans)
+    )
