@@ -11,7 +11,7 @@ from typing import Any
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.checks import check
 from agggen.config import as_overrides, flatten, load_config, overrides_of, resolved
-from agggen.datasets import load_dataset, load_records
+from agggen.datasets import load_records
 from agggen.display import Results
 from agggen.errors import AggGenError, StoppedError
 from agggen.generation.generator import Generator, InferenceConfig
@@ -22,7 +22,7 @@ from agggen.run import train as train_records
 from agggen.training.adaptation import adaptation
 from agggen.training.callbacks import Callback
 from agggen.training.choice import AUTO, config_for
-from agggen.training.data import Data, bundle_folder, check_same, training_data
+from agggen.training.data import Data, bundle_folder, check_same, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
 from agggen.training.progress import ProgressLines
 from agggen.training.stopping import StopRequest
@@ -178,7 +178,7 @@ def train(
         StoppedError: a signal interrupted training; the same call continues it.
         TrainingError: see `agggen.errors.TrainingError`.
     """
-    dataset = load_dataset(data)
+    dataset = training_dataset(data)
     config = config_for(RunConfig, dataset, preset, as_overrides(settings))
     loaded_data = training_data(config, max_reject_share, dataset)
     return _train_in_folder(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
@@ -219,8 +219,8 @@ def adapt(
             print(message, file=sys.stderr)
 
     address = model.path if isinstance(model, Model) else model
-    overrides = as_overrides(settings)
-    config, loaded_data = adaptation(RunConfig, address, load_dataset(data), replay, overrides, max_reject_share, note)
+    dataset, overrides = training_dataset(data), as_overrides(settings)
+    config, loaded_data = adaptation(RunConfig, address, dataset, replay, overrides, max_reject_share, note)
     return _train_in_folder(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
 
 

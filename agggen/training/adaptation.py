@@ -20,7 +20,7 @@ from agggen.errors import AggGenError, ConfigError, TrainingError
 from agggen.records import Record
 from agggen.run import RunConfig, weights_of
 from agggen.training.choice import own_corpus
-from agggen.training.data import Data, bundle_folder, training_data
+from agggen.training.data import Data, bundle_folder, training_data, training_dataset
 
 C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
@@ -79,7 +79,7 @@ def adaptation(
 
 
 def _named_corpus(replay: Any) -> dict[str, Dataset]:
-    old = load_dataset(replay)
+    old = training_dataset(replay)
     return {old.name: Dataset(old.name, {"train": old.train, "dev": old.dev})}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, place_of
 from agggen.config import flatten
+from agggen.corpora.catalogue import list_corpora
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.datasets import Dataset, fingerprint_of, load_dataset
 from agggen.errors import ConfigError
@@ -62,6 +63,12 @@ class Data:
         """Up to `count` development records with texts, evenly spaced in the split."""
         with_texts = [record for record in self.dev if record.references and len(record.triples) <= MAX_TRIPLES]
         return with_texts[:: max(len(with_texts) // max(count, 1), 1)][:count]
+
+
+def training_dataset(source: Any, **reading: Any) -> Dataset:
+    """`load_dataset` for training, which does not need the test set of a corpus of the catalogue."""
+    in_catalogue = isinstance(source, str) and source in {corpus.name for corpus in list_corpora()}
+    return load_dataset(source, splits=("train", "dev") if in_catalogue else None, **reading)
 
 
 def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Dataset | None = None) -> Data:

@@ -143,6 +143,20 @@ def test_an_output_of_another_run_is_refused(
         train(output, **change)
 
 
+def test_training_does_not_need_a_corpus_s_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
+    (tmp_path / "e2e").mkdir()
+    rows = [f'"name[{row["name"]}], food[{row["food"]}], area[city]","{row["text"]}"' for row in ROWS]
+    for name in ("trainset.csv", "devset.csv"):
+        (tmp_path / "e2e" / name).write_text("\n".join(("mr,ref", *rows, "")), encoding="utf-8")
+    model = train(tmp_path / "run", data="e2e")
+    assert model.predicates == ("area", "food")
+    adapted = agggen.adapt(model, "e2e", tmp_path / "adapted", progress=False)
+    assert adapted.predicates == model.predicates
+    with pytest.raises(CorpusError, match="e2e test is not available"):
+        agggen.load_dataset("e2e")
+
+
 def test_progress_gives_the_events_to_a_function(tmp_path: Path) -> None:
     events: list[TrainingEvent] = []
     train(tmp_path, progress=events.append)

@@ -50,15 +50,15 @@ def train(
     import json
 
     from agggen.config import config_hash, load_config, resolved
-    from agggen.datasets import load_dataset
     from agggen.errors import ConfigError
     from agggen.training.choice import AUTO, config_for
+    from agggen.training.data import training_dataset
     from agggen_platform.job_config import JobConfig, result_of
     from agggen_platform.training.job import data_of
 
     dataset = None
     if preset is not None or _is_data(source):
-        dataset = load_dataset(source, seed=division_seed, **columns)
+        dataset = training_dataset(source, seed=division_seed, **columns)
         config = config_for(JobConfig, dataset, preset or AUTO, overrides or ())
     elif any(columns.values()):
         raise ConfigError(f"options that name columns go with data, and {source} is taken for a preset; give --preset")
@@ -102,11 +102,11 @@ def adapt(
         agggen adapt models:/agggen@champion films.csv --text plot --replay webnlg
         agggen adapt runs/elements-1f2e/bundle films training.joint.epochs=12
     """
-    from agggen.datasets import load_dataset
     from agggen.training.adaptation import adaptation
+    from agggen.training.data import training_dataset
     from agggen_platform.job_config import JobConfig
 
-    data = load_dataset(source, seed=division_seed, **columns)
+    data = training_dataset(source, seed=division_seed, **columns)
     config, records = adaptation(JobConfig, bundle, data, replay, overrides or (), note=console.note)
     _carry_out(config, records, f"adapt-{Path(source).stem}", name, runs, fresh)
 
