@@ -21,7 +21,7 @@ from agggen.text import detokenise
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
-from agggen.verification.check import Checker
+from agggen.verification.check import Checker, passes
 from agggen.verification.lexicon import clause, fill, suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
@@ -158,7 +158,7 @@ class RecordConstraints:
 
         fact_subjects = frozenset(triple.subject for triple in triples)
         odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
-        passes: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
+        passed: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
 
         def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
             if ends_sentence and (not fact or fact[-1] not in watched.sentence_ends):
@@ -171,12 +171,12 @@ class RecordConstraints:
             elif len(fact_subjects) == 1:
                 implied = self._implied_subjects(tuple(before), fact, begins_sentence, previous_subjects)
                 required = fact_subjects - implied
-            if (key := (tuple(fact), begins_sentence, required)) not in passes:
+            if (key := (tuple(fact), begins_sentence, required)) not in passed:
                 text = self._text(fact)
-                whole = checker.passes(self.record, text, indices, required, begins_sentence)
-                passes[key] = whole and _is_paired(text, odd_quotes)
+                findings = checker.findings(self.record, text, indices, required, begins_sentence)
+                passed[key] = passes(findings) and _is_paired(text, odd_quotes)
             return (
-                passes[key]
+                passed[key]
                 and _follows(self._text(earlier), self._text(fact), begins_sentence, entities)
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
             )

@@ -94,23 +94,9 @@ class Checker:
             subjects: the subjects that `text` must name in full. [default: those of `triples`]
             initial: whether `text` begins a sentence.
         """
-        return TextCheck(**dict(self._findings(record, text, triples, subjects, initial)))
+        return TextCheck(**dict(self.findings(record, text, triples, subjects, initial)))
 
-    def passes(
-        self,
-        record: Record,
-        text: str,
-        triples: Collection[int] | None = None,
-        subjects: Collection[str] | None = None,
-        initial: bool = True,
-    ) -> bool:
-        """Whether `check` of the same arguments has no faults; in less time, since it stops at the first."""
-        return not any(
-            not all(value.whole for value in finding) if name == "values" else finding
-            for name, finding in self._findings(record, text, triples, subjects, initial)
-        )
-
-    def _findings(
+    def findings(
         self,
         record: Record,
         text: str,
@@ -118,7 +104,7 @@ class Checker:
         subjects: Collection[str] | None,
         initial: bool,
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """The fields of `check`, by name, roughly in ascending order of their cost."""
+        """The fields of `check`, by name, as they are computed, roughly in ascending order of their cost."""
         indexed = TextIndex(text, initial)
         indices = range(len(record.triples)) if triples is None else sorted(triples)
         required = [record.triples[index] for index in indices]
@@ -162,7 +148,7 @@ class Checker:
 
     def values(self, record: Record, text: str, triples: Collection[int] | None = None) -> tuple[ValueCheck, ...]:
         """``check(...).values``: the check of each value, in the record's order."""
-        findings = self._findings(record, text, triples, None, True)
+        findings = self.findings(record, text, triples, None, True)
         return next(finding for name, finding in findings if name == "values")
 
     def _occurrences(
@@ -313,6 +299,13 @@ class Checker:
                 if not any(indexed.text[: span[0]].endswith(before) for span, _ in matches):
                     misplaced.append(triple)
         return tuple(misplaced)
+
+
+def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
+    """Whether the findings of a text contain no fault; stops at the first fault."""
+    return not any(
+        not all(value.whole for value in finding) if name == "values" else finding for name, finding in findings
+    )
 
 
 def _exchanged(
