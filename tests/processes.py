@@ -63,15 +63,15 @@ class Running:
 
     def children(self, *titles: str) -> list[psutil.Process]:
         """Its living descendants whose command line contains one of `titles`; without titles, all of them."""
-        found = []
+        processes = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 command = " ".join(child.cmdline())
                 if not titles or any(title in command for title in titles):
-                    found.append(child)
+                    processes.append(child)
             except psutil.Error:
                 continue
-        return found
+        return processes
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

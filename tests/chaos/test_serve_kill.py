@@ -40,17 +40,17 @@ def test_no_answer_is_lost_when_it_is_killed(served: Endpoint, victim: str, caps
         assert load.failures() == {}  # no request passes through it
     keys = list(load.answers)
     for key in keys[-2:]:
-        again = httpx.post(f"{served.url}/v1/generate", json=load.asked[key], timeout=60)
-        assert again.status_code == 200, again.text
-        assert_same_writing(again.content, load.answers[key])
+        repeated = httpx.post(f"{served.url}/v1/generate", json=load.asked[key], timeout=60)
+        assert repeated.status_code == 200, repeated.text
+        assert_same_writing(repeated.content, load.answers[key])
     assert all(json.loads(load.answers[key])["answers"][0]["id"] == key for key in keys)
 
 
 def assert_same_writing(one: bytes, other: bytes) -> None:
     """Two runs of one request have everything in common but the last digits of numbers, which depend on the batch."""
-    answer, again = json.loads(one), json.loads(other)
-    assert numbers(answer) == pytest.approx(numbers(again), rel=1e-4)
-    assert answer == again
+    answer, repeated = json.loads(one), json.loads(other)
+    assert numbers(answer) == pytest.approx(numbers(repeated), rel=1e-4)
+    assert answer == repeated
 
 
 def numbers(body: dict[str, Any]) -> list[float]:

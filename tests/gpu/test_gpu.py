@@ -45,7 +45,7 @@ def test_an_update_does_not_wait_for_the_gpu(stage: ObjectiveName) -> None:
 def test_plans_and_texts_are_those_of_a_cpu(tmp_path: Path) -> None:
     records = load_dataset("elements").split("dev")[:20]
     bundle = load_bundle(save_tiny_bundle(tmp_path / "bundle", records))
-    here, there = (bundle.generator(device) for device in ("cpu", "cuda"))
-    for one, other in zip(here.generate(records), there.generate(records), strict=True):
+    on_cpu, on_gpu = (bundle.generator(device) for device in ("cpu", "cuda"))
+    for one, other in zip(on_cpu.generate(records), on_gpu.generate(records), strict=True):
         assert (other[0].plan, other[0].text) == (one[0].plan, one[0].text)
         assert other[0].text_log_probability == pytest.approx(one[0].text_log_probability, abs=1e-2)

@@ -77,8 +77,8 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
         table = list(csv.DictReader(file))
     assert sorted(row["trial"] for row in table) == ["0", "1", "2"]
 
-    again, reports = run(tracked, SETTINGS, tmp_path, model="toy")
-    assert (again.ran, reports, again.rows, again.version) == (0, [], report.rows, report.version)
+    repeated, reports = run(tracked, SETTINGS, tmp_path, model="toy")
+    assert (repeated.ran, reports, repeated.rows, repeated.version) == (0, [], report.rows, report.version)
     more, reports = run(tracked, replace(SETTINGS, trials=4), tmp_path, model="toy")
     assert (more.ran, [progress.trial.number for progress in reports]) == (1, [3])
     assert len(client.search_runs([experiment.experiment_id])) == 5
@@ -143,8 +143,8 @@ def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on_anot
     assert (report.ran, [progress.trial.number for progress in reports]) == (1, [1])
     assert {row[1] for row in report.rows} == {"finished"}
     assert not (tmp_path / "c" / "s" / "tune").exists()
-    again, _ = run(config, settings, tmp_path / "d")
-    assert (again.ran, again.rows) == (0, report.rows)
+    repeated, _ = run(config, settings, tmp_path / "d")
+    assert (repeated.ran, repeated.rows) == (0, report.rows)
 
 
 def test_an_impossible_sweep_is_refused_before_it_begins(config: JobConfig, tmp_path: Path) -> None:

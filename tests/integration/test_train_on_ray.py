@@ -53,8 +53,8 @@ def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, t
     logged = {name for entry in log if entry["event"] == "metrics" for name in entry["values"]}
     assert {"baseline/train_loss", "joint/dev_loss", "train_seconds"} <= logged
     assert (tmp_path / "there" / "samples" / "joint-002.txt").read_text() == events[-2].samples
-    again = train_job(on(config, 1), "there", runs_dir=tmp_path, show=lambda _: pytest.fail("it trains"))
-    assert not again.trained
+    repeated = train_job(on(config, 1), "there", runs_dir=tmp_path, show=lambda _: pytest.fail("it trains"))
+    assert not repeated.trained
 
 
 def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, tmp_path: Path) -> None:

@@ -138,5 +138,5 @@ def test_the_command_writes_a_bundle_and_finds_it_again(base: agggen.Model, run:
     bundle = Path(out.strip())
     assert bundle.parent.name.startswith("adapt-new-")
     assert agggen.load_model(bundle).predicates == (*base.predicates, "colour")
-    code, again, err = run(*asked)
-    assert (code, again) == (0, out) and "This run is finished" in err
+    code, repeated, err = run(*asked)
+    assert (code, repeated) == (0, out) and "This run is finished" in err

@@ -117,9 +117,9 @@ class Count(Silent):
 
 def test_a_finished_run_is_returned_and_not_trained_again(model: agggen.Model) -> None:
     count = Count()
-    again = train(model.path.parent, callbacks=[count])
-    assert count.updates == 0 and again.predicates == model.predicates == ("area", "food")
-    assert again.generate(RECORD) == model.generate(RECORD)
+    repeated = train(model.path.parent, callbacks=[count])
+    assert count.updates == 0 and repeated.predicates == model.predicates == ("area", "food")
+    assert repeated.generate(RECORD) == model.generate(RECORD)
     assert agggen.load_model(model.path.parent).path == agggen.load_model(str(model.path)).path == model.path
 
 
@@ -281,8 +281,8 @@ def test_results_become_tables(model: agggen.Model) -> None:
     assert isinstance(frame, pandas.DataFrame) and list(frame.text) == [text.text for text in several]
     assert table.column("id").to_pylist() == [record.id for record in DATA.train[:3]]
     assert len(model.plan(DATA.train[:2], k=2).to_frame()) == 4
-    again = model.generate(pandas.DataFrame(ROWS[:2]).drop(columns="text"))
-    assert [text.id for text in again] == ["Aromi", "Café Zoë"]
+    repeated = model.generate(pandas.DataFrame(ROWS[:2]).drop(columns="text"))
+    assert [text.id for text in repeated] == ["Aromi", "Café Zoë"]
 
 
 # --- evaluation ---

@@ -60,8 +60,8 @@ def test_a_model_is_trained_on_a_file_and_found_again(run: Run) -> None:
     assert "1 records of films.csv cannot be read" in err
     model = load_model(out.strip())
     assert model.predicates == ("year",)
-    code, again, err = run(*command, "max_reject_share=0.1")
-    assert (code, again) == (0, out) and "This run is finished" in err
+    code, repeated, err = run(*command, "max_reject_share=0.1")
+    assert (code, repeated) == (0, out) and "This run is finished" in err
     bundle = out.strip()
     shown = ("evaluate", bundle, "--corpus", "films.csv", *COLUMNS, "--metrics", "bleu", "-o")
     code, scores, err = run(*shown, "of-dev")

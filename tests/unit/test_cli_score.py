@@ -33,7 +33,7 @@ def test_texts_are_scored_and_written(system: Run) -> None:
     assert rows[0] == ["score", "value", "signature"]
     assert [row[0] for row in rows[1:]] == ["bleu", "chrf", "ter", *VALUES]
     texts = Path("texts.txt").read_text().splitlines()
-    scores = score_texts("plain", texts, [one["references"] for one in RECORDS])
+    scores = score_texts("plain", texts, [item["references"] for item in RECORDS])
     values = read_values([Record.of(record) for record in RECORDS], texts).statistics
     scores |= {name: result.corpus() for name, result in values.items()}
     written = json.loads(Path("out.json").read_text(encoding="utf-8"))

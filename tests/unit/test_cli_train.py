@@ -81,8 +81,8 @@ def test_a_preset_file_is_trained_and_found_again(run: Run, folder: Path) -> Non
     assert set(loaded.sources) >= {"corpus/train", "corpus/dev"}
 
     before, log = fingerprint(bundle), (bundle.parent / "tracking.jsonl").read_bytes()
-    code, again, err = run("tiny.yaml", "--name", "first")
-    assert (code, again) == (0, out)
+    code, repeated, err = run("tiny.yaml", "--name", "first")
+    assert (code, repeated) == (0, out)
     assert "This run is finished; --fresh trains it again" in err
     assert "update" not in err
     assert fingerprint(bundle) == before

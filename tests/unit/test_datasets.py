@@ -51,11 +51,13 @@ def test_all_forms_give_the_same_records(tmp_path: Path) -> None:
 def test_data_without_splits_are_divided_by_record_and_seed(tmp_path: Path) -> None:
     data = load_dataset(str(write(tmp_path, "films.csv")))
     assert sizes(data) == {"train": 16, "dev": 2, "test": 2}
-    assert {one.id for records in data.splits.values() for one in records} == {row["id"] for row in ROWS}
+    assert {record.id for records in data.splits.values() for record in records} == {row["id"] for row in ROWS}
     assert load_dataset(ROWS).test == data.test
     assert load_dataset(ROWS, seed=2).test != data.test
     more = load_dataset([*ROWS, {"id": "z", "title": "Z", "year": 1, "text": "Z."}])
-    assert len({one.id for one in data.train} & {one.id for one in more.train}) >= 14, "a new record moves few others"
+    assert len({record.id for record in data.train} & {record.id for record in more.train}) >= 14, (
+        "a new record moves few others"
+    )
 
 
 def test_records_with_the_same_triples_stay_together() -> None:
@@ -66,7 +68,7 @@ def test_records_with_the_same_triples_stay_together() -> None:
     ]
     for seed in range(5):
         for records in divide(twins, seed).values():
-            assert {one.id[0] + "a" for one in records} <= {one.id for one in records}
+            assert {record.id[0] + "a" for record in records} <= {record.id for record in records}
 
 
 def test_too_few_records_to_divide() -> None:

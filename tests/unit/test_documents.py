@@ -173,9 +173,11 @@ def test_commands_name_what_exists(block: Block) -> None:
 
 @pytest.mark.parametrize("readme", READMES, ids=name_of)
 def test_commands_in_sentences_name_what_exists(readme: Path) -> None:
-    for of, code in INLINE:
+    for document, code in INLINE:
         code = code.replace("COMMAND", "train")
-        if of == readme and re.match(r"(sudo )?(agggen|make|pytest|python3?|kubectl|ray job submit|\w+\.py) ", code):
+        if document == readme and re.match(
+            r"(sudo )?(agggen|make|pytest|python3?|kubectl|ray job submit|\w+\.py) ", code
+        ):
             for words in commands_of(code):
                 words = ["python", *words] if words[0].endswith(".py") else words
                 check_command(words, readme.parent, whole=any("=" in word for word in words))
@@ -193,8 +195,10 @@ def test_links_and_names_of_files_lead_somewhere(readme: Path) -> None:
         path = readme.parent / name if name else readme
         assert path.exists(), target
         assert not anchor or anchor in anchors(path), target
-    for of, code in INLINE:
-        if of == readme and re.fullmatch(FILE, code) and not re.search("planets|commas|/count", code):  # to be added
+    for document, code in INLINE:
+        if (
+            document == readme and re.fullmatch(FILE, code) and not re.search("planets|commas|/count", code)
+        ):  # to be added
             assert (REPO / code).exists(), code
 
 
@@ -274,7 +278,7 @@ def test_results_are_those_of_the_records(capsys: pytest.CaptureFixture[str]) ->
     for name in {name for name, _ in rows}:
         _, out, _ = command(capsys)("reproduce", name)
         known = [float(figure) for figure in re.findall(number, out)]
-        for cell in (cell for of, cells in rows if of == name for cell in cells):
+        for cell in (cell for document, cells in rows if document == name for cell in cells):
             for figure in re.findall(number, cell):
                 digits = len(figure.partition(".")[2])
                 assert float(figure) in {round(value, digits) for value in known}, f"{name}: {cell.strip()}"

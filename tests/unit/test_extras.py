@@ -120,10 +120,10 @@ def trained(tmp_path: Path) -> Path:
 def test_the_extras_are_those_of_the_package() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    (ours,) = (one for one in extras["dev"] if one.startswith("agggen["))
+    (ours,) = (requirement for requirement in extras["dev"] if requirement.startswith("agggen["))
     assert set(EXTRAS.values()) < set(extras) - {"dev"} == set(ours[len("agggen[") : -1].split(",")), "dev has all"
     for package, extra in EXTRAS.items():
-        names = {re.split(r"[^\w-]", one)[0]: name for name in ("serve", "ray") for one in extras[name]}
+        names = {re.split(r"[^\w-]", requirement)[0]: name for name in ("serve", "ray") for requirement in extras[name]}
         assert names.get(package, extra) == extra, package
-    base = {re.split(r"[^\w-]", one)[0] for one in project["dependencies"]}
+    base = {re.split(r"[^\w-]", requirement)[0] for requirement in project["dependencies"]}
     assert not base & EXTRAS.keys()

@@ -117,8 +117,8 @@ def test_top_p_draws_the_most_probable_groups_only() -> None:
 
 def test_sampling_is_repeatable_and_refuses_what_it_cannot_do() -> None:
     scores = make_scores(2, 4)
-    again = [sample(scores, 9, np.random.default_rng(3)) for _ in range(2)]
-    assert again[0] == again[1]
+    repeated = [sample(scores, 9, np.random.default_rng(3)) for _ in range(2)]
+    assert repeated[0] == repeated[1]
     with pytest.raises(PlanError, match="20 predicates cannot be sampled"):
         sample(make_scores(1, 20, 1), 1, np.random.default_rng(1))
     for count, top_p in ((0, 0.5), (1, 0.0), (1, 1.5)):

@@ -203,8 +203,8 @@ def test_random_order_ablation_aggregates_one_shuffled_order() -> None:
     order = tuple(i for state in plans[0].states for i in state)
     assert states_of(plans) == states_of(aggregations(scores, order, 3))
     assert plans[0].score == pytest.approx(boundary_score(scores, plans[0].states) - math.log(120))
-    again = random_order(scores, np.random.default_rng(11), top=3)
-    assert again == plans
+    repeated = random_order(scores, np.random.default_rng(11), top=3)
+    assert repeated == plans
     rng = np.random.default_rng(11)
     drawn = {tuple(i for s in random_order(scores, rng)[0].states for i in s) for _ in range(50)}
     assert len(drawn) > 20

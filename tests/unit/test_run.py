@@ -135,8 +135,8 @@ def test_the_resolved_configuration_is_stored_where_it_is_given(tmp_path: Path) 
 
 def test_a_run_follows_from_its_seed(whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path) -> None:
     torch.rand(5)
-    again, _ = run(tmp_path / "again")
-    assert same_weights(again, whole[0])
+    repeated, _ = run(tmp_path / "again")
+    assert same_weights(repeated, whole[0])
     other, _ = run(tmp_path / "other", replace(CONFIG, training=replace(CONFIG.training, seed=4)))
     assert not same_weights(other, whole[0])
 

@@ -58,8 +58,8 @@ def test_offsets_point_at_the_tokens_own_characters(text: str, normalise: bool) 
 @given(AWKWARD)
 def test_detokenised_spans_are_the_offsets_of_the_text(text: str) -> None:
     tokens = tokenise(text)
-    again, spans = detokenise_with_offsets(token.text for token in tokens)
-    assert again == text
+    repeated, spans = detokenise_with_offsets(token.text for token in tokens)
+    assert repeated == text
     assert spans == [(token.start, token.end) for token in tokens]
 
 

@@ -125,10 +125,10 @@ def test_the_article_fits_a_copied_word(article: str, word: str, expected: str) 
 
 def test_json_is_lossless_and_the_order_of_records_does_not_matter() -> None:
     vocabulary = Vocabulary.build(TRAIN)
-    again = Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
-    assert again.to_json() == vocabulary.to_json()
-    assert again.fingerprint == vocabulary.fingerprint == Vocabulary.build(TRAIN[::-1]).fingerprint
-    assert again.encode_source(NEW) == vocabulary.encode_source(NEW)
+    repeated = Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
+    assert repeated.to_json() == vocabulary.to_json()
+    assert repeated.fingerprint == vocabulary.fingerprint == Vocabulary.build(TRAIN[::-1]).fingerprint
+    assert repeated.encode_source(NEW) == vocabulary.encode_source(NEW)
     assert Vocabulary.build(TRAIN[:1]).fingerprint != vocabulary.fingerprint
 
 

@@ -83,13 +83,13 @@ def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path,
     finished = trainer(config=config, callbacks=[CheckpointEvery(FileKeeper(tmp_path))])
     finished.run()
     log = Log()
-    again = trainer(config=config, model=fresh_model(3), callbacks=[log])
-    assert FileKeeper(tmp_path).restore(again)
-    progress = again.run()
+    repeated = trainer(config=config, model=fresh_model(3), callbacks=[log])
+    assert FileKeeper(tmp_path).restore(repeated)
+    progress = repeated.run()
     assert log.events == ["end"]
     assert progress == finished.progress
-    assert same(weights(again.model), weights(finished.model))
-    assert not again.model.training
+    assert same(weights(repeated.model), weights(finished.model))
+    assert not repeated.model.training
 
 
 def test_the_baseline_leaves_the_transitions_alone_and_resumes_without_state_for_them(tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ def test_a_finished_job_is_not_done_again(
     generate(model, str(source), str(tmp_path), here(model))
     with monkeypatch.context() as patch:
         patch.delattr(rows_module.RowWriter, "texts")
-        again = generate(model, str(source), str(tmp_path), here(model, "shard_rows=5", "max_reject_share=0"))
-    assert again.finished_before
-    assert again.summary.records == RECORDS
+        repeated = generate(model, str(source), str(tmp_path), here(model, "shard_rows=5", "max_reject_share=0"))
+    assert repeated.finished_before
+    assert repeated.summary.records == RECORDS
     assert not generate(model, str(source), str(tmp_path), here(model), fresh=True).finished_before
     next((tmp_path / "texts").iterdir()).write_bytes(b"half")  # a damaged part is, by itself
     mended = generate(model, str(source), str(tmp_path), here(model)).progress

@@ -112,8 +112,8 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
     )
     monkeypatch.undo()
     (tmp_path / "manifest.json").unlink()
-    again = generate(model, str(source), str(tmp_path), here(model))  # failed shards are tried again
-    assert again.progress is not None and again.progress.reused == 5
+    repeated = generate(model, str(source), str(tmp_path), here(model))  # failed shards are tried again
+    assert repeated.progress is not None and repeated.progress.reused == 5
     assert published(tmp_path) == undisturbed
 
 

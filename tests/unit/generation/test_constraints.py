@@ -34,7 +34,7 @@ def value(record: int, triple: int) -> tuple[int, ...]:
     """Two words of the source that are to be said of a triple, one behind the other."""
     example = RECORDS[record]
     words = zip(example.source, example.triple, example.role, strict=True)
-    return tuple(word for word, of, role in words if of == triple and role in (1, 3))[-2:]
+    return tuple(word for word, owner, role in words if owner == triple and role in (1, 3))[-2:]
 
 
 def constrained(

@@ -59,12 +59,14 @@ def test_a_reward_of_groups_moves_the_distribution_of_plans(reward: float) -> No
     planner, config = generator().planner, replace(SHORT, group_reward=reward)
     for record, candidates in zip(RECORDS, planner.candidates(RECORDS, config=config), strict=True):
         before, after = (planner.plan([record], 1000, settings)[0] for settings in (None, config))
-        weights = {each.plan: math.exp((each.log_probability or 0) + reward * len(each.plan.states)) for each in before}
+        weights = {
+            scored.plan: math.exp((scored.log_probability or 0) + reward * len(scored.plan.states)) for scored in before
+        }
         total = math.fsum(weights.values())
-        assert {each.plan for each in after} == set(weights)
-        for each in after:
-            assert math.exp(each.log_probability or 0) == pytest.approx(weights[each.plan] / total, abs=1e-9)
-        best = [each.log_probability for each in after[: len(candidates.plans)]]
+        assert {scored.plan for scored in after} == set(weights)
+        for scored in after:
+            assert math.exp(scored.log_probability or 0) == pytest.approx(weights[scored.plan] / total, abs=1e-9)
+        best = [scored.log_probability for scored in after[: len(candidates.plans)]]
         assert [plan.log_probability for plan in candidates.plans] == pytest.approx(best, abs=1e-9)
         if reward > 10:
             assert len(after[0].plan.states) == len(record.triples)

@@ -67,16 +67,16 @@ def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None
         hidden.append(now)
     torch.testing.assert_close(torch.cat(hidden, 1), whole, atol=1e-12, rtol=0)
     assert past is not None
-    for one, other in zip(past, caches, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+    for actual, other in zip(past, caches, strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_keys_values_only_are_the_caches_of_a_causal_pass(layers: int) -> None:
     model = decoder(layers)
     x, memory, visible = draw(2, 5, WIDTH), model.memory_keys_values(draw(2, 3, WIDTH, seed=1)), look([True] * 3)
-    for one, other in zip(model.keys_values_only(x, memory, visible), model(x, memory, visible)[1], strict=True):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+    for actual, other in zip(model.keys_values_only(x, memory, visible), model(x, memory, visible)[1], strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-12, rtol=0)
 
 
 def test_a_position_sees_neither_later_ones_nor_hidden_source_tokens() -> None:
@@ -118,8 +118,8 @@ def test_a_cache_holds_what_was_appended_in_order(pieces: list[int], room: int) 
     for pair in pairs[1:]:
         result = cache.append(pair)
     result = cache.keys_values()
-    for one, expected in zip(result, (torch.cat(each, 2) for each in zip(*pairs, strict=True)), strict=True):
-        torch.testing.assert_close(one, expected, atol=0, rtol=0)
+    for actual, expected in zip(result, (torch.cat(each, 2) for each in zip(*pairs, strict=True)), strict=True):
+        torch.testing.assert_close(actual, expected, atol=0, rtol=0)
 
 
 def test_rows_of_a_cache_leave_are_copied_and_join() -> None:
@@ -128,20 +128,20 @@ def test_rows_of_a_cache_leave_are_copied_and_join() -> None:
     part = Cache.gathered([(cache, torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]))], room=1)
     cache.leave(torch.tensor([0, 2]), torch.tensor([3, 4]), 3)  # 0 and 2 go
     order = [3, 1, 4]
-    for one, expected in zip(kept(cache), (keys[order], values[order]), strict=True):
-        assert torch.equal(one, expected)
-    for one, of in zip(kept(part), (keys, values), strict=True):  # untouched by that
-        assert torch.equal(one, torch.stack((of[4][:, [2, 0]], of[1][:, [1, 1]])))
-    for one, of in zip(kept(cache.rows(torch.tensor([2, 2]))), (keys, values), strict=True):
-        assert torch.equal(one, of[[4, 4]])
+    for actual, expected in zip(kept(cache), (keys[order], values[order]), strict=True):
+        assert torch.equal(actual, expected)
+    for actual, of in zip(kept(part), (keys, values), strict=True):  # untouched by that
+        assert torch.equal(actual, torch.stack((of[4][:, [2, 0]], of[1][:, [1, 1]])))
+    for actual, of in zip(kept(cache.rows(torch.tensor([2, 2]))), (keys, values), strict=True):
+        assert torch.equal(actual, of[[4, 4]])
     parts = (
         (part, torch.arange(2), torch.arange(2).expand(2, -1)),
         (cache, torch.arange(3), torch.arange(3).expand(3, -1)),
     )
     both = Cache.gathered(parts, room=2)
-    for one, first, last in zip(kept(both), kept(part), kept(cache), strict=True):
-        assert torch.equal(one[:2, :, :2], first) and not one[:2, :, 2:].any()
-        assert torch.equal(one[2:], last)
+    for actual, first, last in zip(kept(both), kept(part), kept(cache), strict=True):
+        assert torch.equal(actual[:2, :, :2], first) and not actual[:2, :, 2:].any()
+        assert torch.equal(actual[2:], last)
 
 
 def test_numbers_as_a_mask_are_added_to_the_scores() -> None:

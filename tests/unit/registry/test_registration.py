@@ -34,8 +34,8 @@ def test_a_version_says_what_its_bundle_is_and_where(trained: list[Path]) -> Non
 
 
 def test_the_same_bundle_is_the_same_version(trained: list[Path], tmp_path: Path) -> None:
-    first, second, again = (register(str(trained[number])) for number in (0, 1, 0))
-    assert [(version.number, version.new) for version in (first, second, again)] == [
+    first, second, repeated = (register(str(trained[number])) for number in (0, 1, 0))
+    assert [(version.number, version.new) for version in (first, second, repeated)] == [
         ("1", True),
         ("2", True),
         ("1", False),
@@ -50,8 +50,8 @@ def test_a_bundle_that_was_moved_is_a_new_version(trained: list[Path], tmp_path:
     place = Path(shutil.copytree(trained[0], tmp_path / "old"))
     assert register(str(place)).number == "1"
     place.rename(tmp_path / "new")
-    again = register(str(tmp_path / "new"))
-    assert (again.number, again.source) == ("2", str(tmp_path / "new"))
+    repeated = register(str(tmp_path / "new"))
+    assert (repeated.number, repeated.source) == ("2", str(tmp_path / "new"))
 
 
 # --- evaluations ---

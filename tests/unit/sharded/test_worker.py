@@ -111,8 +111,8 @@ def test_a_shard_takes_three_requests_beside_its_input(
         ("PUT", "000000.txt"),
         ("PUT", "done.json"),
     ]
-    (again,) = with_attempts([SHARD], Folder(s3))
-    assert attempt(Folder(s3), again).reused
+    (repeated,) = with_attempts([SHARD], Folder(s3))
+    assert attempt(Folder(s3), repeated).reused
 
 
 def test_gpus_that_are_not_there_are_waited_for_on_a_cluster_that_may_grow(

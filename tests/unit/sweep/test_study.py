@@ -116,8 +116,8 @@ def test_a_trial_that_was_cut_off_while_it_was_asked_for_gets_the_same_parameter
 ) -> None:
     study = opened(tmp_path)
     study.optuna.ask()  # and no parameter is written
-    again = opened(tmp_path).next()
-    assert again == Suggestion(0, undisturbed[0][2])
+    repeated = opened(tmp_path).next()
+    assert repeated == Suggestion(0, undisturbed[0][2])
 
 
 def test_a_trial_that_fell_behind_just_before_the_kill_is_not_continued(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_a_trial_that_fell_behind_just_before_the_kill_is_not_continued(tmp_path
         study.evaluated(number, "baseline", 1, loss)
         study.optuna.tell = lambda *_, **__: None  # type: ignore[method-assign, assignment] # it is killed before
         assert study.evaluated(number, "baseline", 2, loss) is (number == 1)
-    again = opened(tmp_path)
-    assert [trial.state for trial in again.trials()] == [TrialState.RUNNING, TrialState.PRUNED]
-    suggestion = again.next()
+    repeated = opened(tmp_path)
+    assert [trial.state for trial in repeated.trials()] == [TrialState.RUNNING, TrialState.PRUNED]
+    suggestion = repeated.next()
     assert suggestion is not None
     assert suggestion.number == 0
 
@@ -139,9 +139,9 @@ def test_several_trials_at_once_are_all_continued_in_their_order(tmp_path: Path)
     study = opened(tmp_path)
     before = [study.next() for _ in range(3)]
     study.fail(1, "the loss is not finite")
-    again = opened(tmp_path)
-    assert again.left == 13
-    after = [again.next() for _ in range(3)]
+    repeated = opened(tmp_path)
+    assert repeated.left == 13
+    after = [repeated.next() for _ in range(3)]
     assert [s.number for s in after if s] == [0, 2, 3]
     assert [s.params for s in after[:2] if s] == [s.params for s in (before[0], before[2]) if s]
 
@@ -161,9 +161,9 @@ def test_half_a_line_and_a_lock_of_a_killed_process_do_no_harm(tmp_path: Path) -
     whole = journal.read_bytes()
     journal.write_bytes(whole + whole.splitlines()[-1][:20])
     journal.with_name(f"{JOURNAL}.lock").symlink_to(journal)
-    again = opened(tmp_path, settings(trials=3))
+    repeated = opened(tmp_path, settings(trials=3))
     assert journal.read_bytes().startswith(whole)
-    Driver(again).run()
+    Driver(repeated).run()
     assert len(opened(tmp_path, settings(trials=3)).trials(*ENDED)) == 3
 
 

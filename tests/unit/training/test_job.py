@@ -93,8 +93,8 @@ def test_a_finished_run_is_found_and_not_trained_again(
 ) -> None:
     done = whole[0]
     log = (done.path.parent / "tracking.jsonl").read_bytes()
-    again = train_job(config, "whole", runs_dir=done.path.parents[1], show=lambda _: pytest.fail("it trains"))
-    assert (again.trained, again.path, again.address) == (False, done.path, done.address)
+    repeated = train_job(config, "whole", runs_dir=done.path.parents[1], show=lambda _: pytest.fail("it trains"))
+    assert (repeated.trained, repeated.path, repeated.address) == (False, done.path, done.address)
     assert (done.path.parent / "tracking.jsonl").read_bytes() == log
 
 
@@ -171,9 +171,9 @@ def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
         train_job(remote, "r", runs_dir=tmp_path / "runs")
     done = train_job(remote, "r", runs_dir=tmp_path / "runs", show=_no_updates)
     assert done.address == f"{bucket}/r/bundle"
-    again = train_job(remote, "r", runs_dir=tmp_path / "other-machine")
-    assert (again.trained, again.address) == (False, done.address)
-    assert fingerprint(again.path) == fingerprint(whole[0].path)
+    repeated = train_job(remote, "r", runs_dir=tmp_path / "other-machine")
+    assert (repeated.trained, repeated.address) == (False, done.address)
+    assert fingerprint(repeated.path) == fingerprint(whole[0].path)
 
 
 def _unplugged(*_: object) -> str:

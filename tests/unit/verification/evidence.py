@@ -165,14 +165,14 @@ def numbers_exchanged(checker: Checker, records: Sequence[Record]) -> Iterator[t
     for record, text in texts_of(records):
         values = [value for value in checker.values(record, text) if value.span and _is_number(value.triple.object)]
         numbers = [content(value.triple.object)[0].form for value in values]
-        for one, other in combinations(values, 2):
-            (first, second) = sorted((one.span or (0, 0), other.span or (0, 0)))
-            if one.triple.object == other.triple.object or first[1] > second[0]:
+        for left, other in combinations(values, 2):
+            (first, second) = sorted((left.span or (0, 0), other.span or (0, 0)))
+            if left.triple.object == other.triple.object or first[1] > second[0]:
                 continue
             changed = text[: first[0]] + text[slice(*second)] + text[first[1] : second[0]]
             changed += text[slice(*first)] + text[second[1] :]
             pairs = {frozenset(pair) for pair in checker.check(record, changed).swapped}
-            seen = frozenset((one.triple.predicate, other.triple.predicate)) in pairs
+            seen = frozenset((left.triple.predicate, other.triple.predicate)) in pairs
             yield len(set(numbers)) == len(numbers), seen, changed
 
 

@@ -73,11 +73,11 @@ def test_words_known_from_values_alone_are_invented_where_no_triple_has_them(ele
 
 
 def test_words_of_a_predicates_own_wording_are_not_invented() -> None:
-    given = record("icaoLocationIdentifier = UTAA")
-    assert PLAIN.check(given, "Its ICAO code is UTAA.").invented == ()
-    assert PLAIN.check(given, "Its FAA code is UTAA.").invented == ("FAA",)
+    example = record("icaoLocationIdentifier = UTAA")
+    assert PLAIN.check(example, "Its ICAO code is UTAA.").invented == ()
+    assert PLAIN.check(example, "Its FAA code is UTAA.").invented == ("FAA",)
     learned = Checker(Lexicon(wordings={"icaoLocationIdentifier": ("faa",)}))
-    assert learned.check(given, "Its FAA code is UTAA.").invented == ()
+    assert learned.check(example, "Its FAA code is UTAA.").invented == ()
 
 
 def test_a_truth_value_that_the_record_does_not_have_is_invented() -> None:
@@ -228,12 +228,12 @@ def test_a_fact_with_two_numbers_exchanged_is_noticed(elements: Learned) -> None
 
 
 def test_subjects_must_be_named_whole() -> None:
-    given = record("Ada King | born = 1815", "Ida Rhodes | born = 1900")
-    assert PLAIN.check(given, "Ada King, born 1815, and Rhodes, born 1900.").unnamed == ("Ida Rhodes",)
-    assert PLAIN.check(given, "She was born in 1815.", [0]).unnamed == ("Ada King",)
-    assert PLAIN.check(given, "She was born in 1815.", [0], subjects=()).unnamed == ()
-    assert PLAIN.check(given, "Ada King was born in 1815.", [0], subjects=("Ida Rhodes",)).unnamed == ("Ida Rhodes",)
-    assert PLAIN.unnamed(given, "Ada King and ida rhodes") == ()
+    example = record("Ada King | born = 1815", "Ida Rhodes | born = 1900")
+    assert PLAIN.check(example, "Ada King, born 1815, and Rhodes, born 1900.").unnamed == ("Ida Rhodes",)
+    assert PLAIN.check(example, "She was born in 1815.", [0]).unnamed == ("Ada King",)
+    assert PLAIN.check(example, "She was born in 1815.", [0], subjects=()).unnamed == ()
+    assert PLAIN.check(example, "Ada King was born in 1815.", [0], subjects=("Ida Rhodes",)).unnamed == ("Ida Rhodes",)
+    assert PLAIN.unnamed(example, "Ada King and ida rhodes") == ()
 
 
 def test_a_record_without_a_subject_needs_none() -> None:

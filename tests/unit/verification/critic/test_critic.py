@@ -166,8 +166,8 @@ def test_the_critic_agrees_with_people(data_home: Path) -> None:
         pytest.skip(f"{path} is not there; it is not in the catalogue")
     rated = read_ratings(path)
     checked = check_all([text.record for text in rated], [text.text for text in rated])
-    coverage = agreement(rated, [one.scores["coverage"] for one in checked])
-    correctness = agreement(rated, [one.scores["correctness"] for one in checked])
+    coverage = agreement(rated, [result.scores["coverage"] for result in checked])
+    correctness = agreement(rated, [result.scores["correctness"] for result in checked])
     assert coverage.per_text["DataCoverage"] > 0.59
     assert correctness.per_text["Correctness"] > 0.59
     assert coverage.per_system["DataCoverage"] > 0.93
