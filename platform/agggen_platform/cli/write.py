@@ -213,29 +213,14 @@ def adjust(
         agggen adjust BUNDLE --phrases rel2text -o with_phrases
         agggen adjust BUNDLE level=2 plan_weight=0.5 -o tuned
     """
-    from agggen.bundle import fingerprint, load_bundle, save_bundle
-    from agggen.config import load_config, overrides_of
-    from agggen.corpora.catalogue import load
-    from agggen.corpora.rejects import split_rejects
+    from agggen.bundle import save_bundle
     from agggen.errors import ConfigError
-    from agggen.generation.config import InferenceConfig
     from agggen.training.data import bundle_folder
-    from agggen.verification.learning import learn_phrases
-    from agggen.verification.lexicon import read_templates, read_wordings
+    from agggen.verification.lexicon import read_wordings
+    from agggen_platform.adjusting import adjusted
 
     if not settings and wordings is None and phrases is None:
         raise ConfigError("nothing to adjust; give settings (level=2), --wordings FILE or --phrases FILE")
-    variants = read_wordings(wordings) if wordings else {}
-    folder = bundle_folder(bundle)
-    loaded = load_bundle(folder)
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *(settings or [])])
-    loaded.generator().planner.check_level(config.level)
-    sources = {**loaded.sources, "adjusted bundle": fingerprint(folder)}
-    lexicon = loaded.lexicon.with_variants(variants)
-    if phrases is not None and (Path(phrases).is_file() or Path(phrases).suffix):
-        lexicon = replace(lexicon, templates={**lexicon.templates, **read_templates(Path(phrases))})
-    elif phrases is not None:
-        learned = learn_phrases(split_rejects(load(phrases, "train"))[0])
-        lexicon = replace(lexicon, phrases={**lexicon.phrases, **learned})
-    save_bundle(output, replace(loaded, inference=config, sources=sources, lexicon=lexicon))
+    variants = read_wordings(wordings) if wordings else None
+    save_bundle(output, adjusted(bundle_folder(bundle), settings or (), variants, phrases))
     console.say(str(output))

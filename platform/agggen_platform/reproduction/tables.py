@@ -66,6 +66,8 @@ class System:
     model: Model
     inference: tuple[str, ...] = ()
     """Overrides of the bundle's inference settings."""
+    phrases: str | None = None
+    """Sentences for unknown predicates: a corpus with texts about single triples, or a file; see `adjusted`."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,18 @@ SYSTEMS = (
     System("agggen-free", "AggGen, unconstrained", "agggen", ("verify=off",)),
 )
 _AGGGEN = SYSTEMS[1]
+_UNSEEN_SYSTEMS = (_AGGGEN, System("agggen-rel2text", "AggGen, sentences of Rel2Text", "agggen", phrases="rel2text"))
 _FOUR_DIGITS = ("nist", "cider")
 
 
-def table_of_texts(name: str, title: str, recipe: Recipe, board: Board, extra: Iterable[str] = ()) -> Table:
+def table_of_texts(
+    name: str,
+    title: str,
+    recipe: Recipe,
+    board: Board,
+    extra: Iterable[str] = (),
+    systems: tuple[System, ...] = SYSTEMS,
+) -> Table:
     """The systems of a board and ours, with the measures of the board.
 
     Args:
@@ -148,8 +158,8 @@ def table_of_texts(name: str, title: str, recipe: Recipe, board: Board, extra: I
         board.corpus,
         board.split,
         tuple(columns),
-        SYSTEMS,
-        tuple(Line(system.name, system.key, scores) for system in SYSTEMS),
+        systems,
+        tuple(Line(system.name, system.key, scores) for system in systems),
         board.systems,
         f"protocol {board.protocol}: {board.how}",
         board.inputs,
@@ -204,6 +214,10 @@ def _all() -> Iterable[Table]:
     values = ("values_whole", "values_lenient", "invented")
     slots = ("values_whole", "invented")  # E2E's boards have slot errors
     yield table_of_texts("webnlg", "WebNLG 2017, seen categories", _WEBNLG, webnlg, values)
+    unseen = _board("webnlg", "test-unseen", "webnlg")
+    yield table_of_texts(
+        "webnlg-unseen", "WebNLG 2017, unseen categories", _WEBNLG, unseen, values, _UNSEEN_SYSTEMS
+    )
     yield table_of_texts("webnlg-long", "WebNLG 2017, seen categories, trained longer", _WEBNLG_LONG, webnlg, values)
     for name, title, recipe, corpus in (
         ("e2e", "E2E, trained and tested on the original", _E2E, "e2e"),

@@ -1,6 +1,7 @@
 """Creates the records of a table: trains two models per seed, and evaluates each system once on the test split.
 
     RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    runs as of `agggen train --name`
+    RUNS/CORPUS-agggen-SEED/bundle-PHRASES/                    the same model with sentences for unknown predicates
     RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports as of `agggen evaluate`
     RUNS/records/TABLE/SYSTEM-SEED.json                        records, one per report
 
@@ -13,9 +14,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
-from agggen.bundle import fingerprint
+from agggen.bundle import fingerprint, save_bundle
 from agggen.config import flatten, load_config, overrides_of
 from agggen.corpora.catalogue import list_corpora, load
 from agggen.errors import ConfigError, CorpusError
@@ -23,6 +25,7 @@ from agggen.generation.generator import InferenceConfig
 from agggen.report import check_target, write_report
 from agggen.training.progress import ProgressLines, writing_lines
 from agggen_platform import evaluation
+from agggen_platform.adjusting import adjusted
 from agggen_platform.job_config import JobConfig
 from agggen_platform.reproduction.records import FOLDER, RunRecord, Score, records_of, write_record
 from agggen_platform.reproduction.tables import MODELS, Model, Recipe, System, Table, check_overrides
@@ -51,8 +54,11 @@ def reproduce(
     check_overrides(overrides)
     for model in MODELS:
         load_config(JobConfig, table.recipe.preset, table.recipe.settings(model, 1, overrides))
-    if table.corpus in {corpus.name for corpus in list_corpora()}:
-        load(table.corpus, table.split)  # raises an error if the corpus is missing; reads no records
+    catalogue = {corpus.name for corpus in list_corpora()}
+    needed = {(table.corpus, table.split), *((system.phrases, "train") for system in table.systems if system.phrases)}
+    for corpus, split in sorted(needed):
+        if corpus in catalogue:
+            load(corpus, split)  # raises an error if the corpus is missing; reads no records
     for seed in seeds:
         _Seed(table, runs, seed, tuple(overrides), say).complete(fresh)
 
@@ -90,9 +96,7 @@ class _Seed:
         """Raises ConfigError if a record has another bundle, recipe or inference setting than this table."""
         for record in records:
             system = next(system for system in self.table.systems if system.key == record.system)
-            bundle = self.runs / self.recipe.run_name(system.model, self.seed) / "bundle"
-            if system.model in self.trained:
-                bundle = self.trained[system.model].path
+            bundle = self.bundle_of(system)
             settings = self.table.relevant(flatten(inference_of(self.recipe, system, self.overrides)))
             recorded: dict[str, object] = {"recipe": record.recipe, **record.inference(self.table)}
             current: dict[str, object] = {"recipe": self.recipe.decisive(self.overrides), **settings}
@@ -126,11 +130,26 @@ class _Seed:
         self.trained[model] = done
         return done
 
+    def bundle_of(self, system: System) -> Path:
+        """The folder of the system's bundle, which may not exist yet."""
+        folder = self.runs / self.recipe.run_name(system.model, self.seed)
+        if system.phrases:
+            return folder / f"bundle-{Path(system.phrases).name}"
+        return self.trained[system.model].path if system.model in self.trained else folder / "bundle"
+
     def evaluate(self, system: System, fresh: bool) -> None:
         """Evaluates the system on the test split, unless the report exists, and writes the record."""
-        model, table = self.trained[system.model], self.table
-        folder = self.runs / model.run_name
-        task = evaluation.task_of(str(model.path), model.path, table.corpus, table.split, system.inference)
+        folder = self.runs / self.trained[system.model].run_name
+        with claim(Folder(str(folder))):
+            bundle = self.bundle_of(system)
+            if system.phrases and (fresh or not bundle.exists()):
+                rmtree(bundle, ignore_errors=True)
+                save_bundle(bundle, adjusted(self.trained[system.model].path, phrases=system.phrases))
+            self.evaluate_bundle(system, bundle, folder, fresh)
+
+    def evaluate_bundle(self, system: System, bundle: Path, folder: Path, fresh: bool) -> None:
+        table = self.table
+        task = evaluation.task_of(str(bundle), bundle, table.corpus, table.split, system.inference)
         if table.inputs not in (None, len(task.records)):
             raise CorpusError(
                 f"{table.corpus} {table.split} has {len(task.records):,} records here, the published numbers of table "
@@ -138,17 +157,16 @@ class _Seed:
             )
         self.say(f"{system.name}, seed {self.seed}: {len(task.records):,} records of {task.corpus} {task.split}")
         path = folder / "evaluation" / task.name
-        with claim(Folder(str(folder))):
-            report = None if fresh else _read_report(path, task.identity)
-            if report is None:
-                check_target(path, task.identity)
-                evaluated = evaluation.evaluate(task, writing_lines(len(task.records), self.say), self.say)
-                write_report(path, evaluated)
-                evaluation.log_report(task, evaluated, path, self.runs, self.say)
-                report = _read_report(path, task.identity)
-                assert report is not None
-            record = self.record_of(system, flatten(task.config), report)
-            self.say(f"Record: {write_record(self.runs, table, record)}")
+        report = None if fresh else _read_report(path, task.identity)
+        if report is None:
+            check_target(path, task.identity)
+            evaluated = evaluation.evaluate(task, writing_lines(len(task.records), self.say), self.say)
+            write_report(path, evaluated)
+            evaluation.log_report(task, evaluated, path, self.runs, self.say)
+            report = _read_report(path, task.identity)
+            assert report is not None
+        record = self.record_of(system, flatten(task.config), report)
+        self.say(f"Record: {write_record(self.runs, table, record)}")
 
     def record_of(self, system: System, settings: Mapping[str, Any], report: Mapping[str, Any]) -> RunRecord:
         identity = report["identity"]

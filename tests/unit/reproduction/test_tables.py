@@ -35,7 +35,8 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
     assert all(set(system.scores) <= columns for system in table.published)
     assert all(set(line.scores) == columns for line in table.lines)
     assert {line.system for line in table.lines} == {system.key for system in table.systems}
-    assert {system.system for system in table.published} & {line.name for line in table.lines}
+    ours_too = {system.system for system in table.published} & {line.name for line in table.lines}
+    assert ours_too or table.name == "webnlg-unseen"  # the paper has no numbers of unseen categories
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_an_invalid_record_is_refused_by_name(tmp_path: Path, content: str | dic
 def test_shipped_records_are_of_what_the_table_says(table: Table) -> None:
     records = records_of(table)
     compare(table, records)
-    assert records or table.name in ("e2e-cross", "e2e-cleaned")
+    assert records or table.name in ("e2e-cross", "e2e-cleaned", "webnlg-unseen")
     for record in records:
         system = next(system for system in table.systems if system.key == record.system)
         assert record.recipe == table.recipe.decisive()

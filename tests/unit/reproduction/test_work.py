@@ -16,7 +16,7 @@ from agggen_platform import evaluation
 from agggen_platform.reproduction import work
 from agggen_platform.reproduction.comparison import compare, rows_of
 from agggen_platform.reproduction.records import RunRecord, records_of
-from agggen_platform.reproduction.tables import SYSTEMS, Table
+from agggen_platform.reproduction.tables import SYSTEMS, System, Table
 from tests.unit.reproduction.made import toy_table
 from tests.unit.training.toy import RECORDS
 
@@ -106,6 +106,20 @@ def test_the_test_split_is_read_once_a_system_and_only_when_both_models_are_fina
     assert first.count("read test") == len(SYSTEMS)
 
 
+def test_a_system_can_have_sentences_for_unknown_predicates(runs: Path, table: Table, tmp_path: Path) -> None:
+    sentences = tmp_path / "sentences.tsv"
+    sentences.write_text("owner\t{object} owns {subject}.", encoding="utf-8")
+    system = System("agggen-phrases", "AggGen, more sentences", "agggen", phrases=str(sentences))
+    with_phrases = replace(table, systems=(*table.systems, system))
+    reproduce(with_phrases, runs)
+    record = record_of(with_phrases, runs, "agggen-phrases-1")
+    bundle = runs / "toy-agggen-1" / "bundle-sentences.tsv"
+    assert record.bundle == fingerprint(bundle)
+    assert load_bundle(bundle).lexicon.template("owner") == "{object} owns {subject}."
+    assert load_bundle(bundle).sources["adjusted bundle"] == record_of(with_phrases, runs, "agggen-1").bundle
+    assert reproduce(with_phrases, runs) == ["toy, seed 1: all 6 records exist"]
+
+
 # --- what is not done twice ----------------------------------------------------------------------------------------
 
 
@@ -146,7 +160,7 @@ def test_another_bundle_under_a_record_is_refused_and_fresh_replaces_it(runs: Pa
     with pytest.raises(ConfigError, match=rf"agggen-1\.json .* bundle is .* '{fingerprint(other)}' now\. .*--fresh"):
         reproduce(table, runs)
     log = reproduce(table, runs, fresh=True)
-    assert record_of(table, runs, "agggen-1").bundle == fingerprint(other)
+    assert record_of(with_phrases, runs, "agggen-1").bundle == fingerprint(other)
     assert not [line for line in log if line.startswith("Trained")]
 
 

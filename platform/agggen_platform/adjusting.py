@@ -1,0 +1,47 @@
+"""Bundles with the same weights and other inference settings, wordings of values or sentences for predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agggen.bundle import Bundle, fingerprint, load_bundle
+from agggen.config import load_config, overrides_of
+from agggen.corpora.catalogue import load
+from agggen.corpora.rejects import split_rejects
+from agggen.generation.config import InferenceConfig
+from agggen.verification.learning import learn_phrases
+from agggen.verification.lexicon import read_templates
+
+
+def adjusted(
+    folder: Path,
+    settings: Sequence[str] = (),
+    wordings: Mapping[str, tuple[str, ...]] | None = None,
+    phrases: str | None = None,
+) -> Bundle:
+    """The bundle in `folder` with changes; its sources name the unchanged one.
+
+    Args:
+        settings: inference settings, ``level=2``.
+        wordings: more wordings of values, which the strict check accepts.
+        phrases: sentences for predicates: a file, see `read_templates`, or a corpus of the catalogue with texts about
+            single triples.
+
+    Raises:
+        BundleError: there is no bundle, or it was changed.
+        ConfigError: an unknown setting, a value that the model does not allow, or an invalid file of sentences.
+        CorpusError: there is no such corpus, or it is not on this machine.
+    """
+    bundle = load_bundle(folder)
+    config = load_config(InferenceConfig, None, [*overrides_of(bundle.inference), *settings])
+    bundle.generator().planner.check_level(config.level)
+    lexicon = bundle.lexicon.with_variants(wordings or {})
+    if phrases is not None and (Path(phrases).is_file() or Path(phrases).suffix):
+        lexicon = replace(lexicon, templates={**lexicon.templates, **read_templates(Path(phrases))})
+    elif phrases is not None:
+        learned = learn_phrases(split_rejects(load(phrases, "train"))[0])
+        lexicon = replace(lexicon, phrases={**lexicon.phrases, **learned})
+    sources = {**bundle.sources, "adjusted bundle": fingerprint(folder)}
+    return replace(bundle, inference=config, sources=sources, lexicon=lexicon)
