@@ -50,10 +50,10 @@ class InferenceConfig:
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
     group_reward: float = 0.0  # added to a plan's log-probability per group, before normalisation
     plan_weight: float = 1.0  # weight of log p(z | x), relative to the text's score, in the joint choice
-    # score: the text with the highest joint score; consensus: the text most similar to all texts of plans and beams
-    choice: Literal["score", "consensus"] = "score"
-    # strict: facts must pass the strict check, and unknown predicates get separate sentences; off: texts are not
-    # constrained, but their faults are reported
+    # consensus: the text most similar to the other probable texts; score: the text with the highest joint score
+    choice: Literal["score", "consensus"] = "consensus"
+    # strict: facts must pass the strict check, and unknown predicates get separate sentences; off: texts are neither
+    # rejected nor constrained, but their faults are reported
     verify: Literal["strict", "off"] = "strict"
     beam: BeamConfig = field(default_factory=BeamConfig)
     rows: int = 320  # number of hypotheses that are decoded in one batch

@@ -1,7 +1,7 @@
 """Choice by consensus, or minimum Bayes risk (Kumar and Byrne 2004): the text most similar to all texts of its record.
 
-The texts of all plans and beams are samples of possible texts. A text is ranked by its mean similarity to all samples,
-weighted by their scores; a text with more faults and fallbacks never precedes a text with fewer.
+The texts of all plans and beams, except improbable ones, are samples of possible texts. A text is ranked by its mean
+similarity to the samples, weighted by their scores; no text precedes one that has fewer faults and fallbacks.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from agggen.text.tokenise import tokenise
 
 TEMPERATURE = 0.5
 """The weights of the texts are softmax(score / TEMPERATURE)."""
+MARGIN = 0.4
+"""Texts with a lower score than the best (of n returned texts, the n-th best) by more than this are no samples."""
 _MAX_N = 4
 
 NGrams = list[Counter[tuple[str, ...]]]
 """The counts of a text's n-grams, for n = 1 to 4."""
 
 
-def by_consensus(texts: Sequence[Generation]) -> list[Generation]:
-    """The texts of a record by ascending `cost`, then by descending expected similarity."""
+def by_consensus(texts: Sequence[Generation], others: Sequence[Generation] = ()) -> list[Generation]:
+    """The texts of a record by ascending `cost`, then by descending expected similarity to `texts` and `others`."""
     if len(texts) < 2:
         return list(texts)
-    grams = [ngrams(text.text) for text in texts]
-    highest = max(text.score for text in texts)
-    weights = [math.exp((text.score - highest) / TEMPERATURE) for text in texts]
-    expected = [sum(w * similarity(a, b) for w, b in zip(weights, grams, strict=True)) for a in grams]
+    samples = (*texts, *others)
+    grams = [ngrams(text.text) for text in samples]
+    highest = max(text.score for text in samples)
+    weights = [math.exp((text.score - highest) / TEMPERATURE) for text in samples]
+    expected = [sum(w * similarity(a, b) for w, b in zip(weights, grams, strict=True)) for a in grams[: len(texts)]]
     order = sorted(range(len(texts)), key=lambda i: (cost(texts[i]), -expected[i], -texts[i].score))
     return [texts[i] for i in order]
 

@@ -6,7 +6,7 @@ of a text. `generate` has two parts, which may run in different processes: `Plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from agggen.encoding import Encoder
 from agggen.errors import PlanError
 from agggen.generation.config import InferenceConfig
-from agggen.generation.consensus import by_consensus, cost
+from agggen.generation.consensus import cost
 from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_part, per_record
@@ -109,8 +109,9 @@ class Generator:
     ) -> list[list[Generation]]:
         """The second part of `generate`: the `n_best` best texts of each record over its candidate plans, best first.
 
-        With ``verify=strict``, each fact expresses the values of its triples completely and passes the strict check. If
-        no hypothesis does, the fact is a sentence of the training texts or a plain clause (`fallback`), as for
+        With ``verify=strict``, each fact expresses the values of its triples completely and passes the strict check.
+        The search is unconstrained first; if fewer than `n_best` texts pass, a constrained search follows. If no
+        hypothesis passes there, the fact is a sentence of the training texts or a plain clause (`fallback`), as for
         predicates unknown from training. `faults` contains the faults of the complete text.
 
         Records with the same settings of the beam search are decoded in batches. Results do not depend on the batch, up
@@ -154,19 +155,21 @@ class Generator:
                 watched = watched_words(self.encoder.vocabulary, self.checker)
                 constraints = RecordConstraints(watched, known, extras, sentence_ends)
             requests.append(
-                Request(record, known, indices, source, extras, constraints, best_first, search, config, count, [])
+                Request(record, known, indices, source, extras, constraints, best_first, search, config, count)
             )
         for batch in batches_of(requests):
             self._write_batch(batch)
-        for request in requests:
-            if request.config.choice == "consensus":
-                request.best = by_consensus(request.best)
+        remaining = [request for request in requests if request.needs_constraints]
+        for request in remaining:
+            request.restart()
+        for batch in batches_of(remaining):
+            self._write_batch(batch)
         texts = iter(requests)
-        results = [finished[i] if i in finished else next(texts).best for i in range(n)]
+        results = [finished[i] if i in finished else next(texts).best() for i in range(n)]
         return [generations[:count] for generations, count in zip(results, counts, strict=True)]
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
-        """Decodes the first plans of a batch of requests, then their other plans, and sets the requests' best texts."""
+        """Decodes the first plans of a batch of requests, then their other plans; the requests get the texts."""
         ranks = range(max(len(request.plans) for request in batch))
         for wave in (ranks[:1], ranks[1:]):
             tasks = [(i, item.plans[rank]) for rank in wave for i, item in enumerate(batch) if rank < len(item.plans)]
@@ -174,7 +177,7 @@ class Generator:
                 self._write_plans(batch, tasks)
 
     def _write_plans(self, batch: Sequence[Request], tasks: Sequence[tuple[int, ScoredPlan]]) -> None:
-        """Decodes texts of (request index, plan) pairs, and updates the requests' best texts."""
+        """Decodes texts of (request index, plan) pairs, and adds them to the requests."""
         config = batch[0].config
 
         def required_score(task: int) -> float:
@@ -188,29 +191,26 @@ class Generator:
 
         with torch.no_grad():
             memory = self.model.encode(collate([request.source for request in batch]).to(self.device))
-        strict = config.verify == "strict"
-        search = BeamSearch(self.model, memory, config.beam, constrain if strict else None, self._name_words(batch))
+        constrained = constrain if batch[0].constrained else None
+        search = BeamSearch(self.model, memory, config.beam, constrained, self._name_words(batch))
         max_facts = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
         searches = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
         for task, hypotheses in search.write(searches, max_facts, required_score):
             i, plan = tasks[task]
             batch[i].first = batch[i].first or hypotheses[0]
-            batch[i].best = self._choose(batch[i], plan, hypotheses)
+            self._add(batch[i], plan, hypotheses)
 
-    def _choose(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> list[Generation]:
-        """The request's best texts after adding texts of `plan`, by joint score (paper, equation 9), best first.
-
-        Hypotheses that cannot be among the `count` best are skipped, since faults only lower scores.
-        """
-        config, best = request.config, request.best
+    def _add(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> None:
+        """Adds useful texts of `plan` to the request, with their joint scores (paper, equation 9)."""
         for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score):
-            if hypothesis.score < request.required_score(plan, best):
+            if hypothesis.score < request.required_score(plan):
                 break
-            generation = self._text_of(request, plan, hypothesis)
-            if config.verify == "strict":
-                generation = replace(generation, score=generation.score - _FAULT_COST * cost(generation))
-            best = _best_first([*best, generation])
-        return best
+            text = self._text_of(request, plan, hypothesis)
+            if request.constrained:
+                request.add(replace(text, score=text.score - _FAULT_COST * cost(text)), plan, True)
+            else:
+                free = request.constraints is None
+                request.add(text, plan, free or (text.fulfilled and request.accepts(plan.states, hypothesis)))
 
     def _text_of(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
         """The text of a hypothesis, with clauses for unknown predicates at their positions in the plan."""
@@ -344,15 +344,6 @@ def _drop_continuation(tokens: list[str]) -> None:
     """Removes trailing words that require a continuation."""
     while len(tokens) > 1 and tokens[-1] in _NEVER_LAST:
         tokens.pop()
-
-
-def _best_first(generations: Iterable[Generation]) -> list[Generation]:
-    """The generations by descending score; of duplicate texts, only the best is kept."""
-    best: dict[str, Generation] = {}
-    for generation in generations:
-        if generation.text not in best or best[generation.text].score < generation.score:
-            best[generation.text] = generation
-    return sorted(best.values(), key=lambda g: (-g.score, g.text))
 
 
 def _is_name(tokens: Sequence[str]) -> bool:

@@ -1,17 +1,23 @@
-"""Requests to the generator: a record, its plans, and the best texts so far."""
+"""Requests to the generator: a record, its plans, and the texts so far.
+
+With ``verify=strict`` the texts of a record are first searched without constraints. Those that the constrained search
+could have written are accepted. Only if there are too few, the record is searched again, with constraints.
+Unconstrained texts are better: constraints lead the beam to wordings that the model would not choose.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 from agggen.generation.config import BeamConfig, InferenceConfig
-from agggen.generation.hypotheses import Hypothesis
+from agggen.generation.consensus import MARGIN, by_consensus
+from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.results import Generation, PlanSearch
 from agggen.generation.search import Expectation
 from agggen.generation.truth import RecordConstraints
-from agggen.model.batch import Example
+from agggen.model.batch import FACT, LAST, Example
 from agggen.planning import IndexPlan, ScoredPlan, restricted
 from agggen.records import Record
 
@@ -19,11 +25,13 @@ _MAX_LENGTH_RATIO = 1.25
 """Pruning assumes that further texts of a record are at most this many times as long as its first text."""
 _LOG_P_RATIO = 0.5
 """Pruning assumes that the log-probability per triple of further texts is at most this multiple of the first's."""
+_REJECTED_MARGIN = 1.0
+"""An accepted text is not useful if its score is lower by more than this than that of a rejected text."""
 
 
 @dataclass
 class Request:
-    """A record for which texts are generated, with its plans and its best texts so far."""
+    """A record for which texts are generated, with its plans and its texts so far."""
 
     record: Record
     known: Record  # the triples whose predicates are known from training
@@ -35,16 +43,77 @@ class Request:
     search: PlanSearch
     config: InferenceConfig
     count: int  # number of texts to return
-    best: list[Generation]  # so far, best first
+    constrained: bool = False  # whether the search is constrained
+    accepted: list[Generation] = field(default_factory=list)  # so far, best first
+    rejected: list[Generation] = field(default_factory=list)  # texts that break a constraint, best first
+    earlier: list[Generation] = field(default_factory=list)  # chosen before the constrained search
+    best_plan: ScoredPlan | None = None  # of the text with the highest score
+    threshold: float = -math.inf  # the lowest score of a useful text; rises with the texts
     first: Hypothesis | None = None  # the best text of the first plan that was decoded
 
-    def required_score(self, plan: ScoredPlan, best: Sequence[Generation] | None = None) -> float:
-        """The lowest score, excluding the plan's score, with which a text of `plan` is among the `count` best texts."""
-        if self.config.choice == "consensus":
-            return -math.inf
-        best = self.best if best is None else best
-        threshold = best[self.count - 1].score if self.count <= len(best) else -math.inf
-        return threshold - self.config.plan_weight * plan.score
+    @property
+    def chosen_by_consensus(self) -> bool:
+        """Whether texts are chosen by consensus; constrained texts, which are few, are not."""
+        return self.config.choice == "consensus" and not self.constrained
+
+    def add(self, text: Generation, plan: ScoredPlan, accepted: bool) -> None:
+        """Adds a text of `plan`, and raises the threshold."""
+        if all(text.score > texts[0].score for texts in (self.accepted, self.rejected) if texts):
+            self.best_plan = plan
+        texts = self.accepted if accepted else self.rejected
+        texts[:] = _best_first([*texts, text])
+        scores = [item.score for item in self.accepted]
+        all_scores = sorted((*scores, *(item.score for item in self.rejected)), reverse=True)
+        if self.count <= len(all_scores):
+            self.threshold = all_scores[self.count - 1] - _REJECTED_MARGIN
+        if self.count <= len(scores):
+            self.threshold = max(self.threshold, scores[self.count - 1])
+        if self.chosen_by_consensus:
+            self.threshold -= MARGIN
+
+    def useful(self, texts: Iterable[Generation]) -> list[Generation]:
+        """The texts that are not below the threshold.
+
+        The order in which plans are decoded decides whether the others are found, so they must not change the result.
+        """
+        return [text for text in texts if text.score >= self.threshold]
+
+    @property
+    def needs_constraints(self) -> bool:
+        """Whether fewer than `count` texts of the unconstrained search are accepted."""
+        return self.constraints is not None and len(self.useful(self.accepted)) < self.count
+
+    def best(self) -> list[Generation]:
+        """The accepted texts, best first; the rejected ones are samples of the consensus."""
+        accepted = self.useful(self.accepted)
+        if self.chosen_by_consensus:
+            return by_consensus(accepted, self.useful(self.rejected))
+        known = {text.text for text in self.earlier}
+        return [*self.earlier, *(text for text in accepted if text.text not in known)]
+
+    def restart(self) -> None:
+        """Prepares the constrained search, which begins with the plan of the best text."""
+        self.plans.sort(key=lambda plan: plan is not self.best_plan)
+        self.earlier = self.best()
+        self.constrained, self.accepted, self.rejected = True, [], []
+        self.threshold, self.first = -math.inf, None
+
+    def accepts(self, plan: IndexPlan, hypothesis: Hypothesis) -> bool:
+        """Whether a search with `constraints` could have ended each fact of the hypothesis with these words."""
+        if self.constraints is None:
+            return True
+        prefix, before = PlanPrefix.of(0, self.groups(plan)), list[int]()
+        for number, words in enumerate(hypothesis.facts, start=1):
+            part = prefix.first(number)
+            before.append(LAST if part.last else FACT)
+            if not self.constraints(part).judge(words, before):
+                return False
+            before += words
+        return True
+
+    def required_score(self, plan: ScoredPlan) -> float:
+        """The lowest score, excluding the plan's score, of a useful text of `plan`."""
+        return self.threshold - self.config.plan_weight * plan.score
 
     def expected(self, plan: ScoredPlan) -> Expectation | None:
         """Bounds on a useful text of `plan`, extrapolated from `first`; None without `first` or a required score."""
@@ -56,6 +125,15 @@ class Request:
     def groups(self, plan: IndexPlan) -> IndexPlan:
         """The groups of `plan` as indices of `known`, without unknown triples."""
         return restricted(plan, self.indices) if self.indices else plan
+
+
+def _best_first(generations: Iterable[Generation]) -> list[Generation]:
+    """The generations by descending score; of duplicate texts, only the best is kept."""
+    best: dict[str, Generation] = {}
+    for generation in generations:
+        if generation.text not in best or best[generation.text].score < generation.score:
+            best[generation.text] = generation
+    return sorted(best.values(), key=lambda g: (-g.score, g.text))
 
 
 def before_clauses(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:

@@ -238,7 +238,7 @@ def test_words_that_no_vocabulary_holds_are_copied_and_spelled() -> None:
 
 
 def test_the_joint_choice_is_the_best_over_all_plans_written_alone() -> None:
-    machine, config = generator(), replace(SHORT, plan_weight=0.5)
+    machine, config = generator(), replace(SHORT, plan_weight=0.5, choice="score")
     for record in RECORDS:
         (together,) = machine.generate([record], n_best=99, config=config)
         best: dict[str, Generation] = {}
@@ -259,7 +259,7 @@ def test_the_joint_choice_is_the_best_over_all_plans_written_alone() -> None:
 @pytest.mark.parametrize(("weight", "n_best"), [(1.0, 1), (1.0, 3), (20.0, 1), (20.0, 2), (0.0, 1)])
 def test_plans_that_cannot_win_are_not_written(weight: float, n_best: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best texts are those of all plans; what was not written would not have been among them."""
-    machine, config = generator(), replace(SHORT, plans=12, plan_weight=weight)
+    machine, config = generator(), replace(SHORT, plans=12, plan_weight=weight, choice="score")
     written: list[IndexPlan] = []
     write = BeamSearch.write
 

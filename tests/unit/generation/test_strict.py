@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from agggen.bundle import load_bundle
+from agggen.datasets import load_dataset
 from agggen.generation.generator import Generator
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.truth import RecordConstraints, watched_words
 from agggen.records import Plan, Record, Triple
 from agggen.text.tokenise import tokenise
+from agggen.training.data import bundle_folder
 from agggen.verification.check import Checker
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
@@ -268,3 +271,29 @@ def test_odd_values_are_said_or_marked(value: str) -> None:
     ((text,),) = generator().generate([record], config=STRICT)
     assert text.fulfilled or text.faults
     assert len(text.faults) < 9
+
+
+def record_of_elements(name: str) -> Record:
+    return next(record for record in load_dataset("elements", splits=("dev",)).dev if record.id == name)
+
+
+def test_constraints_only_write_what_the_model_does_not_write_by_itself() -> None:
+    """Neon's best free text lacks values, another is right; no free text about astatine is right."""
+    shipped = load_bundle(bundle_folder("elements")).generator()
+    records = [record_of_elements("elements-dev-Ne-04"), record_of_elements("elements-dev-At-03")]
+    free = shipped.generate(records, n_best=99, config=replace(shipped.config, verify="off", choice="score"))
+    ((neon,), (astatine,)) = shipped.generate(records)
+    assert not free[0][0].fulfilled and any(text.fulfilled for text in free[0])
+    assert neon.fulfilled and neon.text in [text.text for text in free[0]]
+    assert not any(text.fulfilled for text in free[1])
+    assert astatine.fulfilled
+
+
+def test_constrained_texts_follow_the_free_ones_until_there_are_enough() -> None:
+    shipped = load_bundle(bundle_folder("elements")).generator()
+    record = record_of_elements("elements-dev-Hg-03")
+    (free,) = shipped.generate([record], n_best=99, config=replace(shipped.config, verify="off"))
+    (texts,) = shipped.generate([record], n_best=8)
+    is_free = [text.text in {other.text for other in free} for text in texts]
+    assert len({text.text for text in texts}) == 8 and all(text.fulfilled for text in texts)
+    assert is_free == sorted(is_free, reverse=True) and len(set(is_free)) == 2

@@ -160,7 +160,7 @@ def test_another_bundle_under_a_record_is_refused_and_fresh_replaces_it(runs: Pa
     with pytest.raises(ConfigError, match=rf"agggen-1\.json .* bundle is .* '{fingerprint(other)}' now\. .*--fresh"):
         reproduce(table, runs)
     log = reproduce(table, runs, fresh=True)
-    assert record_of(with_phrases, runs, "agggen-1").bundle == fingerprint(other)
+    assert record_of(table, runs, "agggen-1").bundle == fingerprint(other)
     assert not [line for line in log if line.startswith("Trained")]
 
 
