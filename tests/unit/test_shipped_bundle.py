@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def test_commands_without_a_bundle_use_it(run: Run, monkeypatch: pytest.MonkeyPa
             text = json.loads(out)
             assert text["fulfilled"] and text["text"].startswith("Hydrogen") and "1766" in text["text"]
     assert FINGERPRINT in run("inspect")[1]
+
+
+def test_it_writes_the_example_of_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("## One example")[2].partition("\n## ")[0]
+    blocks = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
+    given, shown = (textwrap.dedent(block).strip() for block in blocks)
+    record = {"id": "1", "triples": [line.split(" | ") for line in given.splitlines()]}
+    assert str(load_model("elements").generate(record)) == shown
 
 
 def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:
