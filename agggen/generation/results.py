@@ -59,7 +59,7 @@ class Generation(Shown):
     plan_log_probability: float | None  # log p(z | x), None as in `PlannedRecord`
     plan_search: PlanSearch
     text_log_probability: float  # log p(y | z, x) of the generated words; -1 per word of a fallback
-    score: float  # the objective of the joint choice
+    score: float  # the joint score of text and plan (paper, equation 9)
     facts: tuple[WrittenFact, ...]
     faults: tuple[str, ...] = ()
     """Messages of the strict check of the complete text (`agggen.verification.check`)."""
