@@ -122,14 +122,13 @@ class Table:
         return {name: value for name, value in settings.items() if self.texts or name in _PLAN_SETTINGS}
 
 
+_AS_PUBLISHED = ("verify=off", "choice=score")
 SYSTEMS = (
-    System(
-        "transformer", "Transformer", "transformer", ("ablation=plain", "verify=off", "choice=score")
-    ),  # as it was published
+    System("transformer", "Transformer", "transformer", ("ablation=plain", *_AS_PUBLISHED)),
     System("agggen", "AggGen", "agggen"),
     System("agggen-od", "AggGen -OD", "agggen", ("ablation=random-order",)),
     System("agggen-ag", "AggGen -AG", "agggen", ("ablation=no-aggregation",)),
-    System("agggen-free", "AggGen, unconstrained", "agggen", ("verify=off", "choice=score")),
+    System("agggen-free", "AggGen, unconstrained", "agggen", _AS_PUBLISHED),
 )
 _AGGGEN = SYSTEMS[1]
 _UNSEEN_SYSTEMS = (_AGGGEN, System("agggen-rel2text", "AggGen, sentences of Rel2Text", "agggen", phrases="rel2text"))

@@ -148,6 +148,7 @@ class _Seed:
             self.evaluate_bundle(system, bundle, folder, fresh)
 
     def evaluate_bundle(self, system: System, bundle: Path, folder: Path, fresh: bool) -> None:
+        """Evaluates `bundle` as the model of `system`; its report is below `folder`, which the caller has claimed."""
         table = self.table
         task = evaluation.task_of(str(bundle), bundle, table.corpus, table.split, system.inference)
         if table.inputs not in (None, len(task.records)):
