@@ -209,8 +209,7 @@ class Generator:
             if request.constrained:
                 request.add(replace(text, score=text.score - _FAULT_COST * cost(text)), plan, True)
             else:
-                free = request.constraints is None
-                request.add(text, plan, free or (text.fulfilled and request.accepts(plan.states, hypothesis)))
+                request.add(text, plan, request.accepts(text, plan, hypothesis))
 
     def _text_of(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
         """The text of a hypothesis, with clauses for unknown predicates at their positions in the plan."""

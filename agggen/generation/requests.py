@@ -45,8 +45,8 @@ class Request:
     count: int  # number of texts to return
     constrained: bool = False  # whether the search is constrained
     accepted: list[Generation] = field(default_factory=list)  # so far, best first
-    rejected: list[Generation] = field(default_factory=list)  # texts that break a constraint, best first
-    earlier: list[Generation] = field(default_factory=list)  # chosen before the constrained search
+    rejected: list[Generation] = field(default_factory=list)  # texts of the free search that do not pass, best first
+    earlier: list[Generation] = field(default_factory=list)  # the result of the free search, during the constrained one
     best_plan: ScoredPlan | None = None  # of the text with the highest score
     threshold: float = -math.inf  # the lowest score of a useful text; rises with the texts
     first: Hypothesis | None = None  # the best text of the first plan that was decoded
@@ -98,11 +98,11 @@ class Request:
         self.constrained, self.accepted, self.rejected = True, [], []
         self.threshold, self.first = -math.inf, None
 
-    def accepts(self, plan: IndexPlan, hypothesis: Hypothesis) -> bool:
-        """Whether a search with `constraints` could have ended each fact of the hypothesis with these words."""
-        if self.constraints is None:
-            return True
-        prefix, before = PlanPrefix.of(0, self.groups(plan)), list[int]()
+    def accepts(self, text: Generation, plan: ScoredPlan, hypothesis: Hypothesis) -> bool:
+        """Whether a text is fulfilled and each fact of its hypothesis passes; always, if there are no constraints."""
+        if self.constraints is None or not text.fulfilled:
+            return self.constraints is None
+        prefix, before = PlanPrefix.of(0, self.groups(plan.states)), list[int]()
         for number, words in enumerate(hypothesis.facts, start=1):
             part = prefix.first(number)
             before.append(LAST if part.last else FACT)
