@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from ray import serve
+from ray.exceptions import RayActorError
 
 from agggen.bundle import fingerprint, load_bundle
 from agggen.records import Record, Triple
@@ -24,6 +27,22 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 def served(bundle: Path, ray_cluster: None) -> Iterator[Endpoint]:
     with serving(bundle, "limits.queue=10") as endpoint:
         yield endpoint
+
+
+def test_an_endpoint_starts_though_serve_replaces_its_first_proxy(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = serve.start
+
+    def start_slowly(**settings: Any) -> None:
+        """As if Serve had killed a proxy that was not ready within 5 s, which happens on a busy machine."""
+        start(**settings)
+        raise RayActorError
+
+    monkeypatch.setattr(serve, "start", start_slowly)
+    with serving(bundle) as endpoint:
+        answer = httpx.post(f"{endpoint.url}/v1/generate", json={"records": RECORDS}, timeout=120)
+        assert answer.status_code == 200
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ APPLICATION = "agggen"
 """The application's name. Its route is ``/``, so a cluster can have only one."""
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
+_PROXY_SECONDS = 120  # Serve replaces a proxy that is not ready in 5 s, the next one in 10 s, and so on
 _SECONDS_BETWEEN_CHECKS = 10.0  # each takes 20 ms of CPU time, here and in the controller
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -100,6 +101,7 @@ class Endpoint:
 
     def __init__(self, config: ServeConfig, local: bool, say: Say) -> None:
         from ray import serve
+        from ray.exceptions import RayActorError
 
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         self.config, self.target = config, None
@@ -110,7 +112,11 @@ class Endpoint:
         if self._started_serve:
             # Without a request timeout: streams may be long, and each of their records has its own deadline.
             http = {"host": config.http.host, "port": config.http.port}
-            serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
+            try:
+                serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
+            except RayActorError:  # Serve replaced a proxy that started too slowly; `deploy` waits for the next one
+                if serve_address() is None:
+                    raise
         host, port = serve_address() or (config.http.host, config.http.port)
         host = host or "localhost"  # None: there are no proxies
         self.url = _url(host, port)
@@ -125,7 +131,7 @@ class Endpoint:
         If the new replicas do not start, the previous bundle is deployed again.
 
         Raises:
-            DeployError: the bundle fails its self-test on the cluster, or its replicas do not start.
+            DeployError: the bundle fails its self-test on the cluster, or its replicas or Serve's proxies do not start.
             CapacityError: another application has the route ``/``.
             Stopped: `stop` returned True.
         """
@@ -211,6 +217,8 @@ class Endpoint:
         }
 
     def _wait(self, stop: Stop) -> None:
+        from ray import serve
+
         noted = time.monotonic()
         while (state := self.state()).status != "RUNNING":
             if stop():
@@ -220,6 +228,11 @@ class Endpoint:
             if time.monotonic() - noted > _SECONDS_BETWEEN_NOTES:
                 noted = time.monotonic()
                 self._say(f"replicas are starting ({self._waiting_for()})")
+            time.sleep(_POLL_SECONDS)
+        deadline = time.monotonic() + _PROXY_SECONDS
+        while (proxies := serve.status().proxies.values()) and "HEALTHY" not in proxies:
+            if time.monotonic() > deadline:
+                raise DeployError(f"no proxy of Serve is healthy after {_PROXY_SECONDS} s; see `serve status`")
             time.sleep(_POLL_SECONDS)
         wait_for_proxies()
 
