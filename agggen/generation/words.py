@@ -20,7 +20,7 @@ from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache
 
 Constrain = Callable[[PlanPrefix], Constraint]
-PATIENCE = 12
+PATIENCE = 8
 """Number of words by which the constrained search may outlast the unconstrained one."""
 FALLBACK_WORD_LOG_P = -1.0
 """Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
