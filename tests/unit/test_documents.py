@@ -348,7 +348,7 @@ def test_commands_run(readme: Path, desk: Path, capsys: pytest.CaptureFixture[st
 def test_python_blocks_run(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from agggen.corpora.elements import elements_records
 
-    monkeypatch.setattr("agggen.corpora.elements.elements_records", lambda split: list(elements_records(split))[:6])
+    monkeypatch.setattr("agggen.corpora.catalogue.elements_records", lambda split: list(elements_records(split))[:6])
     exec(compile(block.text, str(block), "exec"), {})
 
 
