@@ -169,10 +169,11 @@ class Generator:
         return [generations[:count] for generations, count in zip(results, counts, strict=True)]
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
-        """Decodes the first plans of a batch of requests, then their other plans; the requests get the texts."""
+        """Decodes the first plans of a batch of requests, then other plans of those without enough texts."""
         ranks = range(max(len(request.plans) for request in batch))
         for wave in (ranks[:1], ranks[1:]):
-            tasks = [(i, item.plans[rank]) for rank in wave for i, item in enumerate(batch) if rank < len(item.plans)]
+            open_requests = [(i, item) for i, item in enumerate(batch) if not item.has_enough]
+            tasks = [(i, item.plans[rank]) for rank in wave for i, item in open_requests if rank < len(item.plans)]
             if tasks:
                 self._write_plans(batch, tasks)
 

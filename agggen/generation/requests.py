@@ -1,8 +1,9 @@
 """Requests to the generator: a record, its plans, and the texts so far.
 
 With ``verify=strict`` the texts of a record are first searched without constraints. Those that the constrained search
-could have written are accepted. Only if there are too few, the record is searched again, with constraints.
-Unconstrained texts are better: constraints lead the beam to wordings that the model would not choose.
+could have written are accepted. Only if there are too few, the record is searched again, with constraints: first under
+the plan of the best text, and under the others only if facts fell back there. Unconstrained texts are better:
+constraints lead the beam to wordings that the model would not choose.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ class Request:
     def needs_constraints(self) -> bool:
         """Whether fewer than `count` texts of the unconstrained search are accepted."""
         return self.constraints is not None and len(self.useful(self.accepted)) < self.count
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether other plans need not be decoded: the constrained search has `count` texts without a fallback."""
+        complete = (text.fulfilled and not any(fact.fallback for fact in text.facts) for text in self.accepted)
+        return self.constrained and sum(complete) >= self.count
 
     def best(self) -> list[Generation]:
         """The accepted texts, best first; the rejected ones are samples of the consensus."""
