@@ -87,8 +87,7 @@ class Request:
     @property
     def has_enough(self) -> bool:
         """Whether other plans need not be decoded: the constrained search has `count` texts without a fallback."""
-        complete = (text.fulfilled and not any(fact.fallback for fact in text.facts) for text in self.accepted)
-        return self.constrained and sum(complete) >= self.count
+        return self.constrained and sum(map(_is_complete, self.accepted)) >= self.count
 
     def best(self) -> list[Generation]:
         """The accepted texts, best first; the rejected ones are samples of the consensus."""
@@ -132,6 +131,12 @@ class Request:
     def groups(self, plan: IndexPlan) -> IndexPlan:
         """The groups of `plan` as indices of `known`, without unknown triples."""
         return restricted(plan, self.indices) if self.indices else plan
+
+
+def _is_complete(text: Generation) -> bool:
+    """Whether the text is fulfilled and only facts of unknown predicates, which every plan has, are fallbacks."""
+    fallbacks = {name for fact in text.facts if fact.fallback for name in fact.predicates}
+    return text.fulfilled and fallbacks <= {*text.unknown_predicates}
 
 
 def _best_first(generations: Iterable[Generation]) -> list[Generation]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from agggen.bundle import load_bundle
 from agggen.datasets import load_dataset
 from agggen.generation.generator import Generator
 from agggen.generation.hypotheses import PlanPrefix
+from agggen.generation.search import BeamSearch, Task
 from agggen.generation.truth import RecordConstraints, watched_words
 from agggen.records import Plan, Record, Triple
 from agggen.text.tokenise import tokenise
@@ -297,3 +299,23 @@ def test_constrained_texts_follow_the_free_ones_until_there_are_enough() -> None
     is_free = [text.text in {other.text for other in free} for text in texts]
     assert len({text.text for text in texts}) == 8 and all(text.fulfilled for text in texts)
     assert is_free == sorted(is_free, reverse=True) and len(set(is_free)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "n_best", "expected"),
+    [("Hg-03", 3, [1]), ("Hg-03", 8, [1, 4]), ("At-03", 1, [1, 4])],
+    ids=["enough texts", "too few texts", "a fact fell back"],
+)
+def test_the_constrained_search_decodes_other_plans_only_if_the_first_is_not_enough(
+    name: str, n_best: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, decoded = BeamSearch.write, list[int]()
+
+    def counted(search: BeamSearch, tasks: Sequence[Task], *rest: Any) -> Any:
+        decoded.extend([len(tasks)] if search.constrain else [])
+        return write(search, tasks, *rest)
+
+    monkeypatch.setattr(BeamSearch, "write", counted)
+    shipped = load_bundle(bundle_folder("elements")).generator()
+    shipped.generate([record_of_elements(f"elements-dev-{name}")], n_best=n_best)
+    assert decoded == expected
