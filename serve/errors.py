@@ -117,12 +117,12 @@ class Problem(Exception):
 
 
 def printable(text: str) -> str:
-    """Truncates `text` to DETAIL_CHARS characters, then escapes those that are not printable, like lone surrogates."""
-    text = text if len(text) <= DETAIL_CHARS else text[: DETAIL_CHARS - 3] + "..."
-    return "".join(
+    """Escapes characters of `text` that are not printable, like lone surrogates, and truncates to DETAIL_CHARS."""
+    escaped = "".join(
         character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
-        for character in text
+        for character in text[: DETAIL_CHARS + 1]
     )
+    return escaped if len(escaped) <= DETAIL_CHARS else escaped[: DETAIL_CHARS - 3] + "..."
 
 
 def problem_of(error: AggGenError | EngineError | Failure) -> Problem:

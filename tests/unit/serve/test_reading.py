@@ -53,4 +53,6 @@ def test_small_and_large_json_are_parsed() -> None:
 
 def test_details_are_cut_and_unprintable_characters_escaped() -> None:
     assert printable("a\ud800\x00\u202e\nb") == "a\\ud800\\x00\\u202e\\nb"
-    assert len(Problem("invalid", "x" * 10_000).detail) == DETAIL_CHARS
+    for character in ("x", "\x00", "\U000e0001"):
+        detail = Problem("invalid", character * 10_000).detail
+        assert len(detail) == DETAIL_CHARS and detail.endswith("...")
