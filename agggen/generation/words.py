@@ -29,6 +29,13 @@ LIKELY_END = -5.0
 SCORE_MARGIN = 2.0
 """A constrained hypothesis may only end if its score is less than this below the best finished hypothesis."""
 
+LOWEST_WORD_LOG_P = -0.6
+"""A constrained hypothesis may only end if the mean log-probability of the fact's words and its end is not below this.
+
+What the constraints force upon the model at a lower probability has the values but is seldom a true sentence ("he was
+awarded the Distinguished Service Medal which is Smilodon"); the fallback is.
+"""
+
 
 def decode(
     model: JointModel,
@@ -62,9 +69,10 @@ def write_words(
     A fact is finished when it has K finished hypotheses and no active hypothesis would have a better score if it ended
     next; when no hypothesis can reach `min_log_p` (fewer than K may then be finished); or at the maximum length.
 
-    With `constrain`, a hypothesis can only end if it passes the fact's constraint. A fact is also finished, with fewer
-    than K hypotheses, when the unconstrained search would have ended and either no active hypothesis can overtake the
-    best finished one or `PATIENCE` words have passed. Without a finished hypothesis, the fallback becomes the only one.
+    With `constrain`, a hypothesis can only end if it is probable enough and passes the fact's constraint. A fact is
+    also finished, with fewer than K hypotheses, when the unconstrained search would have ended and either no active
+    hypothesis can overtake the best finished one or `PATIENCE` words have passed. Without a finished hypothesis, the
+    fallback becomes the only one.
 
     Args:
         model: in evaluation mode.
@@ -86,7 +94,9 @@ def write_words(
         if constrain is not None:
             facts.unconstrained = torch.cat((facts.unconstrained, ended_score), 1).topk(k, dim=1).values
             min_score = torch.maximum(facts.score[:, -1:], facts.score[:, :1] - SCORE_MARGIN)
-            rejected = ~_passed(constrain, facts, (ended_score > min_score) & (end > LIKELY_END))
+            fact_log_p = ended - facts.text_log_p.gather(1, active.parent)
+            probable = (end > LIKELY_END) & (fact_log_p >= LOWEST_WORD_LOG_P * (facts.step[:, None] + 1))
+            rejected = ~_passed(constrain, facts, (ended_score > min_score) & probable)
             ended = ended.masked_fill(rejected, IMPOSSIBLE)
             ended_score = ended_score.masked_fill(rejected, IMPOSSIBLE)
         pool = Beams(

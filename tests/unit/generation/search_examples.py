@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from agggen.generation import words as search_words
 from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
@@ -161,6 +162,8 @@ def slow_search(
                         free.append(score(new, step))
                         before = [t for fact in text.facts for t in (FACT, *fact)] + [mark]
                         judged = p > math.exp(LIKELY_END) and score(new, step) > best - SCORE_MARGIN
+                        parent = next(parent for parent in finished if parent.facts == text.facts)
+                        judged &= new.log_p - parent.log_p >= search_words.LOWEST_WORD_LOG_P * (step + 1)
                         if constraint is None or (judged and may_end(constraint, text.words, before)):
                             done.append((score(new, step), new))
             done = sorted(done, key=lambda item: -item[0])[:k]

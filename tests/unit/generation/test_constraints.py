@@ -3,6 +3,7 @@ where nothing passes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -25,6 +26,8 @@ from tests.unit.generation.search_examples import (
     slow_search,
     writer,
 )
+
+pytestmark = pytest.mark.usefixtures("improbable_facts")
 
 Constrain = Callable[[PlanPrefix], Constraint]
 CONFIG = BeamConfig(beam=3, max_fact_tokens=6, block_ngrams=0)
@@ -65,7 +68,11 @@ def of_record(constrain: Constrain, record: int) -> Constrain:
 @histories
 @pytest.mark.parametrize(("seed", "end", "beam"), [(0, 1.5, 3), (1, 4.0, 2), (2, -1.0, 1), (3, 0.0, 4)])
 @pytest.mark.parametrize("bind", [True, False])
-def test_search_equals_its_slow_twin(history: str, seed: int, end: float, beam: int, bind: bool) -> None:
+@pytest.mark.parametrize("lowest", [-math.inf, -1.8])
+def test_search_equals_its_slow_twin(
+    history: str, seed: int, end: float, beam: int, bind: bool, lowest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agggen.generation.words.LOWEST_WORD_LOG_P", lowest)
     model = writer(seed, end, history=history)
     config = BeamConfig(beam=beam, max_fact_tokens=6, block_ngrams=0)
     constrain = constrained(lambda said: len(said) != 4, 9, bind)

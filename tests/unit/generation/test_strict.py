@@ -27,6 +27,7 @@ FORMULA = Record("formula", (Triple("Zyx", "never-seen", "Qwert 7.5"), Triple("Z
 """No predicate of it was in training."""
 
 
+@pytest.mark.usefixtures("improbable_facts")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("copying", [0.0, 6.0])
 def test_every_text_is_true(seed: int, copying: float) -> None:
@@ -225,6 +226,7 @@ def test_the_answer_says_what_was_checked() -> None:
     assert [fact.get("fallback", False) for fact in data["facts"]] == [fact.fallback for fact in text.facts]  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("improbable_facts")
 def test_two_facts_may_say_the_same_long_value() -> None:
     """Blocked n-grams are those of the model's words, not of names."""
     long = "Saint Mary of the Lake"
@@ -244,6 +246,7 @@ def test_known_records_are_planned_by_the_model_alone() -> None:
 TWO = Record("two", (Triple("Voss", "leader", "Tone Vik"), Triple("Nils", "leader", "Siv Dahl")))
 
 
+@pytest.mark.usefixtures("improbable_facts")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_value_is_not_given_to_another_subject(seed: int) -> None:
     """Once true by the check: "Voss ... It was discovered by", where "It" was to be the other subject."""
