@@ -39,7 +39,7 @@ APPLICATION = "agggen"
 """The application's name. Its route is ``/``, so a cluster can have only one."""
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
-_PROXY_SECONDS = 120  # Serve replaces a proxy that is not ready in 5 s, the next one in 10 s, and so on
+_PROXY_SECONDS = 300  # Serve replaces a proxy that is not ready in 5 s, the next one in 10 s, and so on
 _SECONDS_BETWEEN_CHECKS = 10.0  # each takes 20 ms of CPU time, here and in the controller
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
