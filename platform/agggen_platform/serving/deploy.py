@@ -231,6 +231,8 @@ class Endpoint:
             time.sleep(_POLL_SECONDS)
         deadline = time.monotonic() + _PROXY_SECONDS
         while (proxies := serve.status().proxies.values()) and "HEALTHY" not in proxies:
+            if stop():
+                raise Stopped
             if time.monotonic() > deadline:
                 raise DeployError(f"no proxy of Serve is healthy after {_PROXY_SECONDS} s; see `serve status`")
             time.sleep(_POLL_SECONDS)
