@@ -316,18 +316,18 @@ def sentence(checker: Checker, triple: Triple) -> str:
     """
     candidates = _candidate_sentences(checker, triple)
     passed = (text for text in candidates if not checker.check(Record("-", (triple,)), text).faults)
-    return next(passed, clause(triple))
+    return next(passed, clause(triple, checker.lexicon.articles))
 
 
 def _candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
     """Candidates for `sentence`, best first."""
-    template = checker.lexicon.template(triple.predicate)
-    learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple)]
+    template, articles = checker.lexicon.template(triple.predicate), checker.lexicon.articles
+    learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple, articles)]
     subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
     name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()
     phrases = checker.lexicon.booleans.get(triple.predicate, {}).get(truth, ())
     named_first = sorted(phrases, key=lambda phrase: name not in phrase)
-    return [*learned, clause(triple), *(f"{subject} is {phrase}." for phrase in named_first)]
+    return [*learned, clause(triple, articles), *(f"{subject} is {phrase}." for phrase in named_first)]
 
 
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:

@@ -295,7 +295,7 @@ class Checker:
                 never_precedes(contexts, next(neighbours(tokens, start, end, explained)), max_new_word_rate)
                 for start, end in word_spans
             ):
-                before, _, _ = clause(triple).rpartition(entity_words(triple.object))
+                before, _, _ = clause(triple, self.lexicon.articles).rpartition(entity_words(triple.object))
                 if not any(indexed.text[: span[0]].endswith(before) for span, _ in matches):
                     misplaced.append(triple)
         return tuple(misplaced)

@@ -35,6 +35,9 @@ _PART_SHARE = 0.9
 """A longer wording replaces a wording if it occurs in at least this fraction of the wording's texts."""
 
 
+_NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
+
+
 @dataclass(frozen=True)
 class _Text:
     """A training text with the matches of its record's values."""
@@ -87,6 +90,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
         contexts=_contexts(texts),
         value_words=value_words,
         lower=lower,
+        articles=_articles(records),
     )
 
 
@@ -316,6 +320,24 @@ def _delexicalised(
                 if not any(char in rest for char in "{}") and rest.rstrip().endswith(".") and not any(other_names):
                     counts[triple.predicate][template.strip()] += 1
     return counts
+
+
+def _articles(records: Iterable[Record]) -> dict[str, bool]:
+    """By name, of those that several texts contain: whether most of them have "the" before it.
+
+    Only texts count in which the name ends its noun phrase: not "the Derbyshire countryside".
+    """
+    counts: dict[str, Counter[bool]] = defaultdict(Counter)
+    for record in records:
+        entities = chain.from_iterable((triple.subject, triple.object) for triple in record.triples)
+        for name in dict.fromkeys(map(entity_words, entities)):
+            if not name[:1].isupper() or name.startswith("The "):
+                continue
+            for reference in record.references:
+                before, found, after = reference.text.partition(name)
+                if found and not before[-1:].isalnum() and not _NOUN_PHRASE_GOES_ON.match(after):
+                    counts[name][before[-4:].lower() == "the "] += 1
+    return {name: count[True] > count[False] for name, count in counts.items() if count.total() >= _MIN_TEXTS}
 
 
 def _without_placeholders(template: str) -> str:

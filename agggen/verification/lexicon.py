@@ -82,6 +82,8 @@ class Lexicon:
     """Normal forms of words that training texts capitalise only at the beginning of a sentence."""
     phrases: Mapping[str, str] = field(default_factory=dict)
     """Sentences like `templates`, from another corpus, for predicates unknown from training, by `phrase_key`."""
+    articles: Mapping[str, bool] = field(default_factory=dict)
+    """Whether training texts usually write "the" before a name: ``{"United States": True, "Belgium": False}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -148,6 +150,7 @@ class Lexicon:
             value_words=(self.value_words | other.value_words) - ordinary,
             lower=self.lower | other.lower,
             phrases={**other.phrases, **self.phrases},
+            articles={**other.articles, **self.articles},
         )
 
 
@@ -222,9 +225,21 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
     return word.raw[:1].isupper() and word.form not in lower and not opens
 
 
-def fill(template: str, triple: Triple) -> str:
-    """Fills a template with a triple's subject and object; adjusts ``a`` or ``an`` before the object."""
+def fill(template: str, triple: Triple, articles: Mapping[str, bool]) -> str:
+    """Fills a template with a triple's subject and object; adjusts the articles before them.
+
+    Args:
+        articles: as in a `Lexicon`. Before a name that it does not contain, the template's "the" or its absence stays.
+    """
     subject, value = entity_words(triple.subject), entity_words(triple.object)
+    for place, name in (("{subject}", subject), ("{object}", value)):
+        if articles.get(name) is False:
+            template = re.sub(rf"\bthe {place}", place, template, flags=re.IGNORECASE)
+        elif articles.get(name):
+            before, _, after = template.partition(place)
+            *_, word = before.split(" ")[:-1] or [""]
+            if not before or word in _PREPOSITIONS | _VERBS or word.endswith("ed"):
+                template = f"{before}{'the' if before else 'The'} {place}{after}"
     article = "an" if value[:1].lower() in "aeiou" else "a"
     template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
     return _one_full_stop(template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject))
@@ -235,14 +250,18 @@ def _one_full_stop(sentence: str) -> str:
     return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
 
 
-def clause(triple: Triple) -> str:
+def clause(triple: Triple, articles: Mapping[str, bool]) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
     plural ``The awards of Ann are two medals.``
 
     If the predicate's words indicate no sentence pattern, the parts are listed: ``Oda: successor to: Ann.``, ``Oda: is
     alive: false.``
+
+    Args:
+        articles: as in a `Lexicon`.
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
+    subject, value = (f"the {words}" if articles.get(words) else words for words in (subject, value))
     first, *middle, last = name.split() if " " in name else (name, name)
     head = [*takewhile(lambda word: word not in _PREPOSITIONS, name.split())]
     verb = "are" if head and _PLURAL.fullmatch(head[-1]) else "is"
@@ -264,7 +283,7 @@ def clause(triple: Triple) -> str:
         text = f"{subject}: {name}: {value}."
     else:
         text = f"The {name} of {subject} {verb} {value}."
-    return _one_full_stop(text)
+    return _one_full_stop(f"T{text[1:]}" if text.startswith("the ") else text)
 
 
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:

@@ -167,7 +167,8 @@ def test_the_whole_task_list_by_keyboard_alone(studio: Studio) -> None:
 def test_colour_is_never_the_only_sign(studio: Studio) -> None:
     studio.write_by(PLAN)
     letters = studio.page.locator("#board .handle").all_inner_texts()
-    assert letters == studio.page.locator("#words sup").all_inner_texts() == ["A", "B", "C", "D"]
+    above_words = studio.page.locator("#words sup").evaluate_all("(tags) => tags.map((tag) => tag.firstChild.data)")
+    assert letters == above_words == ["A", "B", "C", "D"]
     assert sorted(studio.page.locator("#table .badge").all_inner_texts()) == letters
     for item in studio.page.locator("#checks li:has(.sign)").all():
         assert item.locator(".sign").inner_text() and len(item.inner_text()) > 3

@@ -156,7 +156,7 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
     records += [told("Qium", "period", "9", "Qium, in period 9 and group 7.", group="7") for _ in range(20)]
     template = learn(records).templates["period"]
     assert template == "{subject} is in period {object}."
-    assert fill(template, Triple("Radium", "period", "7")) == "Radium is in period 7."
+    assert fill(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
 
 
 def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) -> None:
@@ -164,9 +164,46 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
     for predicate, template in checker.lexicon.templates.items():
         for value in ("17", "Jöns Jacob Berzelius", "{subject}", "a {object}", "Tom Jr."):
             triple = Triple("{object}ium", predicate, value)
-            text = fill(template, triple)
+            text = fill(template, triple, {})
             assert checker.values(Record("r", (triple,)), text)[0].whole, text
             assert not text.endswith(".."), text
+
+
+def test_articles_before_names_are_those_of_the_training_texts() -> None:
+    """Texts in which the name is part of a longer one, and names in fewer than three texts, teach nothing."""
+    texts = ["Aarhus lies in {} {}.", "{0} {1} has Aarhus.", "Aarhus ({} {})"]
+    records = [told("Aarhus", "country", "Denmark", text.format("", "Denmark").strip()) for text in texts]
+    records += [told("Aarhus", "country", "Denmark", "Aarhus is on the Denmark Strait.") for _ in range(9)]
+    records += [told("Aarhus", "country", "United States", text.format("the", "United States")) for text in texts]
+    records += [told("Aarhus", "country", "Peru", text.format("the", "Peru")) for text in texts[1:]]
+    records += [told("Aarhus", "country", "north", text.format("the", "north")) for text in texts]
+    assert learn(records).articles == {"Aarhus": False, "Denmark": False, "United States": True}
+
+
+@pytest.mark.parametrize(
+    ("template", "triple", "expected"),
+    [
+        ("{subject} is in the {object}.", Triple("Ulm", "country", "Denmark"), "Ulm is in Denmark."),
+        ("{subject} is in {object}.", Triple("Ulm", "country", "United_States"), "Ulm is in the United States."),
+        ("{subject} is in the {object}.", Triple("Ulm", "country", "United_States"), "Ulm is in the United States."),
+        ("{subject} is in the {object}.", Triple("Ulm", "country", "Peru"), "Ulm is in the Peru."),
+        ("The {subject}'s area is {object}.", Triple("Denmark", "area", "9"), "Denmark's area is 9."),
+        ("{subject}'s area is {object}.", Triple("United States", "area", "9"), "The United States's area is 9."),
+        ("{subject} is a {object} city.", Triple("Ulm", "country", "United States"), "Ulm is an United States city."),
+        ("Ulm, {subject}, has {object}.", Triple("United States", "has", "9"), "Ulm, United States, has 9."),
+    ],
+)
+def test_a_template_takes_the_article_of_the_name(template: str, triple: Triple, expected: str) -> None:
+    assert fill(template, triple, {"Denmark": False, "United States": True}) == expected
+
+
+def test_a_clause_takes_the_article_of_the_name() -> None:
+    for triple, expected in (
+        (Triple("United States", "leader", "Ann"), "The leader of the United States is Ann."),
+        (Triple("United States", "isPartOf", "UN"), "The United States is part of the UN."),
+        (Triple("Denmark", "isPartOf", "Peru"), "Denmark is part of Peru."),
+    ):
+        assert clause(triple, {"Denmark": False, "United States": True, "UN": True}) == expected
 
 
 @pytest.mark.parametrize(
@@ -198,16 +235,16 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
     ],
 )
 def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
-    assert clause(triple) == expected
+    assert clause(triple, {}) == expected
 
 
 def test_a_clause_says_its_triple(elements: Learned) -> None:
     for checker in (Checker(), elements[0]):
         for triple in chain.from_iterable(item.triples for item in elements[2]("dev")):
             given = Record("r", (triple,))
-            assert checker.check(given, clause(triple)).faults == ()
+            assert checker.check(given, clause(triple, checker.lexicon.articles)).faults == ()
             nameless = Triple(NO_SUBJECT, triple.predicate, triple.object)
-            assert checker.check(Record("r", (nameless,)), clause(nameless)).whole
+            assert checker.check(Record("r", (nameless,)), clause(nameless, checker.lexicon.articles)).whole
 
 
 def test_every_predicate_of_the_shipped_corpus_has_a_template_and_contexts(elements: Learned) -> None:

@@ -299,4 +299,4 @@ def test_before_the_first_word_of_a_fact_anything_may_stand(elements: Learned) -
 
 def test_a_template_s_article_fits_the_value() -> None:
     for value, said in (("alkali metal", "Zyx is an alkali metal."), ("metal", "Zyx is a metal.")):
-        assert fill("{subject} is a {object}.", Triple("Zyx", "category", value)) == said
+        assert fill("{subject} is a {object}.", Triple("Zyx", "category", value), {}) == said
