@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from agggen.records import Record
-from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.lexicon import BOOLEANS, Lexicon, neighbours, phrase_key, suspicious
+from agggen.text.linearise import entity_words
+from agggen.verification.lexicon import BOOLEANS, Lexicon, neighbours, suspicious
 from agggen.verification.normal import Word, words
+from agggen.verification.templates import learn_articles, learn_templates
 from agggen.verification.values import FUNCTION_WORDS, TextIndex, negated, value_wordings
 
 Gram = tuple[str, ...]
@@ -33,9 +33,6 @@ _BOOLEAN_PRECISION = 0.95
 """Of the texts with a phrase, the minimum fraction that have the truth value."""
 _PART_SHARE = 0.9
 """A longer wording replaces a wording if it occurs in at least this fraction of the wording's texts."""
-
-
-_NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
 
 
 @dataclass(frozen=True)
@@ -82,16 +79,15 @@ def learn(records: Sequence[Record]) -> Lexicon:
     texts = list(_indexed_texts(records))
     lower, value_words = _word_kinds(texts)
     booleans_of = _boolean_predicates(records)
-    return Lexicon(
+    lexicon = Lexicon(
         variants=_variants(texts, booleans_of),
         booleans=_booleans(texts, booleans_of),
         wordings=_wordings(texts, value_words, lower),
-        templates=_templates(records, value_words, lower),
         contexts=_contexts(texts),
         value_words=value_words,
         lower=lower,
-        articles=_articles(records),
     )
+    return replace(lexicon, templates=learn_templates(records, lexicon), articles=learn_articles(records))
 
 
 def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
@@ -284,106 +280,6 @@ def _wordings(texts: Sequence[_Text], value_words: frozenset[str], lower: frozen
         if len(statements) >= _MIN_TEXTS and share >= 3 * everywhere:
             wordings[predicate].append(form)
     return {predicate: tuple(sorted(forms)) for predicate, forms in wordings.items()}
-
-
-def _templates(records: Sequence[Record], value_words: frozenset[str], lower: frozenset[str]) -> dict[str, str]:
-    """The most frequent of the `_delexicalised` texts of each predicate."""
-    return {
-        predicate: min(counts, key=lambda template: (-counts[template], len(template), template))
-        for predicate, counts in _delexicalised(records, value_words, lower).items()
-    }
-
-
-def _delexicalised(
-    records: Iterable[Record], value_words: frozenset[str], lower: frozenset[str]
-) -> dict[str, Counter[str]]:
-    """By predicate: counts of the texts of single triples, with placeholders for subject and object and without other
-    names.
-    """
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for record in records:
-        if len(record.triples) > 1:
-            continue
-        (triple,) = record.triples
-        subject, value = entity_words(triple.subject), entity_words(triple.object)
-        for reference in record.references:
-            text = reference.text
-            if text.count(subject) == 1 and text.count(value) == 1 and subject not in value and value not in subject:
-                template = text.replace(subject, "{subject}").replace(value, "{object}")
-                rest = _without_placeholders(template)
-                predicate_forms = {word.form for word in words(predicate_words(triple.predicate))}
-                other_names = (
-                    word
-                    for word in words(rest)
-                    if suspicious(word, value_words, lower) and word.form not in predicate_forms
-                )
-                if not any(char in rest for char in "{}") and rest.rstrip().endswith(".") and not any(other_names):
-                    counts[triple.predicate][template.strip()] += 1
-    return counts
-
-
-def _articles(records: Iterable[Record]) -> dict[str, bool]:
-    """By name, of those that several texts contain: whether most of them have "the" before it.
-
-    Only texts count in which the name ends its noun phrase: not "the Derbyshire countryside".
-    """
-    counts: dict[str, Counter[bool]] = defaultdict(Counter)
-    for record in records:
-        entities = chain.from_iterable((triple.subject, triple.object) for triple in record.triples)
-        for name in dict.fromkeys(map(entity_words, entities)):
-            if not name[:1].isupper() or name.startswith("The "):
-                continue
-            for reference in record.references:
-                before, found, after = reference.text.partition(name)
-                if found and not before[-1:].isalnum() and not _NOUN_PHRASE_GOES_ON.match(after):
-                    counts[name][before[-4:].lower() == "the "] += 1
-    return {name: count[True] > count[False] for name, count in counts.items() if count.total() >= _MIN_TEXTS}
-
-
-def _without_placeholders(template: str) -> str:
-    return template.replace("{subject}", "").replace("{object}", "")
-
-
-_SUBJECT_IS_A_X_OF_OBJECT = re.compile(
-    r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
-)
-_PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
-
-
-def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
-    """Sentences for predicates unknown from training, by `phrase_key`, from the single triples of a corpus.
-
-    A sentence occurs in at least two texts, or has all words of the predicate and at most one other content word.
-    Sentences whose words show that subject and object are exchanged are excluded: "Ulm is a region of Germany"
-    for the predicate ``region``, "Ann was written by Emma" for ``written by``.
-    """
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for predicate, texts in _delexicalised(records, frozenset(), frozenset()).items():
-        name = predicate_words(predicate)
-        for text, count in texts.items():
-            if _PREPOSITION_LAST.search(name):
-                exchanged = text.index("{object}") < text.index("{subject}")
-            else:
-                statement = _SUBJECT_IS_A_X_OF_OBJECT.match(text)
-                exchanged = statement is not None and bool(_stems(name) & _stems(statement[1]))
-            if not exchanged and "}' " not in text:
-                counts[phrase_key(predicate)][text] += count
-    phrases = {}
-    for key, texts in counts.items():
-        costs = {}
-        for text, count in texts.items():
-            stems = _stems(_without_placeholders(text))
-            extra = len(stems - _stems(key))
-            if count > 1 or (stems >= _stems(key) and extra <= 1):
-                costs[text] = (-count if count > 1 else 0, extra + text.lower().count("the {"), len(text), text)
-        if costs:
-            phrases[key] = min(costs, key=costs.__getitem__)
-    return phrases
-
-
-def _stems(text: str) -> set[str]:
-    """The first four letters of each content word."""
-    return {word.form[:4] for word in words(text) if word.form not in FUNCTION_WORDS and word.kind == "word"}
 
 
 def _contexts(texts: Sequence[_Text]) -> dict[str, dict[str, int]]:

@@ -11,8 +11,8 @@ from agggen.config import load_config, overrides_of
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
 from agggen.generation.config import InferenceConfig
-from agggen.verification.learning import learn_phrases
 from agggen.verification.lexicon import read_templates
+from agggen.verification.templates import learn_phrases
 
 
 def adjusted(

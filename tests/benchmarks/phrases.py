@@ -18,8 +18,8 @@ from agggen.records import Record
 from agggen.report.sections import protocol_of
 from agggen.scoring import score
 from agggen.verification.check import Checker
-from agggen.verification.learning import learn_phrases
 from agggen.verification.lexicon import Lexicon
+from agggen.verification.templates import learn_phrases
 from agggen_platform.local import records_of
 
 

@@ -13,8 +13,9 @@ from agggen.corpora.rejects import split_rejects
 from agggen.errors import BundleError, ConfigError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
 from agggen.verification.check import Checker
-from agggen.verification.learning import learn, learn_phrases
+from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon, clause, fill, read_templates, read_wordings
+from agggen.verification.templates import learn_phrases
 from tests.unit.verification.conftest import Learned
 from tests.unit.verification.texts import record, value_check, whole
 
@@ -157,6 +158,21 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
     template = learn(records).templates["period"]
     assert template == "{subject} is in period {object}."
     assert fill(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
+
+
+def test_without_texts_of_one_triple_a_template_is_a_sentence_that_says_one() -> None:
+    """Not one that says another triple too, nor one in fewer than three texts."""
+    alone, with_other = "{0} Inn serves {1} food. It is a pub.", "{0} Inn serves {1} food in the pub."
+    rare = "The food of {0} Inn is {1}. It is a pub."
+    records = [
+        told(f"{city} Inn", "food", food, text.format(city, food), eatType="pub")
+        for text in (alone, with_other, with_other, rare, rare)
+        for city, food in zip(CITIES[: 3 if text == alone else 1], ("Thai", "French", "Greek"), strict=False)
+    ]
+    assert learn(records).templates == {"food": "{subject} serves {object} food."}
+    assert learn(records[1:]).templates == {}
+    single = told("Ulm Inn", "food", "Thai", "Ulm Inn is Thai.")
+    assert learn([*records, single]).templates == {"food": "{subject} is {object}."}
 
 
 def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) -> None:

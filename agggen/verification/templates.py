@@ -1,0 +1,156 @@
+"""Learns templates, sentences that express one triple of a predicate, from texts and their records."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+
+from agggen.records import Record, Triple
+from agggen.text.linearise import entity_words, predicate_words
+from agggen.verification.check import Checker
+from agggen.verification.lexicon import Lexicon, phrase_key, suspicious
+from agggen.verification.normal import words
+from agggen.verification.values import FUNCTION_WORDS
+
+_MIN_TEXTS = 3
+"""Minimum number of texts for a template from a longer text, and for the article of a name."""
+_NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
+_SUBJECT_IS_A_X_OF_OBJECT = re.compile(
+    r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
+)
+_PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
+
+
+def learn_templates(records: Sequence[Record], lexicon: Lexicon) -> dict[str, str]:
+    """By predicate: the most frequent template of the texts of single triples; without any, of the sentences of longer
+    texts that express one triple.
+
+    Args:
+        lexicon: the other parts of the lexicon.
+    """
+    counts = _delexicalised(_single_triples(records), lexicon)
+    known = {*counts, *lexicon.booleans}
+    for predicate, templates in _delexicalised(_sentences_of_one_triple(records, lexicon, known), lexicon).items():
+        if frequent := Counter({template: n for template, n in templates.items() if n >= _MIN_TEXTS}):
+            counts[predicate] = frequent
+    return {
+        predicate: min(templates, key=lambda template: (-templates[template], len(template), template))
+        for predicate, templates in counts.items()
+    }
+
+
+def _single_triples(records: Iterable[Record]) -> Iterator[tuple[Triple, str]]:
+    """The texts of records with one triple."""
+    for record in records:
+        if len(record.triples) == 1:
+            yield from ((record.triples[0], reference.text) for reference in record.references)
+
+
+def _sentences_of_one_triple(
+    records: Iterable[Record], lexicon: Lexicon, known: Collection[str]
+) -> Iterator[tuple[Triple, str]]:
+    """The sentences that express one triple of their record, without a fault, and no predicate in `known`."""
+    checker = Checker(lexicon)
+    for record in records:
+        unknown = [i for i, triple in enumerate(record.triples) if triple.predicate not in known]
+        for text in (reference.text for reference in record.references if unknown):
+            starts = [word.start for word in words(text) if word.initial]
+            for sentence in (text[start:end].strip() for start, end in pairwise((*starts, len(text)))):
+                said = [i for i in unknown if _template(record.triples[i], sentence)]
+                others = [i for i in range(len(record.triples)) if i not in said]
+                if len(said) != 1 or checker.check(record, sentence, said).faults:
+                    continue
+                if not any(value.whole for value in checker.values(record, sentence, others)):
+                    yield record.triples[said[0]], sentence
+
+
+def _template(triple: Triple, text: str) -> str | None:
+    """The text with placeholders for subject and object; None if it does not contain each of them once."""
+    subject, value = entity_words(triple.subject), entity_words(triple.object)
+    once = all(text.count(name) == 1 and not _is_part_of_word(name, text) for name in (subject, value))
+    if not once or subject in value or value in subject or any(char in text for char in "{}"):
+        return None
+    return text.replace(subject, "{subject}").replace(value, "{object}").strip()
+
+
+def _is_part_of_word(name: str, text: str) -> bool:
+    before, _, after = text.partition(name)
+    return before[-1:].isalnum() or after[:1].isalnum()
+
+
+def _delexicalised(texts: Iterable[tuple[Triple, str]], lexicon: Lexicon) -> dict[str, Counter[str]]:
+    """By predicate: counts of the templates of texts that express one triple, without other names."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for triple, text in texts:
+        template = _template(triple, text)
+        if template is None or not template.endswith("."):
+            continue
+        predicate_forms = {word.form for word in words(predicate_words(triple.predicate))}
+        other_names = (
+            word
+            for word in words(_without_placeholders(template))
+            if suspicious(word, lexicon.value_words, lexicon.lower) and word.form not in predicate_forms
+        )
+        if not any(other_names):
+            counts[triple.predicate][template] += 1
+    return counts
+
+
+def _without_placeholders(template: str) -> str:
+    return template.replace("{subject}", "").replace("{object}", "")
+
+
+def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
+    """Templates for predicates unknown from training, by `phrase_key`, from the single triples of a corpus.
+
+    A template occurs in at least two texts, or has all words of the predicate and at most one other content word.
+    Templates whose words show that subject and object are exchanged are excluded: "Ulm is a region of Germany"
+    for the predicate ``region``, "Ann was written by Emma" for ``written by``.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for predicate, templates in _delexicalised(_single_triples(records), Lexicon()).items():
+        name = predicate_words(predicate)
+        for text, count in templates.items():
+            if _PREPOSITION_LAST.search(name):
+                exchanged = text.index("{object}") < text.index("{subject}")
+            else:
+                statement = _SUBJECT_IS_A_X_OF_OBJECT.match(text)
+                exchanged = statement is not None and bool(_stems(name) & _stems(statement[1]))
+            if not exchanged and "}' " not in text:
+                counts[phrase_key(predicate)][text] += count
+    phrases = {}
+    for key, templates in counts.items():
+        costs = {}
+        for text, count in templates.items():
+            stems = _stems(_without_placeholders(text))
+            extra = len(stems - _stems(key))
+            if count > 1 or (stems >= _stems(key) and extra <= 1):
+                costs[text] = (-count if count > 1 else 0, extra + text.lower().count("the {"), len(text), text)
+        if costs:
+            phrases[key] = min(costs, key=costs.__getitem__)
+    return phrases
+
+
+def _stems(text: str) -> set[str]:
+    """The first four letters of each content word."""
+    return {word.form[:4] for word in words(text) if word.form not in FUNCTION_WORDS and word.kind == "word"}
+
+
+def learn_articles(records: Iterable[Record]) -> dict[str, bool]:
+    """By name, of those that several texts contain: whether most of them have "the" before it.
+
+    Only texts count in which the name ends its noun phrase: not "the Derbyshire countryside".
+    """
+    counts: dict[str, Counter[bool]] = defaultdict(Counter)
+    for record in records:
+        entities = chain.from_iterable((triple.subject, triple.object) for triple in record.triples)
+        for name in dict.fromkeys(map(entity_words, entities)):
+            if not name[:1].isupper() or name.startswith("The "):
+                continue
+            for reference in record.references:
+                before, found, after = reference.text.partition(name)
+                if found and not before[-1:].isalnum() and not _NOUN_PHRASE_GOES_ON.match(after):
+                    counts[name][before[-4:].lower() == "the "] += 1
+    return {name: count[True] > count[False] for name, count in counts.items() if count.total() >= _MIN_TEXTS}
