@@ -227,6 +227,7 @@ class Generator:
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras)
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
                     _drop_continuation(pieces[-1][1])
+                    pieces[-1][1].append(tokens.pop(0))
                 pieces.append((known_indices, tokens, fallback_used))
             pieces += self._clauses(record, [i for i in group if i not in known_indices])
         score = hypothesis.score + request.config.plan_weight * plan.score

@@ -294,6 +294,17 @@ def test_constraints_only_write_what_the_model_does_not_write_by_itself() -> Non
     assert astatine.fulfilled
 
 
+def test_the_full_stop_before_a_fallback_belongs_to_the_fact_that_it_ends() -> None:
+    shipped = load_bundle(bundle_folder("elements")).generator()
+    hydrogen = {"category": "nonmetal", "meltingPoint": "14 K", "discoveryYear": "1766", "stateAtRoomTemperature": "gas"}
+    record = Record("H", tuple(Triple("Hydrogen", *pair) for pair in hydrogen.items()))
+    plan = Plan.parse("[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]")
+    ((text,),) = shipped.generate([record], [plan])
+    first, second, *_ = text.facts
+    assert second.fallback and not first.fallback
+    assert text.text[: first.end].endswith(". ") and text.text[second.start :].startswith("Hydrogen melts")
+
+
 def test_constrained_texts_follow_the_free_ones_until_there_are_enough() -> None:
     shipped = load_bundle(bundle_folder("elements")).generator()
     record = record_of_elements("elements-dev-Hg-03")
