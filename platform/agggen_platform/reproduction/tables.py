@@ -146,7 +146,7 @@ def table_of_texts(
     """The systems of a board and ours, with the measures of the board.
 
     Args:
-        extra: further measures, from `agggen.evaluation.values`, for our systems only.
+        extra: further measures, of the board's protocol or from `agggen.evaluation.values`, for our systems only.
     """
     measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra]
     of_protocol = PROTOCOLS[board.protocol]
@@ -162,7 +162,7 @@ def table_of_texts(
         systems,
         tuple(Line(system.name, system.key, scores) for system in systems),
         board.systems,
-        f"protocol {board.protocol}: {board.how}",
+        f"protocol {board.protocol}: {board.how}" if board.systems else "",
         board.inputs,
     )
 
@@ -176,6 +176,7 @@ _WEBNLG = Recipe("webnlg", "webnlg", "webnlg-quick")
 _WEBNLG_LONG = Recipe("webnlg-long", "webnlg", "webnlg-long")
 _E2E = Recipe("e2e", "e2e", "e2e-quick", ("training.joint.alignment_penalty=null",))  # as in its existing records
 _E2E_CLEANED = Recipe("e2e-cleaned", "e2e-cleaned", "e2e-cleaned-quick")
+_ELEMENTS = Recipe("elements", "elements", "elements")
 
 
 def _annotated(
@@ -224,6 +225,8 @@ def _all() -> Iterable[Table]:
         ("e2e-cleaned", "E2E, trained and tested on the cleaned", _E2E_CLEANED, "e2e-cleaned"),
     ):
         yield table_of_texts(name, title, recipe, _board(corpus, "test", recipe.corpus), slots)
+    unpublished = Board("elements", "test", 72, "elements", "plain", "", ())
+    yield table_of_texts("elements", "Elements, which ships with agggen", _ELEMENTS, unpublished, ("bleu", *values))
     yield _plans()
     yield _alignment()
 
