@@ -40,6 +40,7 @@ from agggen.verification.values import (
     TextIndex,
     Wording,
     parts,
+    run_together,
     to_wording,
     value_wordings,
 )
@@ -183,6 +184,8 @@ class Checker:
         self, record: Record, triple: Triple, indexed: TextIndex, matches: Sequence[Match], starts: set[int]
     ) -> ValueCheck:
         """The check of one value; names and values of the record begin at the offsets `starts` of the text."""
+        if run_together(entity_words(triple.object), indexed.text):
+            return ValueCheck(triple, "part")
         if matches:
             span, how = min(matches, key=lambda match: MATCH_KINDS.index(match[1]))
             return ValueCheck(triple, how, span)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from agggen.records import Triple
-from agggen.text.linearise import predicate_words
-from agggen.verification.normal import Span, Word
+from agggen.text.linearise import entity_words, predicate_words
+from agggen.verification.normal import Span, Word, words
 from agggen.verification.record_words import capitals, doubled, forms
 from agggen.verification.values import Match, TextIndex
 
@@ -48,19 +49,23 @@ def repeated_values(
 ) -> tuple[str, ...]:
     """Values that a fact mentions more often than its triples contain them, or mentions again in part ("Axel").
 
-    Occurrences inside a subject's name and values matched in parts are ignored.
+    Occurrences inside a subject's name are ignored.
     """
     subjects = set(chain(*subject_spans.values()))
     covered = indexed.covered([*subjects, *(span for matches in occurrences for span, _ in matches)])
     repeated: list[str] = []
     for triple, matches in zip(triples, occurrences, strict=True):
         name_parts = capitals(triple.object) - capitals(triple.subject) - forms(predicate_words(triple.predicate))
-        if matches and name_parts:
-            repeated += [
-                word.raw
-                for word, inside in zip(indexed.whole.words, covered, strict=True)
-                if word.form in name_parts and word.raw[:1].isupper() and not inside
-            ]
+        outside = [
+            word
+            for word, inside in zip(indexed.whole.words, covered, strict=True)
+            if word.form in name_parts and word.raw[:1].isupper() and not inside
+        ]
+        if not matches:  # the value is mentioned in parts, if at all
+            mentions = Counter(word.form for word in outside)
+            mentions -= Counter(word.form for word in words(entity_words(triple.object)))
+            outside = [word for word in outside if word.form in mentions]
+        repeated += [word.raw for word in outside]
         spans = [span for span, _ in matches if not any(_overlap(span, name) for name in subjects)]
         disjoint: list[Span] = []
         for span in spans:

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 from typing import Literal, get_args
 
 from agggen.text.linearise import entity_words
@@ -298,6 +299,13 @@ def _reworded(value: str) -> Iterator[str]:
     if value.startswith("-") and value[1:2].isdigit():
         number, _, unit = value[1:].partition(" ")
         yield f"{number} {unit} below"
+
+
+def run_together(value: str, text: str) -> bool:
+    """Whether a text has two items of a list side by side: ``Ann Lee Bob Ray`` for ``Ann Lee, Bob Ray and Eve``."""
+    if not re.search(r" (?:and|or) ", value):
+        return False
+    return any(re.search(rf"{re.escape(a)}\s+{re.escape(b)}", text) for a, b in permutations(parts(value), 2))
 
 
 def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:

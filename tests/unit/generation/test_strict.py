@@ -296,7 +296,12 @@ def test_constraints_only_write_what_the_model_does_not_write_by_itself() -> Non
 
 def test_the_full_stop_before_a_fallback_belongs_to_the_fact_that_it_ends() -> None:
     shipped = load_bundle(bundle_folder("elements")).generator()
-    hydrogen = {"stateAtRoomTemperature": "gas", "discoveryYear": "1766", "meltingPoint": "14 K", "category": "nonmetal"}
+    hydrogen = {
+        "stateAtRoomTemperature": "gas",
+        "discoveryYear": "1766",
+        "meltingPoint": "14 K",
+        "category": "nonmetal",
+    }
     record = Record("H", tuple(Triple("Hydrogen", *pair) for pair in hydrogen.items()))
     plan = Plan.parse("[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]")
     ((text,),) = shipped.generate([record], [plan])

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from agggen.corpora.catalogue import load
-from agggen.corpora.rejects import split_rejects
 from agggen.errors import BundleError, ConfigError
-from agggen.records import NO_SUBJECT, Record, Reference, Triple
+from agggen.records import Record
 from agggen.verification.check import Checker
 from agggen.verification.learning import learn
-from agggen.verification.lexicon import Lexicon, clause, fill, read_templates, read_wordings
-from agggen.verification.templates import learn_phrases
+from agggen.verification.lexicon import Lexicon, read_templates, read_wordings
 from tests.unit.verification.conftest import Learned
-from tests.unit.verification.texts import record, value_check, whole
+from tests.unit.verification.texts import CITIES, record, told, value_check, whole
 
-CITIES = ("Oslo", "Rome", "Bern", "Kyiv", "Lima", "Baku", "Cork", "Graz")
 KINDS = ("city", "town", "port", "place", "site", "spot", "hub", "seat")
-
-
-def told(subject: str, predicate: str, value: str, text: str, **others: str) -> Record:
-    triples = [
-        Triple(subject, predicate, value),
-        *(Triple(subject, name, expected) for name, expected in others.items()),
-    ]
-    return Record(f"{subject} {text[:20]}", tuple(triples), (Reference(text),))
 
 
 def corpus(countries: dict[str, tuple[str, int]]) -> list[Record]:
@@ -147,120 +134,6 @@ def test_a_predicate_with_other_values_has_no_truth_values(word: str) -> None:
 
 
 # --- the words of predicates -----------------------------------------------------------------------------------------
-
-
-def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
-    records = [told(f"{city}ium", "period", str(n), f"{city}ium is in period {n}.") for n, city in enumerate(CITIES)]
-    records += [told("Xium", "period", "9", "Xium stands in period 9.")]
-    records += [told("Yium", "period", "9", "Yium is in period 9 with Berlin.") for _ in range(20)]
-    records += [told("Zium", "period", "9", "Zium is in period 9, a Zium.") for _ in range(20)]
-    records += [told("Qium", "period", "9", "Qium, in period 9 and group 7.", group="7") for _ in range(20)]
-    template = learn(records).templates["period"]
-    assert template == "{subject} is in period {object}."
-    assert fill(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
-
-
-def test_without_texts_of_one_triple_a_template_is_a_sentence_that_says_one() -> None:
-    """Not one that says another triple too, nor one in fewer than three texts."""
-    alone, with_other = "{0} Inn serves {1} food. It is a pub.", "{0} Inn serves {1} food in the pub."
-    rare = "The food of {0} Inn is {1}. It is a pub."
-    records = [
-        told(f"{city} Inn", "food", food, text.format(city, food), eatType="pub")
-        for text in (alone, with_other, with_other, rare, rare)
-        for city, food in zip(CITIES[: 3 if text == alone else 1], ("Thai", "French", "Greek"), strict=False)
-    ]
-    assert learn(records).templates == {"food": "{subject} serves {object} food."}
-    assert learn(records[1:]).templates == {}
-    single = told("Ulm Inn", "food", "Thai", "Ulm Inn is Thai.")
-    assert learn([*records, single]).templates == {"food": "{subject} is {object}."}
-
-
-def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) -> None:
-    checker = elements[0]
-    for predicate, template in checker.lexicon.templates.items():
-        for value in ("17", "Jöns Jacob Berzelius", "{subject}", "a {object}", "Tom Jr."):
-            triple = Triple("{object}ium", predicate, value)
-            text = fill(template, triple, {})
-            assert checker.values(Record("r", (triple,)), text)[0].whole, text
-            assert not text.endswith(".."), text
-
-
-def test_articles_before_names_are_those_of_the_training_texts() -> None:
-    """Texts in which the name is part of a longer one, and names in fewer than three texts, teach nothing."""
-    texts = ["Aarhus lies in {} {}.", "{0} {1} has Aarhus.", "Aarhus ({} {})"]
-    records = [told("Aarhus", "country", "Denmark", text.format("", "Denmark").strip()) for text in texts]
-    records += [told("Aarhus", "country", "Denmark", "Aarhus is on the Denmark Strait.") for _ in range(9)]
-    records += [told("Aarhus", "country", "United States", text.format("the", "United States")) for text in texts]
-    records += [told("Aarhus", "country", "Peru", text.format("the", "Peru")) for text in texts[1:]]
-    records += [told("Aarhus", "country", "north", text.format("the", "north")) for text in texts]
-    assert learn(records).articles == {"Aarhus": False, "Denmark": False, "United States": True}
-
-
-@pytest.mark.parametrize(
-    ("template", "triple", "expected"),
-    [
-        ("{subject} is in the {object}.", Triple("Ulm", "country", "Denmark"), "Ulm is in Denmark."),
-        ("{subject} is in {object}.", Triple("Ulm", "country", "United_States"), "Ulm is in the United States."),
-        ("{subject} is in the {object}.", Triple("Ulm", "country", "United_States"), "Ulm is in the United States."),
-        ("{subject} is in the {object}.", Triple("Ulm", "country", "Peru"), "Ulm is in the Peru."),
-        ("The {subject}'s area is {object}.", Triple("Denmark", "area", "9"), "Denmark's area is 9."),
-        ("{subject}'s area is {object}.", Triple("United States", "area", "9"), "The United States's area is 9."),
-        ("{subject} is a {object} city.", Triple("Ulm", "country", "United States"), "Ulm is an United States city."),
-        ("Ulm, {subject}, has {object}.", Triple("United States", "has", "9"), "Ulm, United States, has 9."),
-    ],
-)
-def test_a_template_takes_the_article_of_the_name(template: str, triple: Triple, expected: str) -> None:
-    assert fill(template, triple, {"Denmark": False, "United States": True}) == expected
-
-
-def test_a_clause_takes_the_article_of_the_name() -> None:
-    for triple, expected in (
-        (Triple("United States", "leader", "Ann"), "The leader of the United States is Ann."),
-        (Triple("United States", "isPartOf", "UN"), "The United States is part of the UN."),
-        (Triple("Denmark", "isPartOf", "Peru"), "Denmark is part of Peru."),
-    ):
-        assert clause(triple, {"Denmark": False, "United States": True, "UN": True}) == expected
-
-
-@pytest.mark.parametrize(
-    ("triple", "expected"),
-    [
-        (Triple("Aromi", "eatType", "pub"), "The eat type of Aromi is pub."),
-        (Triple("Aspirin", "interactsWith", "warfarin"), "Aspirin interacts with warfarin."),
-        (Triple("Voss", "isPartOf", "Norway"), "Voss is part of Norway."),
-        (Triple("The Mill", "near", "Avalon"), "The Mill is near Avalon."),
-        (Triple("Oda", "madeBy", "Ann"), "Oda is made by Ann."),
-        (Triple("Oda", "founded_in", "1990"), "Oda is founded in 1990."),
-        (Triple("Oda", "broadcastBy", "NRK"), "Oda is broadcast by NRK."),
-        (Triple("Oda", "needFor", "salt"), "Oda: need for: salt."),
-        (Triple("Oda", "memberOf", "the crew"), "Oda is member of the crew."),
-        (Triple("Oda", "successor to", "Ann"), "Oda: successor to: Ann."),
-        (Triple("Oda", "diedOn", "2001-02-03"), "Oda died on 2001-02-03."),
-        (Triple("Oda", "worked at", "NRK"), "Oda worked at NRK."),
-        (Triple("Oda", "contains", "salt"), "Oda contains salt."),
-        (Triple("Oda", "alias", "Od"), "The alias of Oda is Od."),
-        (Triple("Oda", "children", "Una, Vera"), "The children of Oda are Una, Vera."),
-        (Triple("Oda", "awards", "two medals"), "The awards of Oda are two medals."),
-        (Triple("Oda", "numberOfMembers", "12"), "The number of members of Oda is 12."),
-        (Triple("Oda", "status", "retired"), "The status of Oda is retired."),
-        (Triple("Oda", "hasChild", "Tom Jr."), "Oda has child Tom Jr."),
-        (Triple("Oda", "motto", "Why not?"), "The motto of Oda is Why not?."),
-        (Triple("Oda", "isAlive", "false"), "Oda: is alive: false."),
-        (Triple(NO_SUBJECT, "mainDishes", "fish, peas"), "The main dishes are fish, peas."),
-        (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
-    ],
-)
-def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
-    assert clause(triple, {}) == expected
-
-
-def test_a_clause_says_its_triple(elements: Learned) -> None:
-    for checker in (Checker(), elements[0]):
-        for triple in chain.from_iterable(item.triples for item in elements[2]("dev")):
-            given = Record("r", (triple,))
-            assert checker.check(given, clause(triple, checker.lexicon.articles)).faults == ()
-            nameless = Triple(NO_SUBJECT, triple.predicate, triple.object)
-            assert checker.check(Record("r", (nameless,)), clause(nameless, checker.lexicon.articles)).whole
 
 
 def test_every_predicate_of_the_shipped_corpus_has_a_template_and_contexts(elements: Learned) -> None:
@@ -382,33 +255,3 @@ def test_a_users_sentences_for_predicates_are_read_or_refused(tmp_path: Path) ->
             read_templates(path)
     with pytest.raises(ConfigError, match="cannot read"):
         read_templates(tmp_path / "absent.tsv")
-
-
-def test_phrases_do_not_exchange_subject_and_object() -> None:
-    """Texts that exchange subject and object, or say more than the predicate, are not learned."""
-    texts = {
-        "place of birth": ("{s} was born in {o}.", "{s} was born in {o}.", "The place of birth of {s} is {o}."),
-        "residence": ("{s} lives in {o}.",),
-        "region": ("{s} is a region of {o}.", "The region of {s} is {o}."),
-        "capital of": ("{s} is the capital of {o}.",),
-        "followed by": ("{o} is followed by {s}.",),
-        "mayor": ("{s} is a pretty old town whose mayor is {o}.",),
-        "height": ("{s} and {s} have the height {o}.",),
-        "award": ("{s} has the award {o}, of Norway.",),
-    }
-    records = [
-        told(f"Name{number}", predicate, f"Value{number}", text.format(s=f"Name{number}", o=f"Value{number}"))
-        for number, (predicate, text) in enumerate((key, text) for key, values in texts.items() for text in values)
-    ]
-    assert learn_phrases(records) == {
-        "birth of place": "{subject} was born in {object}.",
-        "region": "The region of {subject} is {object}.",
-        "capital of": "{subject} is the capital of {object}.",
-    }
-
-
-def test_phrases_of_single_facts_in_rel2text(data_home: Path) -> None:
-    phrases = learn_phrases(split_rejects(load("rel2text", "train", data_home))[0])
-    assert len(phrases) > 500
-    assert phrases["birth place"] == "{subject} was born in {object}."
-    assert Lexicon(phrases=phrases).template("placeOfDeath") == "{subject} died in {object}."

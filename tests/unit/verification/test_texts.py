@@ -6,7 +6,7 @@ import pytest
 
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
-from agggen.verification.lexicon import Lexicon, fill
+from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck
 from tests.unit.verification.conftest import Learned
 from tests.unit.verification.texts import PLAIN, record
@@ -165,6 +165,18 @@ def test_a_fact_says_each_value_once(checker: Checker, own: list[int], text: str
     assert checker.check(RF, text).repeated == ()
 
 
+def test_the_items_of_a_list_neither_run_together_nor_come_twice() -> None:
+    made = record("by = Ann Lee, Bob Ray and Eve Orr")
+    for text, faults in (
+        ("By Bob Ray, Eve Orr and Ann Lee.", ()),
+        ("By Ann Lee Bob Ray and Eve Orr.", ("'Ann Lee, Bob Ray and Eve Orr' (by) is incomplete",)),
+        ("By Bob Ray, Eve Orr Ann Lee.", ("'Ann Lee, Bob Ray and Eve Orr' (by) is incomplete",)),
+        ("By Ann Lee, Bob Ray, Eve Orr, Lee Bob.", ("'Lee' is repeated", "'Bob' is repeated")),
+        ("By Bob Ray, Eve Orr, Bob and Ann Lee.", ("'Bob' is repeated",)),
+    ):
+        assert PLAIN.check(made, text, [0], ()).faults == faults
+
+
 def test_a_fact_may_say_a_value_once_for_each_triple_and_within_a_name() -> None:
     both = record("born = Oslo", "died = Oslo")
     assert PLAIN.check(both, "Born in Oslo, she died in Oslo.", [0, 1]).repeated == ()
@@ -295,8 +307,3 @@ def test_before_the_first_word_of_a_fact_anything_may_stand(elements: Learned) -
     fact = [SYMBOL, PLACE]
     assert elements[0].check(RF, "Rf of the Soviet Union", fact, (), initial=False).misplaced == ()
     assert elements[0].check(RF, "a Rf of the Soviet Union", fact, (), initial=False).misplaced != ()
-
-
-def test_a_template_s_article_fits_the_value() -> None:
-    for value, said in (("alkali metal", "Zyx is an alkali metal."), ("metal", "Zyx is a metal.")):
-        assert fill("{subject} is a {object}.", Triple("Zyx", "category", value), {}) == said

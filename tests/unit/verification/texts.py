@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from agggen.records import Record, Triple
+from agggen.records import Record, Reference, Triple
 from agggen.verification.check import Checker
 from agggen.verification.results import ValueCheck
 
 PLAIN = Checker()
+CITIES = ("Oslo", "Rome", "Bern", "Kyiv", "Lima", "Baku", "Cork", "Graz")
 
 
 def value_check(value: str, text: str, checker: Checker = PLAIN, predicate: str = "value") -> ValueCheck:
@@ -32,3 +33,12 @@ def record(*triples: str, subject: str = "Zyx") -> Record:
 def missed(given: Record, text: str, checker: Checker = PLAIN) -> list[str]:
     """The predicates whose values `text` does not say whole."""
     return [value.triple.predicate for value in checker.check(given, text).values if not value.whole]
+
+
+def told(subject: str, predicate: str, value: str, text: str, **others: str) -> Record:
+    """A record of one subject, with one text."""
+    triples = [
+        Triple(subject, predicate, value),
+        *(Triple(subject, name, expected) for name, expected in others.items()),
+    ]
+    return Record(f"{subject} {text[:20]}", tuple(triples), (Reference(text),))
