@@ -22,7 +22,7 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
-from agggen.verification.lexicon import clause, fill, suspicious
+from agggen.verification.lexicon import PREPOSITIONS, clause, fill, suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
@@ -36,6 +36,8 @@ _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
 _NOT_ABBREVIATED = re.compile(r"(?:[^\W\d_]{5}|\d)[.!?]$")
 """A full stop after a number or a word too long for an abbreviation, so that it ends a sentence."""
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
+_USUAL = 0.9
+"""A name needs "the" after a preposition if at least this share of its mentions in training texts have it."""
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
 
@@ -158,6 +160,8 @@ class RecordConstraints:
 
         fact_subjects = frozenset(triple.subject for triple in triples)
         odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
+        fact_names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
+        with_the = [name for name in fact_names if checker.lexicon.articles.get(name, 0.0) >= _USUAL]
         passed: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
 
         def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
@@ -174,7 +178,7 @@ class RecordConstraints:
             if (key := (tuple(fact), begins_sentence, required)) not in passed:
                 text = self._text(fact)
                 findings = checker.findings(self.record, text, indices, required, begins_sentence)
-                passed[key] = passes(findings) and _is_paired(text, odd_quotes)
+                passed[key] = passes(findings) and _is_paired(text, odd_quotes) and not _lacks_article(text, with_the)
             return (
                 passed[key]
                 and _follows(self._text(earlier), self._text(fact), begins_sentence, entities)
@@ -286,6 +290,16 @@ class RecordConstraints:
 def _is_paired(text: str, odd_quotes: bool) -> bool:
     """Whether the brackets of a fact are paired and not empty, and its quotation marks paired (except `odd_quotes`)."""
     return text.count("(") == text.count(")") and "()" not in text and (odd_quotes or text.count('"') % 2 == 0)
+
+
+def _lacks_article(text: str, names: Collection[str]) -> bool:
+    """Whether a preposition stands directly before one of the names, which need "the"."""
+    return any(
+        before.rpartition(" ")[2] in PREPOSITIONS and not re.match(r"\w| [A-Z]", after)
+        for name in names
+        for before, found, after in [text.partition(f" {name}")]
+        if found
+    )
 
 
 def _follows(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:

@@ -44,7 +44,7 @@ _INTRANSITIVE = frozenset(
     )
 )
 """Verbs that have no passive: "died on", not "is died on"."""
-_PREPOSITIONS = frozenset(
+PREPOSITIONS = frozenset(
     (
         *("of", "in", "on", "at", "by", "with", "to", "from", "for", "as", "into", "under", "over", "near"),
         *("beside", "behind"),
@@ -82,8 +82,8 @@ class Lexicon:
     """Normal forms of words that training texts capitalise only at the beginning of a sentence."""
     phrases: Mapping[str, str] = field(default_factory=dict)
     """Sentences like `templates`, from another corpus, for predicates unknown from training, by `phrase_key`."""
-    articles: Mapping[str, bool] = field(default_factory=dict)
-    """Whether training texts usually write "the" before a name: ``{"United States": True, "Belgium": False}``."""
+    articles: Mapping[str, float] = field(default_factory=dict)
+    """The share of a name's mentions that have "the" before it: ``{"United States": 0.96, "Belgium": 0.0}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -225,7 +225,7 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
     return word.raw[:1].isupper() and word.form not in lower and not opens
 
 
-def fill(template: str, triple: Triple, articles: Mapping[str, bool]) -> str:
+def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
     """Fills a template with a triple's subject and object; adjusts the articles before them.
 
     Args:
@@ -233,12 +233,12 @@ def fill(template: str, triple: Triple, articles: Mapping[str, bool]) -> str:
     """
     subject, value = entity_words(triple.subject), entity_words(triple.object)
     for place, name in (("{subject}", subject), ("{object}", value)):
-        if articles.get(name) is False:
+        if articles.get(name, 1.0) <= 0.5:
             template = re.sub(rf"\bthe {place}", place, template, flags=re.IGNORECASE)
-        elif articles.get(name):
+        elif articles.get(name, 0.0) > 0.5:
             before, _, after = template.partition(place)
             *_, word = before.split(" ")[:-1] or [""]
-            if not before or word in _PREPOSITIONS | _VERBS or word.endswith("ed"):
+            if not before or word in PREPOSITIONS | _VERBS or word.endswith("ed"):
                 template = f"{before}{'the' if before else 'The'} {place}{after}"
     article = "an" if value[:1].lower() in "aeiou" else "a"
     template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
@@ -250,7 +250,7 @@ def _one_full_stop(sentence: str) -> str:
     return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
 
 
-def clause(triple: Triple, articles: Mapping[str, bool]) -> str:
+def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
     plural ``The awards of Ann are two medals.``
 
@@ -261,25 +261,25 @@ def clause(triple: Triple, articles: Mapping[str, bool]) -> str:
         articles: as in a `Lexicon`.
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
-    subject, value = (f"the {words}" if articles.get(words) else words for words in (subject, value))
+    subject, value = (f"the {words}" if articles.get(words, 0.0) > 0.5 else words for words in (subject, value))
     first, *middle, last = name.split() if " " in name else (name, name)
-    head = [*takewhile(lambda word: word not in _PREPOSITIONS, name.split())]
+    head = [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
     verb = "are" if head and _PLURAL.fullmatch(head[-1]) else "is"
     if triple.subject == NO_SUBJECT:
         text = f"The {name} {verb} {value}."
     elif first in _VERBS and value.lower() in BOOLEANS:
         text = f"{subject}: {name}: {value}."
     elif first in _VERBS or (
-        last in _PREPOSITIONS and name not in _PREPOSITIONS and (first.endswith("s") or first in _INTRANSITIVE)
+        last in PREPOSITIONS and name not in PREPOSITIONS and (first.endswith("s") or first in _INTRANSITIVE)
     ):
         text = f"{subject} {name} {value}."
     elif (
-        name in _PREPOSITIONS
+        name in PREPOSITIONS
         or (last == "of" and not middle)
-        or (not middle and last in _PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)))
+        or (not middle and last in PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)))
     ):
         text = f"{subject} is {name} {value}."
-    elif last in _PREPOSITIONS:
+    elif last in PREPOSITIONS:
         text = f"{subject}: {name}: {value}."
     else:
         text = f"The {name} of {subject} {verb} {value}."

@@ -138,8 +138,8 @@ def _stems(text: str) -> set[str]:
     return {word.form[:4] for word in words(text) if word.form not in FUNCTION_WORDS and word.kind == "word"}
 
 
-def learn_articles(records: Iterable[Record]) -> dict[str, bool]:
-    """By name, of those that several texts contain: whether most of them have "the" before it.
+def learn_articles(records: Iterable[Record]) -> dict[str, float]:
+    """By name, of those that several texts contain: the share of the texts with "the" before it.
 
     Only texts count in which the name ends its noun phrase: not "the Derbyshire countryside".
     """
@@ -153,4 +153,5 @@ def learn_articles(records: Iterable[Record]) -> dict[str, bool]:
                 before, found, after = reference.text.partition(name)
                 if found and not before[-1:].isalnum() and not _NOUN_PHRASE_GOES_ON.match(after):
                     counts[name][before[-4:].lower() == "the "] += 1
-    return {name: count[True] > count[False] for name, count in counts.items() if count.total() >= _MIN_TEXTS}
+    frequent = {name: count for name, count in counts.items() if count.total() >= _MIN_TEXTS}
+    return {name: round(count[True] / count.total(), 2) for name, count in frequent.items()}

@@ -109,11 +109,11 @@ def test_a_joined_clause_keeps_the_full_stop_of_its_value() -> None:
 Judge = Callable[[str, str], bool]
 
 
-def judge_of(record: Record, *groups: Sequence[int]) -> Judge:
+def judge_of(record: Record, *groups: Sequence[int], lexicon: Lexicon | None = None) -> Judge:
     """Whether the last of these facts may have a text after a text of the others: ``judge(before, fact)``."""
     encoder = generator().encoder
     extras: list[str] = []
-    known = watched_words(encoder.vocabulary, Checker())
+    known = watched_words(encoder.vocabulary, Checker(lexicon))
 
     def ids_of(text: str) -> list[int]:
         tokens = [token.text for token in tokenise(text)]
@@ -190,6 +190,14 @@ def test_a_sentence_does_not_begin_inside_another(before: str, fact: str, passes
     value = "The Hut" if "Hut" in fact else "Bob"
     record = Record("oz", (Triple("Oz", "leader", "Ann"), Triple("Oz", "leader-2", value)))
     assert judge_of(record, [0], [1])(before, fact) is passes
+
+
+def test_a_name_that_nearly_always_has_the_has_it_after_a_preposition() -> None:
+    texts = {"She lives in the Hague.": True, "She lives in Hague.": False, "She left Hague.": True}
+    judge = judge_of(Record("r", (Triple("She", "home", "Hague"),)), [0], lexicon=Lexicon(articles={"Hague": 0.95}))
+    assert {text: judge("", text) for text in texts} == texts
+    judge = judge_of(Record("r", (Triple("She", "home", "Hague"),)), [0], lexicon=Lexicon(articles={"Hague": 0.8}))
+    assert all(judge("", text) for text in texts)
 
 
 def test_an_unknown_predicate_keeps_its_place_in_a_human_plan() -> None:
