@@ -27,6 +27,7 @@ from agggen.verification.lexicon import (
     log_likelihood,
     neighbours,
     never_precedes,
+    spoken,
     suspicious,
 )
 from agggen.verification.normal import words
@@ -298,7 +299,7 @@ class Checker:
                 never_precedes(contexts, next(neighbours(tokens, start, end, explained)), max_new_word_rate)
                 for start, end in word_spans
             ):
-                before, _, _ = clause(triple, self.lexicon.articles).rpartition(entity_words(triple.object))
+                before, _, _ = clause(triple, self.lexicon.articles).rpartition(spoken(triple.object))
                 if not any(indexed.text[: span[0]].endswith(before) for span, _ in matches):
                     misplaced.append(triple)
         return tuple(misplaced)

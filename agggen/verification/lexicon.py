@@ -22,7 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from agggen.errors import BundleError, ConfigError
 from agggen.records import NO_SUBJECT, Triple
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.normal import Word
+from agggen.verification.normal import MONTHS, Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
@@ -58,6 +58,9 @@ _PLURAL = re.compile(
     r"(?!.*(?:ss|us|as|is|ics|news|series|species|means)$)\w{3,}s|children|men|people|women", re.IGNORECASE
 )
 """Nouns that take "are"."""
+_UNIT = re.compile(r"(.+) \(in (\w+)\)")
+"""A predicate that names the unit of its values: ``elevation (in metres)``."""
+_DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 
 
 @dataclass(frozen=True)
@@ -225,13 +228,20 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
     return word.raw[:1].isupper() and word.form not in lower and not opens
 
 
+def spoken(value: str) -> str:
+    """A value as sentences say it: ``30 May 1999`` for ``1999-05-30``, others as they are."""
+    literal = entity_words(value)
+    date = _DATE.fullmatch(literal)
+    return f"{int(date[3])} {MONTHS[int(date[2]) - 1].capitalize()} {date[1]}" if date else literal
+
+
 def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
     """Fills a template with a triple's subject and object; adjusts the articles before them.
 
     Args:
         articles: as in a `Lexicon`. Before a name that it does not contain, the template's "the" or its absence stays.
     """
-    subject, value = entity_words(triple.subject), entity_words(triple.object)
+    subject, value = entity_words(triple.subject), spoken(triple.object)
     for place, name in (("{subject}", subject), ("{object}", value)):
         if articles.get(name, 1.0) <= 0.5:
             template = re.sub(rf"\bthe {place}", place, template, flags=re.IGNORECASE)
@@ -252,7 +262,7 @@ def _one_full_stop(sentence: str) -> str:
 
 def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
-    plural ``The awards of Ann are two medals.``
+    plural ``The awards of Ann are two medals.``, with a unit ``The height of Ann is 170 cm.`` for ``height (in cm)``.
 
     If the predicate's words indicate no sentence pattern, the parts are listed: ``Oda: successor to: Ann.``, ``Oda: is
     alive: false.``
@@ -260,7 +270,9 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     Args:
         articles: as in a `Lexicon`.
     """
-    subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
+    subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), spoken(triple.object)
+    if unit := _UNIT.fullmatch(name):
+        name, value = unit[1], f"{value} {unit[2]}"
     subject, value = (f"the {words}" if articles.get(words, 0.0) > 0.5 else words for words in (subject, value))
     first, *middle, last = name.split() if " " in name else (name, name)
     head = [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]

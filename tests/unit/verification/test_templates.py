@@ -77,9 +77,10 @@ def test_articles_before_names_are_those_of_the_training_texts() -> None:
         ("{subject}'s area is {object}.", Triple("United States", "area", "9"), "The United States's area is 9."),
         ("{subject} is a {object} city.", Triple("Ulm", "country", "United States"), "Ulm is an United States city."),
         ("Ulm, {subject}, has {object}.", Triple("United States", "has", "9"), "Ulm, United States, has 9."),
+        ("{subject} opened on {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
     ],
 )
-def test_a_template_takes_the_article_of_the_name(template: str, triple: Triple, expected: str) -> None:
+def test_a_template_takes_articles_and_dates_as_texts_do(template: str, triple: Triple, expected: str) -> None:
     assert fill(template, triple, {"Denmark": 0.2, "United States": 0.8}) == expected
 
 
@@ -105,7 +106,9 @@ def test_a_clause_takes_the_article_of_the_name() -> None:
         (Triple("Oda", "needFor", "salt"), "Oda: need for: salt."),
         (Triple("Oda", "memberOf", "the crew"), "Oda is member of the crew."),
         (Triple("Oda", "successor to", "Ann"), "Oda: successor to: Ann."),
-        (Triple("Oda", "diedOn", "2001-02-03"), "Oda died on 2001-02-03."),
+        (Triple("Oda", "diedOn", "2001-02-03"), "Oda died on 3 February 2001."),
+        (Triple("Oda", "diedOn", "2001-02"), "Oda died on 2001-02."),
+        (Triple("Oda", "height_(in_cm)", "170"), "The height of Oda is 170 cm."),
         (Triple("Oda", "worked at", "NRK"), "Oda worked at NRK."),
         (Triple("Oda", "contains", "salt"), "Oda contains salt."),
         (Triple("Oda", "alias", "Od"), "The alias of Oda is Od."),
