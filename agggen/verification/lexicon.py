@@ -61,6 +61,7 @@ _PLURAL = re.compile(
 _UNIT = re.compile(r"(.+) \(in (\w+)\)")
 """A predicate that names the unit of its values: ``elevation (in metres)``."""
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_YEAR = re.compile(r"1\d{3}|20\d\d")
 
 
 @dataclass(frozen=True)
@@ -277,8 +278,11 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     first, *middle, last = name.split() if " " in name else (name, name)
     head = [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
     verb = "are" if head and _PLURAL.fullmatch(head[-1]) else "is"
+    when = "on" if _DATE.fullmatch(entity_words(triple.object)) else "in" if _YEAR.fullmatch(value) else ""
     if triple.subject == NO_SUBJECT:
         text = f"The {name} {verb} {value}."
+    elif when and _PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}):
+        text = f"{subject} was {name} {when} {value}."
     elif first in _VERBS and value.lower() in BOOLEANS:
         text = f"{subject}: {name}: {value}."
     elif first in _VERBS or (

@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "7857cedeb345d71088860eb0b97536bc90a9037b7bca00dd3cf41f2999c65d1c"
+FINGERPRINT = "1eacaa47ad2690ed88a04b64afa4c9b5d35a684512736367a37557c9af8bb286"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 
