@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
 from agggen.generation.constraints import Constraint, Spelling
+from agggen.generation.grammar import Grammar, follows
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.model.batch import FACT, LAST
 from agggen.records import NO_SUBJECT, Record, Triple
@@ -22,7 +23,7 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
-from agggen.verification.lexicon import PREPOSITIONS, clause, fill, suspicious
+from agggen.verification.lexicon import clause, fill, suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
@@ -31,13 +32,7 @@ _SENTENCE_ENDS = frozenset(".!?")
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
 """The beginning of a fact with the same grammatical subject as the preceding fact."""
 _PRONOUN = re.compile(r"(?:It|Its|He|His|She|Her|They|Their)\b", re.IGNORECASE)
-_OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
-"""A word that begins a sentence, unless it begins a name."""
-_NOT_ABBREVIATED = re.compile(r"(?:[^\W\d_]{5}|\d)[.!?]$")
-"""A full stop after a number or a word too long for an abbreviation, so that it ends a sentence."""
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
-_USUAL = 0.9
-"""A name needs "the" after a preposition if at least this share of its mentions in training texts have it."""
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
 
@@ -159,9 +154,7 @@ class RecordConstraints:
         indices = sorted(group)
 
         fact_subjects = frozenset(triple.subject for triple in triples)
-        odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
-        fact_names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
-        with_the = [name for name in fact_names if checker.lexicon.articles.get(name, 0.0) >= _USUAL]
+        grammar = Grammar(triples, checker.lexicon.articles)
         passed: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
 
         def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
@@ -178,10 +171,10 @@ class RecordConstraints:
             if (key := (tuple(fact), begins_sentence, required)) not in passed:
                 text = self._text(fact)
                 findings = checker.findings(self.record, text, indices, required, begins_sentence)
-                passed[key] = passes(findings) and _is_paired(text, odd_quotes) and not _lacks_article(text, with_the)
+                passed[key] = passes(findings) and grammar.accepts(text)
             return (
                 passed[key]
-                and _follows(self._text(earlier), self._text(fact), begins_sentence, entities)
+                and follows(self._text(earlier), self._text(fact), begins_sentence, entities)
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
             )
 
@@ -285,34 +278,6 @@ class RecordConstraints:
 
     def _text(self, ids: Sequence[int]) -> str:
         return detokenise(self.watched.vocabulary.decode(ids, self.extras))
-
-
-def _is_paired(text: str, odd_quotes: bool) -> bool:
-    """Whether the brackets of a fact are paired and not empty, and its quotation marks paired (except `odd_quotes`)."""
-    return text.count("(") == text.count(")") and "()" not in text and (odd_quotes or text.count('"') % 2 == 0)
-
-
-def _lacks_article(text: str, names: Collection[str]) -> bool:
-    """Whether a preposition stands directly before one of the names, which need "the"."""
-    return any(
-        before.rpartition(" ")[2] in PREPOSITIONS and not re.match(r"\w| [A-Z]", after)
-        for name in names
-        for before, found, after in [text.partition(f" {name}")]
-        if found
-    )
-
-
-def _follows(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
-    """Whether a fact begins with a capital letter if it begins a sentence, else without the opener of a sentence.
-
-    In texts that begin without a capital, and after a possible abbreviation, a full stop may precede a small letter.
-    """
-    word = re.match(r"\w*", fact)
-    if word is None or any(name.startswith(word.group()) for name in names):
-        return True
-    if begins_sentence:
-        return not (fact[:1].islower() and before[:1].isupper() and _NOT_ABBREVIATED.search(before))
-    return _OPENER.match(fact) is None
 
 
 def _spelling_variants(text: str) -> Iterator[str]:

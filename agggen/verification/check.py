@@ -24,6 +24,7 @@ from agggen.verification.lexicon import (
     BOOLEANS,
     Lexicon,
     clause,
+    has_enough_values,
     log_likelihood,
     neighbours,
     never_precedes,
@@ -48,8 +49,9 @@ from agggen.verification.values import (
 
 MAX_NEW_WORD_RATE = 0.01
 """An unseen word before a predicate's value is a fault if its Good-Turing probability there is at most this."""
-SWAP_MARGIN = 6.0
-"""Two values are swapped if the log-likelihood ratio of the exchanged over the actual order is above this."""
+SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 10.0}
+"""Two values of a `shape` are swapped if the log-likelihood ratio of the exchanged over the actual order is above this.
+"""
 
 _ITEM_ENDS = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
 _ITEM_BEGINS = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
@@ -130,6 +132,9 @@ class Checker:
         rate = MAX_NEW_WORD_RATE if triples is None else 1.0
         yield "misplaced", self._misplaced(required, occurrences, indexed, explained, rate, initial)
         invented, elsewhere = self._hallucinated(record, required, indexed, explained)
+        if triples is not None:
+            values = _of_other_facts(record, indices, indexed, spans)
+            elsewhere += tuple(value for value in values if not set(elsewhere) & {word.raw for word in words(value)})
         yield "elsewhere", elsewhere
         yield "invented", (*invented, *self._contradictions(record, indexed))
         swapped = self._swapped(required, occurrences, indexed, explained)
@@ -185,7 +190,7 @@ class Checker:
         self, record: Record, triple: Triple, indexed: TextIndex, matches: Sequence[Match], starts: set[int]
     ) -> ValueCheck:
         """The check of one value; names and values of the record begin at the offsets `starts` of the text."""
-        if run_together(entity_words(triple.object), indexed.text):
+        if run_together(triple.object, indexed.text):
             return ValueCheck(triple, "part")
         if matches:
             span, how = min(matches, key=lambda match: MATCH_KINDS.index(match[1]))
@@ -253,26 +258,32 @@ class Checker:
         indexed: TextIndex,
         explained: Sequence[bool],
     ) -> tuple[tuple[str, str], ...]:
-        """Pairs of predicates whose values fit each other's contexts better than their own, by `SWAP_MARGIN`."""
+        """Pairs of predicates whose values fit each other's contexts better than their own, by `SWAP_MARGIN`.
+
+        Values in words are only compared if both predicates have contexts enough.
+        """
         contexts = self.lexicon.contexts
         tokens = indexed.whole.words
         located: list[tuple[Triple, tuple[int, int]]] = []
         for triple, matches in zip(triples, occurrences, strict=True):
-            if len(matches) == 1 and triple.predicate in contexts and (word_span := indexed.words_in(matches[0][0])):
+            if len(matches) != 1 or matches[0][1] == "phrase" or triple.predicate not in contexts:
+                continue
+            if word_span := indexed.words_in(matches[0][0]):
                 located.append((triple, word_span))
         exchanged: list[tuple[str, str]] = []
         for (left, left_words), (right, right_words) in combinations(located, 2):
             if left.predicate == right.predicate or left.object == right.object or left_words == right_words:
                 continue
             kind = shape(left.object)
-            if kind == "words" or kind != shape(right.object):
+            few = not all(has_enough_values(contexts[triple.predicate]) for triple in (left, right))
+            if kind != shape(right.object) or (kind == "words" and few):
                 continue
             left_context = list(neighbours(tokens, *left_words, explained))
             right_context = list(neighbours(tokens, *right_words, explained))
             left_counts, right_counts = contexts[left.predicate], contexts[right.predicate]
             swapped = log_likelihood(left_counts, right_context) + log_likelihood(right_counts, left_context)
             actual = log_likelihood(left_counts, left_context) + log_likelihood(right_counts, right_context)
-            if swapped - actual > SWAP_MARGIN:
+            if swapped - actual > SWAP_MARGIN[kind]:
                 exchanged.append((left.predicate, right.predicate))
         return tuple(exchanged)
 
@@ -328,6 +339,24 @@ def _exchanged(
         if owners == [{True}, {True}]:
             exchanged.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
     return tuple(exchanged)
+
+
+def _of_other_facts(
+    record: Record, indices: Collection[int], indexed: TextIndex, spans: Collection[Span]
+) -> tuple[str, ...]:
+    """The names and numbers that are values of triples not in `indices`, outside `spans`, the values of those."""
+    own = {name for index in indices for name in (record.triples[index].subject, record.triples[index].object)}
+    found: list[str] = []
+    for index, triple in enumerate(record.triples):
+        literal = entity_words(triple.object)
+        if index not in indices and triple.object not in own and (literal[:1].isupper() or literal[:1].isdigit()):
+            others = indexed.find(*value_wordings(triple.object))
+            found += [
+                indexed.text[start:end]
+                for start, end in sorted(others)
+                if not any(start < own_end and own_start < end for own_start, own_end in spans)
+            ]
+    return tuple(dict.fromkeys(found))
 
 
 def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:

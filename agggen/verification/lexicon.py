@@ -318,6 +318,11 @@ def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bo
         yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
 
 
+def has_enough_values(contexts: Mapping[str, int]) -> bool:
+    """Whether a predicate's `contexts` are those of at least `_MIN_VALUES` training values."""
+    return contexts.get("", 0) >= 2 * _NEIGHBOURS * _MIN_VALUES
+
+
 def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
     """Whether the word before a value never precedes the predicate's values in training, where new words are rare.
 
@@ -328,9 +333,9 @@ def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: fl
             fraction of training values whose left word occurs there once. If the probability is higher, or with fewer
             than 20 training values, the result is False.
     """
-    occurrences = contexts.get("", 0) / (2 * _NEIGHBOURS)
-    if left in contexts or occurrences < _MIN_VALUES:
+    if left in contexts or not has_enough_values(contexts):
         return False
+    occurrences = contexts[""] / (2 * _NEIGHBOURS)
     singletons = sum(count == 1 for feature, count in contexts.items() if feature.startswith("L1 "))
     return singletons / occurrences <= max_new_word_rate
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 from agggen.records import Triple
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.normal import Span, Word, words
+from agggen.verification.normal import MONTHS, Span, Word, words
 from agggen.verification.record_words import capitals, doubled, forms
-from agggen.verification.values import Match, TextIndex
+from agggen.verification.values import FUNCTION_WORDS, Match, TextIndex, list_items
+
+_TOUCHING = re.compile(r"\s+|\s*[-\u2013/]\s*")
 
 
 def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
-    """Sequences of one to three words that occur twice in a row, except in names and where two values meet."""
+    """Sequences of one to three words that occur twice in a row, except in names and where two values meet; and names
+    and values with one of their own words before or behind them ("Anders William Anders", "1/19 19").
+    """
     tokens, text = indexed.whole.words, indexed.text
     word_forms = [word.form for word in tokens]
+    fragments = _fragments(indexed, spans)
     if len(set(word_forms)) == len(tokens):
-        return ()
+        return fragments
     allowed = frozenset[tuple[str, str]]().union(
         *(doubled(part) for triple in triples for part in (triple.subject, triple.object))
     )
@@ -38,7 +44,32 @@ def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequenc
             if any(word.kind == "number" for word in (*left, *right)) and length == 1:
                 continue
             repetitions.append(" ".join(word.raw for word in (*left, *right)))
-    return tuple(dict.fromkeys(repetitions))
+    return tuple(dict.fromkeys((*repetitions, *fragments)))
+
+
+def _fragments(indexed: TextIndex, spans: Sequence[Span]) -> tuple[str, ...]:
+    """Each of `spans` that has one of its own words directly before or behind it, outside all spans, with this word."""
+    tokens, text, covered = indexed.whole.words, indexed.text, indexed.covered(spans)
+    fragments: list[str] = []
+    for span in spans:
+        if (place := indexed.words_in(span)) is None:
+            continue
+        first, end = place
+        own = {form for word in tokens[first:end] if not word.optional for form in _forms_of(word)} - FUNCTION_WORDS
+        for beside, left, right in ((first - 1, first - 1, first), (end, end - 1, end)):
+            if not 0 <= beside < len(tokens) or covered[beside] or tokens[beside].form not in own:
+                continue
+            if _TOUCHING.fullmatch(text, tokens[left].end, tokens[right].start) and not tokens[right].initial:
+                fragments.append(text[tokens[min(left, first)].start : tokens[max(right, end - 1)].end])
+    return tuple(dict.fromkeys(fragments))
+
+
+def _forms_of(word: Word) -> tuple[str, ...]:
+    """The normal form of a word; of a date, the forms of year, month and day."""
+    if word.kind != "date":
+        return (word.form,)
+    year, month, day = word.form.split("-")
+    return year, MONTHS[int(month) - 1], str(int(day))
 
 
 def repeated_values(
@@ -49,7 +80,8 @@ def repeated_values(
 ) -> tuple[str, ...]:
     """Values that a fact mentions more often than its triples contain them, or mentions again in part ("Axel").
 
-    Occurrences inside a subject's name are ignored.
+    So is a subject that is named a second time in a sentence, directly before one of its values ("The leader of Greece
+    is Greece Ann"). Occurrences of values inside a subject's name are ignored.
     """
     subjects = set(chain(*subject_spans.values()))
     covered = indexed.covered([*subjects, *(span for matches in occurrences for span, _ in matches)])
@@ -66,6 +98,14 @@ def repeated_values(
             mentions -= Counter(word.form for word in words(entity_words(triple.object)))
             outside = [word for word in outside if word.form in mentions]
         repeated += [word.raw for word in outside]
+        repeated += [item for item in list_items(triple.object) if _occurs_again(item, indexed.text, triples)]
+        named = sorted(subject_spans.get(triple.subject, ()))
+        repeated += [
+            indexed.text[slice(*name)]
+            for earlier, name in pairwise(named)
+            if indexed.one_sentence(earlier, name)
+            and any(indexed.text[name[1] : start].isspace() for (start, _), _ in matches)
+        ]
         spans = [span for span, _ in matches if not any(_overlap(span, name) for name in subjects)]
         disjoint: list[Span] = []
         for span in spans:
@@ -75,6 +115,13 @@ def repeated_values(
         if len(disjoint) > max(owners, 1):
             repeated.append(indexed.text[slice(*disjoint[0])])
     return tuple(dict.fromkeys(repeated))
+
+
+def _occurs_again(item: str, text: str, triples: Sequence[Triple]) -> bool:
+    """Whether a text has an item of a list, in any case, more often than the names and values of the triples."""
+    pattern = re.compile(rf"(?<!\w){re.escape(item)}(?!\w)", re.IGNORECASE)
+    names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
+    return len(pattern.findall(text)) > sum(len(pattern.findall(name)) for name in names)
 
 
 def _overlap(left: Span, right: Span) -> bool:

@@ -301,11 +301,15 @@ def _reworded(value: str) -> Iterator[str]:
         yield f"{number} {unit} below"
 
 
+def list_items(value: str) -> tuple[str, ...]:
+    """The items of a list with "and" or "or"; empty for other values."""
+    return parts(value) if re.search(r" (?:and|or) ", entity_words(value)) else ()
+
+
 def run_together(value: str, text: str) -> bool:
     """Whether a text has two items of a list side by side: ``Ann Lee Bob Ray`` for ``Ann Lee, Bob Ray and Eve``."""
-    if not re.search(r" (?:and|or) ", value):
-        return False
-    return any(re.search(rf"{re.escape(a)}\s+{re.escape(b)}", text) for a, b in permutations(parts(value), 2))
+    pairs = permutations(map(re.escape, list_items(value)), 2)
+    return any(re.search(rf"(?<!\w){first}\s+{second}(?!\w)", text, re.IGNORECASE) for first, second in pairs)
 
 
 def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -156,25 +156,32 @@ def _letters(value: str) -> str:
     return letters(words(entity_words(value)), 0)
 
 
-def numbers_exchanged(checker: Checker, records: Sequence[Record]) -> Iterator[tuple[bool, bool, str]]:
-    """Two values of numbers in each other's place.
+def places_exchanged(
+    checker: Checker, records: Sequence[Record], kind: Callable[[str], bool]
+) -> Iterator[tuple[bool, bool, str]]:
+    """Two values of a kind in each other's place.
 
-    For each pair: whether every number of the record is another one, whether the check says that this pair is
+    For each pair: whether every such value of the record is another one, whether the check says that this pair is
     ``swapped``, and the text.
     """
     for record, text in texts_of(records):
-        values = [value for value in checker.values(record, text) if value.span and _is_number(value.triple.object)]
-        numbers = [content(value.triple.object)[0].form for value in values]
+        values = [value for value in checker.values(record, text) if value.span and kind(value.triple.object)]
+        forms = [(content(value.triple.object) or words(value.triple.object))[0].form for value in values]
         for left, other in combinations(values, 2):
             (first, second) = sorted((left.span or (0, 0), other.span or (0, 0)))
-            if left.triple.object == other.triple.object or first[1] > second[0]:
+            same = left.triple.predicate == other.triple.predicate or left.triple.object == other.triple.object
+            if same or first[1] > second[0]:
                 continue
             changed = text[: first[0]] + text[slice(*second)] + text[first[1] : second[0]]
             changed += text[slice(*first)] + text[second[1] :]
             pairs = {frozenset(pair) for pair in checker.check(record, changed).swapped}
             seen = frozenset((left.triple.predicate, other.triple.predicate)) in pairs
-            yield len(set(numbers)) == len(numbers), seen, changed
+            yield len(set(forms)) == len(forms), seen, changed
 
 
-def _is_number(value: str) -> bool:
+def is_number(value: str) -> bool:
     return {word.kind for word in words(entity_words(value))} <= {"number", "unit"}
+
+
+def is_name(value: str) -> bool:
+    return entity_words(value)[:1].isupper()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
+from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck
 from tests.unit.verification.conftest import Learned
-from tests.unit.verification.texts import PLAIN, record
+from tests.unit.verification.texts import CITIES, PLAIN, record, told
 
 RF = record(
     "group = 4",
@@ -175,6 +178,54 @@ def test_the_items_of_a_list_neither_run_together_nor_come_twice() -> None:
         ("By Bob Ray, Eve Orr, Bob and Ann Lee.", ("'Bob' is repeated",)),
     ):
         assert PLAIN.check(made, text, [0], ()).faults == faults
+
+
+@pytest.mark.parametrize(
+    ("own", "text", "repeated"),
+    [
+        ("by = William Anders", "Zyx is by Anders William Anders.", ["Anders William Anders"]),
+        ("by = William Anders", "Zyx is by William Anders. Anders is known.", []),
+        ("on = 1969-09-01", "Zyx is on 1 September 1969 1969.", ["1 September 1969 1969"]),
+        ("on = 1969-09-01", "Zyx is on September 1 September 1969.", ["September 1 September 1969"]),
+        ("at = 1/19", "Zyx is at 1/19/19.", ["1/19/19"]),
+    ],
+)
+def test_names_have_none_of_their_words_beside_them(own: str, text: str, repeated: list[str]) -> None:
+    assert list(PLAIN.check(record(own), text).repeated) == repeated
+
+
+@pytest.mark.parametrize(
+    ("own", "text", "repeated"),
+    [
+        ("by = Ann", "The head of Zyx is Zyx Ann.", ["Zyx"]),
+        ("by = Ann", "Zyx Ann is here.", []),
+        ("of = sponge cake and ice cream", "Zyx is ice cream, sponge cake and Ice cream.", ["ice cream"]),
+    ],
+)
+def test_a_fact_repeats_neither_items_nor_its_subject(own: str, text: str, repeated: list[str]) -> None:
+    assert list(PLAIN.check(record(own), text, [0], ()).repeated) == repeated
+
+
+def test_a_fact_says_no_name_or_number_of_another() -> None:
+    made = record("food = raisin", "country = Mexico", "size = 3 m", "kind = dessert", "like = Mexico City")
+    for own, text, elsewhere in (
+        ([0], "Zyx has raisin and Mexico.", ("Mexico",)),
+        ([0], "Zyx has raisin and 3 m.", ("3",)),
+        ([0], "Zyx, a dessert, has raisin.", ()),
+        ([0, 4], "Zyx has raisin of Mexico City.", ()),
+        ([0, 1], "Zyx has raisin and Mexico.", ()),
+    ):
+        for checker in (PLAIN, Checker(Lexicon(lower=frozenset(("mexico", "city"))))):
+            assert checker.check(made, text, own).elsewhere == elsewhere, text
+
+
+def test_names_in_the_wordings_of_each_other_s_predicates() -> None:
+    pairs = product(CITIES, CITIES)
+    births = [told(f"{a}o", "born", a, f"{a}o was born in {a} and died in {b}.", died=b) for a, b in pairs]
+    checker = Checker(learn(births))
+    made = Record("r", (Triple("Ada", "born", "Oslo"), Triple("Ada", "died", "Rome")))
+    assert checker.check(made, "Ada was born in Oslo and died in Rome.").swapped == ()
+    assert checker.check(made, "Ada was born in Rome and died in Oslo.").swapped == (("born", "died"),)
 
 
 def test_a_fact_may_say_a_value_once_for_each_triple_and_within_a_name() -> None:

@@ -1,0 +1,99 @@
+"""Rules of English by which generated facts are rejected; the check of any text has none, since people break them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from agggen.records import Triple
+from agggen.text.linearise import entity_words
+from agggen.verification.lexicon import PREPOSITIONS
+
+_USUAL = 0.9
+"""A name needs "the" after a preposition if at least this share of its mentions in training texts have it."""
+_ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
+_AUXILIARY = "(?:is|are|was|were|has|had|have)"
+_PREPOSITION = "(?<!-)(?:of|in|on|at|by|to|from|for|with|into|near)"
+_BROKEN = re.compile(
+    "|".join(
+        (
+            # before a comma, and at the end of a sentence
+            rf"\b{_ARTICLE}\s*[,;.!?)](?!\w)",
+            rf"\b{_PREPOSITION}\s*,",
+            rf"\b(?:and|or|which|where|whose|who|than|its|their|with|as|of|{_AUXILIARY})\s*[.!?](?:\s|$)",
+            # pairs of words
+            rf"\b{_ARTICLE}\s+(?:the|an?|{_PREPOSITION}|{_AUXILIARY}|and|or|which|who|whose|that)(?![\w.-])",
+            rf"\b{_AUXILIARY}\s+(?:and|or|which|who|is|are|was|were|has|have)\b",
+            rf"\b{_PREPOSITION}\s+of\b",
+            # punctuation
+            r",\s*[,;.]|(?<!\.)\.\s+\.|\(\s*\)|[$£€]{2}|/[.,]",
+        )
+    )
+)
+"""What no correct sentence contains: "located in the of Texas", "Texas which.", "is and located"."""
+_A_OR_AN = re.compile(r"\b(an?|An)\s+([A-Za-z][a-z]+)")
+_CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORECASE)
+"""How words begin that are written with a vowel and spoken with a consonant."""
+_MUTE_H = re.compile(r"hour|hono|hones|heir|herb|hist|hotel", re.IGNORECASE)
+"""How words begin before which both articles are in use."""
+_OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
+"""A word that begins a sentence, unless it begins a name."""
+_NOT_ABBREVIATED = re.compile(r"(?:[^\W\d_]{5}|\d)[.!?]$")
+"""A full stop after a number or a word too long for an abbreviation, so that it ends a sentence."""
+
+
+class Grammar:
+    """The rules for the text of one fact.
+
+    Args:
+        articles: as in a `Lexicon`.
+    """
+
+    def __init__(self, triples: Sequence[Triple], articles: Mapping[str, float]) -> None:
+        names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
+        self._names = re.compile(
+            "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True))
+        )
+        self._with_the = [name for name in names if articles.get(name, 0.0) >= _USUAL]
+        self._odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
+
+    def accepts(self, text: str) -> bool:
+        """Whether the text breaks no rule: brackets and quotation marks come in pairs, "the" precedes the names that
+        need it, "a" and "an" fit the next word, and nothing is broken off or garbled."""
+        return not (
+            text.count("(") != text.count(")")
+            or "()" in text
+            or (text.count('"') % 2 and not self._odd_quotes)
+            or _lacks_article(text, self._with_the)
+            or any(_wrong_article(*found) for found in _A_OR_AN.findall(text))
+            or _BROKEN.search(self._names.sub("Name", text))
+        )
+
+
+def _lacks_article(text: str, names: Collection[str]) -> bool:
+    """Whether a preposition stands directly before one of the names, which need "the"."""
+    return any(
+        before.rpartition(" ")[2] in PREPOSITIONS and not re.match(r"\w| [A-Z]", after)
+        for name in names
+        for before, found, after in [text.partition(f" {name}")]
+        if found
+    )
+
+
+def _wrong_article(article: str, word: str) -> bool:
+    """Whether "a" or "an" does not fit the word, by its letters."""
+    vowel = word[0].lower() in "aeiou" and not _CONSONANT.match(word)
+    return vowel != (article.lower() == "an") and not _MUTE_H.match(word)
+
+
+def follows(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
+    """Whether a fact begins with a capital letter if it begins a sentence, else without the opener of a sentence.
+
+    In texts that begin without a capital, and after a possible abbreviation, a full stop may precede a small letter.
+    """
+    word = re.match(r"\w*", fact)
+    if word is None or any(name.startswith(word.group()) for name in names):
+        return True
+    if begins_sentence:
+        return not (fact[:1].islower() and before[:1].isupper() and _NOT_ABBREVIATED.search(before))
+    return _OPENER.match(fact) is None
