@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from agggen.records import Triple
 from agggen.text.linearise import entity_words
-from agggen.verification.lexicon import PREPOSITIONS
+from agggen.verification.lexicon import PREPOSITIONS, Lexicon
 
+_ENGLISH = frozenset(("the", "is", "of"))
+"""Words by which training texts are known as English."""
 _USUAL = 0.9
 """A name needs "the" after a preposition if at least this share of its mentions in training texts have it."""
 _ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
@@ -46,15 +48,17 @@ class Grammar:
     """The rules for the text of one fact.
 
     Args:
-        articles: as in a `Lexicon`.
+        lexicon: learned from the training texts; if they are not English, only names, brackets and quotation marks have
+            rules.
     """
 
-    def __init__(self, triples: Sequence[Triple], articles: Mapping[str, float]) -> None:
-        names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
+    def __init__(self, triples: Sequence[Triple], lexicon: Lexicon) -> None:
+        names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object) if name}
         self._names = re.compile(
             "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True))
         )
-        self._with_the = [name for name in names if articles.get(name, 0.0) >= _USUAL]
+        self._with_the = [name for name in names if lexicon.articles.get(name, 0.0) >= _USUAL]
+        self._english = lexicon.lower >= _ENGLISH
         self._odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
 
     def accepts(self, text: str) -> bool:
@@ -65,9 +69,12 @@ class Grammar:
             or "()" in text
             or (text.count('"') % 2 and not self._odd_quotes)
             or _lacks_article(text, self._with_the)
-            or any(_wrong_article(*found) for found in _A_OR_AN.findall(text))
-            or _BROKEN.search(self._names.sub("Name", text))
+            or (self._english and self._is_broken(text))
         )
+
+    def _is_broken(self, text: str) -> bool:
+        wrong_articles = (_wrong_article(*found) for found in _A_OR_AN.findall(text))
+        return any(wrong_articles) or _BROKEN.search(self._names.sub("Name", text)) is not None
 
 
 def _lacks_article(text: str, names: Collection[str]) -> bool:

@@ -154,7 +154,7 @@ class RecordConstraints:
         indices = sorted(group)
 
         fact_subjects = frozenset(triple.subject for triple in triples)
-        grammar = Grammar(triples, checker.lexicon.articles)
+        grammar = Grammar(triples, checker.lexicon)
         passed: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
 
         def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
