@@ -83,7 +83,7 @@ export function factsOf(text, groups, all) {
   return text.facts.map((fact) => {
     const indices = fact.predicates.map((name) => all.indexOf(name));
     const group = groups.findIndex((members) => members.includes(indices[0]));
-    return { ...fact, facts: indices, group, note: fact.fallback ? "clause" : null };
+    return { ...fact, facts: indices, group, note: fact.fallback ? "fallback" : null };
   });
 }
 
@@ -99,7 +99,7 @@ const KINDS = {
   repeated: ["\u21bb", "repeated", "words that occur twice in a row"],
   unknown: ["?", "unknown predicates", "predicates that training never saw: clauses of their own say them"],
   contradicted: ["\u2260", "contradicted", "triples that the text contradicts, says the critic"],
-  fallback: ["\u25a4", "by plain clauses", "facts for which the model found no faultless words: a wording of the training texts or a plain clause"],
+  fallback: ["\u25a4", "fallback sentences", "facts for which the model found no faultless words: a sentence of the training texts or a plain clause"],
 };
 
 /** What the checks found, by kind: predicates, words or subjects. */
