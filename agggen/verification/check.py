@@ -49,7 +49,7 @@ from agggen.verification.values import (
 
 MAX_NEW_WORD_RATE = 0.01
 """An unseen word before a predicate's value is a fault if its Good-Turing probability there is at most this."""
-SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 10.0}
+SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
 """Two values of a `shape` are swapped if the log-likelihood ratio of the exchanged over the actual order is above this.
 """
 
