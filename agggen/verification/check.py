@@ -346,10 +346,13 @@ def _of_other_facts(
 ) -> tuple[str, ...]:
     """The names and numbers that are values of triples not in `indices`, outside `spans`, the values of those."""
     own = {name for index in indices for name in (record.triples[index].subject, record.triples[index].object)}
+    text_forms = {word.form for word in indexed.whole.words}
     found: list[str] = []
     for index, triple in enumerate(record.triples):
         literal = entity_words(triple.object)
-        if index not in indices and triple.object not in own and (literal[:1].isupper() or literal[:1].isdigit()):
+        if index in indices or triple.object in own or forms(triple.object).isdisjoint(text_forms):
+            continue
+        if literal[:1].isupper() or literal[:1].isdigit():
             others = indexed.find(*value_wordings(triple.object))
             found += [
                 indexed.text[start:end]

@@ -301,6 +301,7 @@ def _reworded(value: str) -> Iterator[str]:
         yield f"{number} {unit} below"
 
 
+@lru_cache(maxsize=1 << 14)
 def list_items(value: str) -> tuple[str, ...]:
     """The items of a list with "and" or "or"; empty for other values."""
     return parts(value) if re.search(r" (?:and|or) ", entity_words(value)) else ()
