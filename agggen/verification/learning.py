@@ -27,6 +27,8 @@ _PRECISION = 0.8
 """Of the texts with a wording and the predicate, the minimum fraction that have the value."""
 _CONTRAST = 3
 """Minimum ratio of a wording's frequencies in texts without and in texts with a rule match of the value."""
+_SPECIFIC = 2
+"""Minimum ratio of a wording's frequencies in texts with and without the predicate."""
 _MIN_TEXTS_WITHOUT_STEM = 5
 """`_MIN_TEXTS` for a wording that shares no stem with the value."""
 _BOOLEAN_PRECISION = 0.95
@@ -122,12 +124,14 @@ def _word_kinds(texts: Sequence[_Text]) -> tuple[frozenset[str], frozenset[str]]
 
 
 def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """By value: wordings that replace the value in texts without a rule match, but are rare in texts with a rule match
-    and in texts in which the predicate has another value.
+    """By value: wordings that replace the value in texts without a rule match, but are rare in texts with a rule match,
+    in texts in which the predicate has another value, and in texts without the predicate; and that are no part of
+    another value of the predicate ("city centre" for ``riverside``).
     """
     unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
     subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
     text_counts: dict[bool, Counter[Value]] = {True: Counter(), False: Counter()}
+    values_of: dict[str, set[Gram]] = defaultdict(set)
     grams_of_texts: list[set[Gram]] = []
     for text in texts:
         grams = {gram for _, gram in _grams(text)}
@@ -136,6 +140,10 @@ def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tup
             if triple.predicate in booleans:
                 continue
             value = (triple.predicate, triple.object)
+            forms = tuple(word.form for word in words(entity_words(triple.object)))
+            values_of[triple.predicate].update(
+                forms[i:j] for i in range(len(forms)) for j in range(i + 1, len(forms) + 1)
+            )
             text_counts[bool(spans)][value] += 1
             if not spans:
                 unmatched[value].update(grams)
@@ -145,24 +153,30 @@ def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tup
     for value, counts in unmatched.items():
         for gram, count in counts.items():
             min_texts = max(_MIN_TEXTS, (0.05 if _share_stem(gram, value[1]) else 0.15) * text_counts[False][value])
-            if count >= min_texts and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]):
+            is_other = gram in values_of[value[0]] and not _share_stem(gram, value[1])
+            if count >= min_texts and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
                 candidates[gram].append(value)
     surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
     matched: Counter[tuple[Value, Gram]] = Counter()
     with_other_value: Counter[tuple[Value, Gram]] = Counter()
+    without_predicate: Counter[tuple[Value, Gram]] = Counter()
+    texts_of_predicate: Counter[str] = Counter()
     for text, grams in zip(texts, grams_of_texts, strict=True):
         values = {
             (triple.predicate, triple.object): bool(spans)
             for triple, spans in zip(text.record.triples, text.values, strict=True)
         }
-        predicates = {predicate for predicate, _ in values}
+        predicates, objects = {predicate for predicate, _ in values}, {object_ for _, object_ in values}
+        texts_of_predicate.update(predicates)
         for gram in grams & candidates.keys():
             surfaces[gram][_surface(text, gram)] += 1
             for value in candidates[gram]:
                 if value in values:
                     matched[value, gram] += values[value]
-                else:
-                    with_other_value[value, gram] += value[0] in predicates
+                elif value[0] in predicates:
+                    with_other_value[value, gram] += 1
+                elif value[1] not in objects:
+                    without_predicate[value, gram] += 1
     accepted: dict[str, Counter[Gram]] = defaultdict(Counter)
     for gram, candidate_values in candidates.items():
         for value in candidate_values:
@@ -171,7 +185,11 @@ def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tup
             share = count / text_counts[False][value]
             share_matched = matched[value, gram] / max(1, text_counts[True][value])
             frequent = _share_stem(gram, value[1]) or count >= _MIN_TEXTS_WITHOUT_STEM
-            if precise and share >= _CONTRAST * share_matched and frequent:
+            n_with = texts_of_predicate[value[0]]
+            share_with = (count + matched[value, gram] + with_other_value[value, gram]) / n_with
+            share_without = without_predicate[value, gram] / max(1, len(texts) - n_with)
+            specific = share_with >= _SPECIFIC * share_without
+            if precise and specific and share >= _CONTRAST * share_matched and frequent:
                 accepted[value[1]][gram] += count
     return {
         value: tuple(surfaces[gram].most_common(1)[0][0] for gram in _minimal_wordings(counts))

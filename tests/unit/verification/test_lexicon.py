@@ -64,6 +64,16 @@ def test_a_wording_with_half_of_a_value_is_not_learned() -> None:
     assert not whole("Jöns Jacob Berzelius", "It was by Jöns Berzelius.", Checker(lexicon), "by")
 
 
+def test_neither_another_value_nor_what_another_predicate_says_is_learned() -> None:
+    false = [told(f"{city} Inn", "area", "riverside", f"{city} Inn is in the city centre.") for city in CITIES[:6]]
+    true = [told("Graz Inn", "area", "city centre", "Graz Inn is in the city centre.")]
+    assert "riverside" not in learn([*false, *true]).variants
+    stars = [told(f"{city} Inn", "area", "riverside", f"{city} Inn has a star.", rating="1") for city in CITIES[:6]]
+    others = [told(f"{city} Hut", "rating", "1", f"{city} Hut has a star.") for city in CITIES[:6]]
+    assert learn(stars).variants["riverside"] == ("star",), "with no text that tells them apart"
+    assert "riverside" not in learn([*stars, *others]).variants
+
+
 def test_what_is_learned_counts_apart() -> None:
     checker = Checker(learn(corpus({"Netherlands": ("Dutch", 8), "Norway": ("polar", 2)})))
     assert value_check("Netherlands", "It is a Dutch city.", checker).how == "lexicon"
