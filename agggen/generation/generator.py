@@ -169,7 +169,11 @@ class Generator:
         return [generations[:count] for generations, count in zip(results, counts, strict=True)]
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
-        """Decodes the first plans of a batch of requests, then other plans of those without enough texts."""
+        """Decodes the first plans of a batch of requests, then other plans of those without enough texts.
+
+        If the first plan has no text that passes, only texts that pass are of use: without constraints, other plans
+        are abandoned at the first fact of which no hypothesis passes.
+        """
         ranks = range(max(len(request.plans) for request in batch))
         for wave in (ranks[:1], ranks[1:]):
             open_requests = [(i, item) for i, item in enumerate(batch) if not item.has_enough]
@@ -190,10 +194,15 @@ class Generator:
             assert constraints is not None
             return constraints(prefix)
 
+        only_passing = {i for i, item in enumerate(batch) if item.first and item.needs_constraints}
+
+        def must_pass(prefix: PlanPrefix) -> Constraint | None:
+            return constrain(prefix) if prefix.record in only_passing else None
+
         with torch.no_grad():
             memory = self.model.encode(collate([request.source for request in batch]).to(self.device))
-        constrained = constrain if batch[0].constrained else None
-        search = BeamSearch(self.model, memory, config.beam, constrained, self._name_words(batch))
+        limits = (constrain, None) if batch[0].constrained else (None, must_pass)
+        search = BeamSearch(self.model, memory, config.beam, self._name_words(batch), *limits)
         max_facts = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
         searches = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
         for task, hypotheses in search.write(searches, max_facts, required_score):

@@ -189,13 +189,20 @@ class FinishedFacts:
     prefixes: list[PlanPrefix]
     beams: Beams
     text: Tensor  # (n, K, P) the text before these facts' words, indexed by `parent`
+    fell_back: frozenset[PlanPrefix] = frozenset()  # the prefixes whose fact is a fallback
 
     @staticmethod
     def joined(batches: Sequence[FinishedFacts]) -> FinishedFacts:
         """Concatenates the facts of several batches."""
         text = torch.cat(padded([batch.text for batch in batches], before=True))
         prefixes = [prefix for batch in batches for prefix in batch.prefixes]
-        return FinishedFacts(prefixes, Beams.joined([batch.beams for batch in batches]), text)
+        fell_back = frozenset[PlanPrefix]().union(*(batch.fell_back for batch in batches))
+        return FinishedFacts(prefixes, Beams.joined([batch.beams for batch in batches]), text, fell_back)
+
+    def words(self, row: int, beam: int) -> tuple[list[int], list[int]]:
+        """The words of a hypothesis of a fact, and the text before them, with marks."""
+        fact, before = self.beams.words[row, beam], self.text[row, self.beams.parent[row, beam]]
+        return fact[fact != PAD].tolist(), before[before != PAD].tolist()
 
     def texts(self) -> Texts:
         """The texts that end with these facts."""

@@ -1,9 +1,10 @@
 """Requests to the generator: a record, its plans, and the texts so far.
 
 With ``verify=strict`` the texts of a record are first searched without constraints. Those that the constrained search
-could have written are accepted. Only if there are too few, the record is searched again, with constraints: first under
-the plan of the best text, and under the others only if facts fell back there. Unconstrained texts are better:
-constraints lead the beam to wordings that the model would not choose.
+could have written are accepted. If the first plan has none, only such texts are searched under the other plans. Only
+if there are too few, the record is searched again, with constraints: first under the plan of the best text, and under
+the others only if facts fell back there. Unconstrained texts are better: constraints lead the beam to wordings that the
+model would not choose.
 """
 
 from __future__ import annotations

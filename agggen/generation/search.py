@@ -41,7 +41,7 @@ from agggen.generation.hypotheses import (
     along,
     penalty,
 )
-from agggen.generation.words import decode, write_words
+from agggen.generation.words import FAULT_COST, decode, write_words
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import JointModel, Memory
 from agggen.model.lattice import IMPOSSIBLE
@@ -71,8 +71,10 @@ class BeamSearch:
     """Decodes texts for the encoded records of `memory`, with a model in evaluation mode.
 
     Args:
-        constrain: returns the constraint of the last fact of a plan prefix. [default: unconstrained search]
         names: (records, ids) True for words of the record's subjects and objects, whose n-grams may be repeated.
+        constrain: returns the constraint of the last fact of a plan prefix. [default: unconstrained search]
+        must_pass: returns the constraint whose judge the hypotheses of a finished fact must pass, or None. A plan is
+            abandoned at a fact of which no hypothesis passes. [default: none must pass]
     """
 
     def __init__(
@@ -80,10 +82,11 @@ class BeamSearch:
         model: JointModel,
         memory: Memory,
         config: BeamConfig,
-        constrain: Callable[[PlanPrefix], Constraint] | None = None,
         names: Tensor | None = None,
+        constrain: Callable[[PlanPrefix], Constraint] | None = None,
+        must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
     ) -> None:
-        self.model, self.memory, self.config = model, memory, config
+        self.model, self.memory, self.config, self.must_pass = model, memory, config, must_pass
         self.constrain = cache(constrain) if constrain else None
         self.device = memory.ids.device
         if names is None:
@@ -99,19 +102,21 @@ class BeamSearch:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yields (task index, hypotheses, best first) when a task finishes.
 
-        A task has 1 to `config.beam` hypotheses, or none if it was pruned because it cannot reach the required score or
-        meet its expectation. If no hypothesis can end (all ends are impossible), the text is empty with log-probability
-        IMPOSSIBLE.
+        A task has 1 to `config.beam` hypotheses, or none if it was pruned because it cannot reach the required score,
+        meet its expectation or pass. If no hypothesis can end (all ends are impossible), the text is empty with
+        log-probability IMPOSSIBLE.
 
         Args:
             tasks: in order of priority.
             room: the largest number of facts that are decoded together.
-            required_score: the lowest useful score of a task, by its index; it may rise during the search.
+            required_score: the lowest useful score of a task, by its index; it may rise during the search. `FAULT_COST`
+                is subtracted from the score of a text for each fallback.
         """
         plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)
         parents = self._first_parents(plans)  # decoded parent of each ready prefix
         best = {prefix.parent(): (0.0, 0) for prefix in parents}  # best log-probability and length by prefix
+        cost = {prefix.parent(): 0.0 for prefix in parents}  # of the fallbacks, by prefix
         facts: ActiveFacts | None = None
 
         def required_log_p(task: int, prefix: PlanPrefix, length: int) -> float:
@@ -121,7 +126,7 @@ class BeamSearch:
             """
             remaining, expected = tasks[task].groups[len(prefix.groups) :], tasks[task].expected
             longest = length + len(remaining) * (self.config.max_fact_tokens + 1)
-            required = required_score(task) * penalty(longest, self.config.length_penalty) * _ROUNDING
+            required = (required_score(task) + cost[prefix]) * penalty(longest, self.config.length_penalty) * _ROUNDING
             if expected is None:
                 return required
             floor = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _ROUNDING
@@ -137,6 +142,7 @@ class BeamSearch:
                         yield task, []
                 if unpruned := agenda.unfinished(prefix):
                     longest = best[parent][1] + self.config.max_fact_tokens + 1
+                    cost[prefix] = cost[parent]
                     ready[prefix] = min(required_log_p(task, prefix, longest) for task in unpruned)
             if ready:
                 facts = self._add_facts(ready, parents, facts)
@@ -144,12 +150,16 @@ class BeamSearch:
                 return
             # Small batches are slow to decode and to encode, so decode until half of the facts are finished.
             finished = write_words(self.model, self.config, facts, len(facts.prefixes) // 2, self.constrain)
+            failed = self._drop_failing(finished)
             texts = finished.texts()
             log_p_and_length = zip(texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist(), strict=True)
             best |= dict(zip(finished.prefixes, log_p_and_length, strict=True))
+            for prefix in finished.prefixes:
+                cost[prefix] += FAULT_COST * (prefix in finished.fell_back)
             for row, prefix in enumerate(finished.prefixes):
                 for task in agenda.unfinished(prefix):
-                    reachable = best[prefix][0] >= required_log_p(task, prefix, best[prefix][1])
+                    required = required_log_p(task, prefix, best[prefix][1])
+                    reachable = prefix not in failed and best[prefix][0] >= required
                     if prefix.last or not reachable:
                         agenda.finish(task)
                         yield task, texts.hypotheses(row, self.config.length_penalty) if reachable else []
@@ -162,6 +172,19 @@ class BeamSearch:
                     parents |= dict.fromkeys(agenda.mark_decoded(finished.prefixes[row]), replace(decoded, row=new_row))
             if not facts.prefixes:
                 facts = None
+
+    def _drop_failing(self, finished: FinishedFacts) -> set[PlanPrefix]:
+        """Drops hypotheses that fail the constraint of `must_pass`; returns the prefixes of which none passes."""
+        failed: set[PlanPrefix] = set()
+        for row, prefix in enumerate(finished.prefixes):
+            if constraint := self.must_pass(prefix) if self.must_pass else None:
+                possible = (finished.beams.log_p[row] > IMPOSSIBLE / 2).tolist()
+                passed = [
+                    possible[beam] and constraint.judge(*finished.words(row, beam)) for beam in range(len(possible))
+                ]
+                finished.beams.log_p[row, ~torch.tensor(passed, device=self.device)] = IMPOSSIBLE
+                failed |= set() if any(passed) else {prefix}
+        return failed
 
     def _index(self, rows: Sequence[int]) -> Tensor:
         return torch.tensor(rows, dtype=torch.long, device=self.device)

@@ -6,6 +6,7 @@ Shapes as in `agggen.generation.search`; W is the number of words of the longest
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -24,6 +25,8 @@ PATIENCE = 8
 """Number of words by which the constrained search may outlast the unconstrained one."""
 FALLBACK_WORD_LOG_P = -1.0
 """Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
+FAULT_COST = 10.0
+"""Subtracted from a text's score for each fault and fallback; larger than typical score differences."""
 LIKELY_END = -5.0
 """A constrained hypothesis may only end if the end of the fact has a log-probability above this."""
 SCORE_MARGIN = 2.0
@@ -125,9 +128,8 @@ def write_words(
         useful = torch.maximum(top_log_p[:, 0], facts.finished.log_p.amax(1)) >= facts.min_log_p
         staying = unfinished & useful & (facts.step <= max_words)
         if not bool(staying.all()):
-            if constrain is not None:
-                _fall_back(constrain, facts, staying)
-            batches.append(facts.leave(staying))
+            fell_back = _fall_back(constrain, facts, staying) if constrain is not None else frozenset()
+            batches.append(replace(facts.leave(staying), fell_back=fell_back))
     return FinishedFacts.joined(batches)
 
 
@@ -172,8 +174,11 @@ def _advance(constrain: Constrain, facts: ActiveFacts, origin: Tensor) -> None:
         ]
 
 
-def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> None:
-    """Makes the fallback the only hypothesis of each finished fact (not `staying` (n,)) without finished hypotheses."""
+def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> frozenset[PlanPrefix]:
+    """Makes the fallback the only hypothesis of each finished fact (not `staying` (n,)) without finished hypotheses.
+
+    Returns the prefixes that end with these facts.
+    """
     failed = (~staying & (facts.finished.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
     for row in failed:
         parent = int(facts.text_log_p[row].argmax())
@@ -186,6 +191,7 @@ def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> Non
         words[len(words) - len(fallback) :] = facts.inputs.new_tensor(fallback)
         facts.finished.parent[row, 0] = parent
         facts.finished.log_p[row, 0] = facts.text_log_p[row, parent] + FALLBACK_WORD_LOG_P * len(fallback)
+    return frozenset(facts.prefixes[row] for row in failed)
 
 
 def _next_words(

@@ -53,10 +53,12 @@ def search(
     tasks: Sequence[Task],
     config: BeamConfig,
     constrain: Callable[[PlanPrefix], Constraint] | None = None,
+    must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
     room: int = 4,
 ) -> list[list[Hypothesis]]:
     with torch.no_grad():
-        result = dict(BeamSearch(model, model.encode(collate(records)), config, constrain).write(tasks, room))
+        searching = BeamSearch(model, model.encode(collate(records)), config, constrain=constrain, must_pass=must_pass)
+        result = dict(searching.write(tasks, room))
     return [result[task] for task in range(len(tasks))]
 
 
@@ -131,6 +133,7 @@ def slow_search(
     groups: Groups,
     config: BeamConfig,
     constrain: Callable[[PlanPrefix], Constraint] | None = None,
+    must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
 ) -> list[Hypothesis]:
     """The search of one task, hypothesis by hypothesis."""
 
@@ -181,6 +184,12 @@ def slow_search(
             fallback = constraint.fallback_after(before)
             log_p = best.log_p + FALLBACK_WORD_LOG_P * len(fallback)
             done = [(0.0, replace(best, log_p=log_p, words=(*fallback, END)))]
+        if must_pass and (judging := must_pass(beginning)):
+            before = [[t for fact in text.facts for t in (FACT, *fact)] + [mark] for _, text in done]
+            passed = [judging.judge(text.words[:-1], words) for (_, text), words in zip(done, before, strict=True)]
+            done = [item for item, passes in zip(done, passed, strict=True) if passes]
+            if not done:
+                return []
         finished = [ActiveFacts(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
     result = [Hypothesis(text.facts, text.log_p, score(replace(text, facts=text.facts), -1)) for text in finished]
     return sorted(result, key=lambda h: -h.score)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import PlanPrefix
-from agggen.generation.words import FALLBACK_WORD_LOG_P, PATIENCE
+from agggen.generation.search import BeamSearch, Task
+from agggen.generation.words import FALLBACK_WORD_LOG_P, FAULT_COST, PATIENCE
+from agggen.model.batch import collate
 from tests.unit.generation.search_examples import (
     RECORDS,
     TASKS,
@@ -80,6 +82,42 @@ def test_search_equals_its_slow_twin(
         for task, result in zip(TASKS, search(model, RECORDS, TASKS, config, constrain), strict=True):
             expected = slow_search(model, RECORDS[task.record], task.groups, config, of_record(constrain, task.record))
             same(result, expected)
+
+
+@histories
+@pytest.mark.parametrize(("seed", "end", "beam"), [(0, 1.5, 3), (1, 4.0, 2), (2, -1.0, 4)])
+def test_without_constraints_only_hypotheses_that_pass_go_on(history: str, seed: int, end: float, beam: int) -> None:
+    model = writer(seed, end, history=history)
+    config = BeamConfig(beam=beam, max_fact_tokens=6, block_ngrams=0)
+    judging = constrained(lambda said: sum(said) % 3 > 0)
+
+    def must_pass(beginning: PlanPrefix) -> Constraint | None:
+        return judging(beginning) if beginning.record != 3 else None
+
+    results = search(model, RECORDS, TASKS, config, must_pass=must_pass)
+    with torch.no_grad():
+        for task, result in zip(TASKS, results, strict=True):
+            limit = None if task.record == 3 else of_record(judging, task.record)
+            same(result, slow_search(model, RECORDS[task.record], task.groups, config, must_pass=limit))
+    free = search(model, RECORDS, TASKS, config)
+    assert [len(result) for result in results] != [len(result) for result in free]
+
+
+def test_a_plan_is_abandoned_when_its_fallbacks_cost_more_than_the_best_text() -> None:
+    def never_one(said: Sequence[int]) -> bool:
+        return not {*value(0, 1)} <= {*said}
+
+    constrain = constrained(never_one)
+    tasks = [Task(0, ((0, 2),)), Task(0, ((1,), (0, 2)))]
+    model = writer(end=3.0)
+    best = search(model, RECORDS, tasks, CONFIG, constrain)[1][0]
+    with torch.no_grad():
+        memory = model.encode(collate(RECORDS))
+    for below, found in ((1.0, True), (-1.0, False)):
+        required = best.score - FAULT_COST - below
+        searching = BeamSearch(model, memory, CONFIG, constrain=constrain)
+        results = dict(searching.write(tasks, 4, lambda _, required=required: required))  # type: ignore[misc]
+        assert bool(results[1]) is found, "the text has one fallback"
 
 
 def test_every_fact_says_the_values_of_its_triples() -> None:
