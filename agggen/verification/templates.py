@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
+from types import MappingProxyType
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
@@ -15,7 +16,7 @@ from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS
 
 _MIN_TEXTS = 3
-"""Minimum number of texts for a template from a longer text, and for the article of a name."""
+"""Minimum number of texts for a template from a longer text and for the article of a name, and of a frequent value."""
 _NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
 _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
     r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
@@ -24,15 +25,18 @@ _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 
 
 def learn_templates(records: Sequence[Record], lexicon: Lexicon) -> dict[str, str]:
-    """By predicate: the most frequent template of the texts of single triples; without any, of the sentences of longer
-    texts that express one triple.
+    """By predicate: the most frequent template of the texts of single triples; if it is in few texts, of these and the
+    sentences of longer texts that express one triple.
 
     Args:
         lexicon: the other parts of the lexicon.
     """
-    counts = _delexicalised(_single_triples(records), lexicon)
-    known = {*counts, *lexicon.booleans}
-    for predicate, templates in _delexicalised(_sentences_of_one_triple(records, lexicon, known), lexicon).items():
+    values = _frequent_values(records)
+    counts = _delexicalised(_single_triples(records), lexicon, values)
+    known = {predicate for predicate, templates in counts.items() if max(templates.values()) >= _MIN_TEXTS}
+    sentences = _sentences_of_one_triple(records, lexicon, known | lexicon.booleans.keys())
+    for predicate, templates in _delexicalised(sentences, lexicon, values).items():
+        templates += counts.get(predicate, Counter())
         if frequent := Counter({template: n for template, n in templates.items() if n >= _MIN_TEXTS}):
             counts[predicate] = frequent
     return {
@@ -80,8 +84,24 @@ def _is_part_of_word(name: str, text: str) -> bool:
     return before[-1:].isalnum() or after[:1].isalnum()
 
 
-def _delexicalised(texts: Iterable[tuple[Triple, str]], lexicon: Lexicon) -> dict[str, Counter[str]]:
-    """By predicate: counts of the templates of texts that express one triple, without other names."""
+def _frequent_values(records: Iterable[Record]) -> dict[str, frozenset[str]]:
+    """By word in lower case that is the value of several records' triples: the predicates."""
+    counts = Counter((entity_words(triple.object), triple.predicate) for record in records for triple in record.triples)
+    predicates: dict[str, set[str]] = defaultdict(set)
+    for (value, predicate), count in counts.items():
+        if count >= _MIN_TEXTS and value.isalpha() and value.islower():
+            predicates[value].add(predicate)
+    return {value: frozenset(names) for value, names in predicates.items()}
+
+
+def _delexicalised(
+    texts: Iterable[tuple[Triple, str]], lexicon: Lexicon, values: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> dict[str, Counter[str]]:
+    """By predicate: counts of the templates of texts that express one triple, without other names and values.
+
+    Args:
+        values: predicates by value; see `_frequent_values`.
+    """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for triple, text in texts:
         template = _template(triple, text)
@@ -91,7 +111,11 @@ def _delexicalised(texts: Iterable[tuple[Triple, str]], lexicon: Lexicon) -> dic
         other_names = (
             word
             for word in words(_without_placeholders(template))
-            if suspicious(word, lexicon.value_words, lexicon.lower) and word.form not in predicate_forms
+            if word.form not in predicate_forms
+            and (
+                suspicious(word, lexicon.value_words, lexicon.lower)
+                or triple.predicate not in values.get(word.form, (triple.predicate,))
+            )
         )
         if not any(other_names):
             counts[triple.predicate][template] += 1

@@ -29,7 +29,7 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
     assert fill(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
 
 
-def test_without_texts_of_one_triple_a_template_is_a_sentence_that_says_one() -> None:
+def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_that_says_one() -> None:
     """Not one that says another triple too, nor one in fewer than three texts."""
     alone, with_other = "{0} Inn serves {1} food. It is a pub.", "{0} Inn serves {1} food in the pub."
     rare = "The food of {0} Inn is {1}. It is a pub."
@@ -41,7 +41,25 @@ def test_without_texts_of_one_triple_a_template_is_a_sentence_that_says_one() ->
     assert learn(records).templates == {"food": "{subject} serves {object} food."}
     assert learn(records[1:]).templates == {}
     single = told("Ulm Inn", "food", "Thai", "Ulm Inn is Thai.")
-    assert learn([*records, single]).templates == {"food": "{subject} is {object}."}
+    assert learn([*records[1:], single]).templates == {"food": "{subject} is {object}."}
+    assert learn([*records, single]).templates == {"food": "{subject} serves {object} food."}, "in more texts"
+    assert learn([*records, single, single, single]).templates == {"food": "{subject} is {object}."}
+
+
+def test_a_template_has_no_value_of_another_predicate() -> None:
+    """It would say that value of every subject; values in few records are ordinary words of templates."""
+    prices, ratings = ("low", "moderate", "high"), ("poor", "average", "high")
+    records = [
+        told(f"{city} Inn", "price", price, f"{city} Inn is a {price} priced, average inn.")
+        for city, price in zip(CITIES, prices * 3, strict=False)
+    ]
+    records += [told("Ulm Inn", "price", price, f"Ulm Inn costs {price}.") for price in prices]
+    assert learn(records).templates["price"] == "{subject} is a {object} priced, average inn."
+    rated = [
+        told(f"{city} Inn", "rating", rating, f"{city} Inn is rated {rating}.")
+        for city, rating in zip(CITIES, ratings * 3, strict=False)
+    ]
+    assert learn([*records, *rated]).templates["price"] == "{subject} costs {object}."
 
 
 def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) -> None:
