@@ -24,6 +24,7 @@ from agggen.verification.lexicon import (
     BOOLEANS,
     Lexicon,
     clause,
+    fits_better,
     has_enough_values,
     log_likelihood,
     neighbours,
@@ -49,6 +50,9 @@ from agggen.verification.values import (
 
 MAX_NEW_WORD_RATE = 0.01
 """An unseen word before a predicate's value is a fault if its Good-Turing probability there is at most this."""
+MISPLACED_MARGIN = 2.5
+"""A value is misplaced if the log-likelihood ratio of its context, under another predicate over its own, is above this.
+"""
 SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
 """Two values of a `shape` are swapped if the log-likelihood ratio of the exchanged over the actual order is above this.
 """
@@ -296,19 +300,23 @@ class Checker:
         max_new_word_rate: float,
         initial: bool,
     ) -> tuple[Triple, ...]:
-        """The triples whose values occur only after words that precede no value of the predicate ("is a 1766 gas") in
-        training texts or in its ``clause``.
+        """The triples whose values occur only in contexts of another predicate that has the same values, or after words
+        that precede no value of their predicate ("is a 1766 gas") in training texts or in its ``clause``.
         """
-        tokens = indexed.whole.words
+        tokens, contexts = indexed.whole.words, self.lexicon.contexts
         misplaced: list[Triple] = []
         for triple, matches in zip(triples, occurrences, strict=True):
-            contexts = self.lexicon.contexts.get(triple.predicate)
+            own = contexts.get(triple.predicate)
             word_spans = [at for span, how in matches if how != "phrase" and (at := indexed.words_in(span))]
-            if not contexts or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
+            if not own or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
                 continue  # the words before the fact are unknown
+            around = [list(neighbours(tokens, start, end, explained)) for start, end in word_spans]
+            names = {*self.lexicon.shared.get(triple.object, ())} - {triple.predicate} if has_enough_values(own) else ()
+            others = [contexts[name] for name in names if has_enough_values(contexts.get(name, {}))]
             if all(
-                never_precedes(contexts, next(neighbours(tokens, start, end, explained)), max_new_word_rate)
-                for start, end in word_spans
+                never_precedes(own, context[0], max_new_word_rate)
+                or any(fits_better(other, own, context) > MISPLACED_MARGIN for other in others)
+                for context in around
             ):
                 before, _, _ = clause(triple, self.lexicon.articles).rpartition(spoken(triple.object))
                 if not any(indexed.text[: span[0]].endswith(before) for span, _ in matches):

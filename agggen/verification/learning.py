@@ -88,6 +88,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
         contexts=_contexts(texts),
         value_words=value_words,
         lower=lower,
+        shared=_shared(records),
     )
     return replace(lexicon, templates=learn_templates(records, lexicon), articles=learn_articles(records))
 
@@ -98,6 +99,16 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
         for triple in record.triples:
             values[triple.predicate].add(entity_words(triple.object).lower())
     return frozenset(name for name, objects in values.items() if objects <= BOOLEANS)
+
+
+def _shared(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``shared``: a predicate counts if several triples have the value."""
+    counts = Counter((triple.object, triple.predicate) for record in records for triple in record.triples)
+    predicates: dict[str, list[str]] = defaultdict(list)
+    for (value, predicate), count in sorted(counts.items()):
+        if count >= _MIN_TEXTS_WITHOUT_STEM and value.lower() not in BOOLEANS and not value[:1].isupper():
+            predicates[value].append(predicate)
+    return {value: tuple(names) for value, names in predicates.items() if len(names) > 1}
 
 
 def _word_kinds(texts: Sequence[_Text]) -> tuple[frozenset[str], frozenset[str]]:

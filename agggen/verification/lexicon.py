@@ -88,6 +88,8 @@ class Lexicon:
     """Sentences like `templates`, from another corpus, for predicates unknown from training, by `phrase_key`."""
     articles: Mapping[str, float] = field(default_factory=dict)
     """The share of a name's mentions that have "the" before it: ``{"United States": 0.96, "Belgium": 0.0}``."""
+    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The predicates of numbers and values in lower case that several have: ``{"high": ("price", "rating")}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -155,6 +157,7 @@ class Lexicon:
             lower=self.lower | other.lower,
             phrases={**other.phrases, **self.phrases},
             articles={**other.articles, **self.articles},
+            shared=_union(self.shared, other.shared),
         )
 
 
@@ -338,6 +341,15 @@ def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: fl
     occurrences = contexts[""] / (2 * _NEIGHBOURS)
     singletons = sum(count == 1 for feature, count in contexts.items() if feature.startswith("L1 "))
     return singletons / occurrences <= max_new_word_rate
+
+
+def fits_better(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
+    """The log-likelihood ratio of a value's context under the `contexts` of another predicate over its own.
+
+    Features that neither predicate has in training, and the borders of the text, are left out.
+    """
+    known = [name for name in features if (name in other or name in own) and name[-1] not in "^$"]
+    return log_likelihood(other, known) - log_likelihood(own, known)
 
 
 def log_likelihood(contexts: Mapping[str, int], features: Iterable[str]) -> float:

@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "1eacaa47ad2690ed88a04b64afa4c9b5d35a684512736367a37557c9af8bb286"
+FINGERPRINT = "9df64a7aa908a7e5e670589fe4f02db341e1ad51f2f740900577c69e7fd463e0"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 

@@ -171,7 +171,7 @@ class CheckedAnswer(_Answer):
 
     `unnamed`: subjects that are never named in full. `invented`: numbers, names and value words that no triple has.
     `repeated`: words that occur twice in a row. `swapped`: pairs of predicates whose values are exchanged. `misplaced`:
-    triples whose values are only in wordings of other predicates.
+    triples whose values are only in contexts that training does not have for their predicates.
 
     If the endpoint has a critic, there are also the fields of ``agggen check --json``: `scores`, `risk` (1: certainly
     faulty), a verdict for each of the `triples`, and `invented_spans` text[start:end] that no triple supports.
