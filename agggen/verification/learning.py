@@ -9,8 +9,10 @@ from itertools import chain
 
 from agggen.records import Record
 from agggen.text.linearise import entity_words
+from agggen.verification.check import Checker
 from agggen.verification.lexicon import BOOLEANS, Lexicon, neighbours, suspicious
 from agggen.verification.normal import Word, words
+from agggen.verification.record_words import akin, forms
 from agggen.verification.templates import learn_articles, learn_templates
 from agggen.verification.values import FUNCTION_WORDS, TextIndex, negated, value_wordings
 
@@ -29,6 +31,8 @@ _CONTRAST = 3
 """Minimum ratio of a wording's frequencies in texts without and in texts with a rule match of the value."""
 _SPECIFIC = 2
 """Minimum ratio of a wording's frequencies in texts with and without the predicate."""
+_MIN_WORDING_SHARE = 0.01
+"""Minimum share of a predicate's texts with a wording of the predicate."""
 _MIN_TEXTS_WITHOUT_STEM = 5
 """`_MIN_TEXTS` for a wording that shares no stem with the value."""
 _BOOLEAN_PRECISION = 0.95
@@ -84,12 +88,12 @@ def learn(records: Sequence[Record]) -> Lexicon:
     lexicon = Lexicon(
         variants=_variants(texts, booleans_of),
         booleans=_booleans(texts, booleans_of),
-        wordings=_wordings(texts, value_words, lower),
         contexts=_contexts(texts),
         value_words=value_words,
         lower=lower,
         shared=_shared(records),
     )
+    lexicon = replace(lexicon, wordings=_wordings(texts, lexicon))
     return replace(lexicon, templates=learn_templates(records, lexicon), articles=learn_articles(records))
 
 
@@ -151,9 +155,9 @@ def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tup
             if triple.predicate in booleans:
                 continue
             value = (triple.predicate, triple.object)
-            forms = tuple(word.form for word in words(entity_words(triple.object)))
+            object_forms = tuple(word.form for word in words(entity_words(triple.object)))
             values_of[triple.predicate].update(
-                forms[i:j] for i in range(len(forms)) for j in range(i + 1, len(forms) + 1)
+                object_forms[i:j] for i in range(len(object_forms)) for j in range(i + 1, len(object_forms) + 1)
             )
             text_counts[bool(spans)][value] += 1
             if not spans:
@@ -211,8 +215,8 @@ def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tup
 def _surface(text: _Text, gram: Gram) -> str:
     """The surface form of the first occurrence of a word sequence in a text."""
     tokens = text.words
-    forms = [word.form for word in tokens]
-    start = next(i for i in range(len(forms)) if tuple(forms[i : i + len(gram)]) == gram)
+    text_forms = [word.form for word in tokens]
+    start = next(i for i in range(len(text_forms)) if tuple(text_forms[i : i + len(gram)]) == gram)
     return text.indexed.text[tokens[start].start : tokens[start + len(gram) - 1].end]
 
 
@@ -285,30 +289,42 @@ def _booleans(texts: Sequence[_Text], predicates: frozenset[str]) -> dict[str, d
     return dict(phrases)
 
 
-def _wordings(texts: Sequence[_Text], value_words: frozenset[str], lower: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """By predicate: names, numbers and value words that occur with several of its subjects and values."""
-    pairs: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
-    co_occurrences: Counter[tuple[str, str]] = Counter()
+def _wordings(texts: Sequence[_Text], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
+    """By predicate: names, numbers and value words that occur with several of its subjects and values, are no part of
+    its values, and that nothing in the records of these texts licenses.
+
+    Args:
+        lexicon: the other parts of the lexicon.
+    """
+    checker = Checker(lexicon)
+    statements: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    counts: Counter[tuple[str, str]] = Counter()
     text_counts: Counter[str] = Counter()
     with_predicate: Counter[str] = Counter()
+    value_forms: dict[str, set[str]] = defaultdict(set)
     for text in texts:
-        candidates = {
+        licensed = checker.allowed(text.record.triples)
+        invented = {
             word.form
             for word, explained in zip(text.words, text.explained, strict=True)
-            if not explained and suspicious(word, value_words, lower)
+            if not explained
+            and suspicious(word, lexicon.value_words, lexicon.lower)
+            and not any(akin(word, form) for form in licensed)
         }
-        text_counts.update(candidates)
+        text_counts.update(invented)
         for triple in text.record.triples:
             with_predicate[triple.predicate] += 1
-            for form in candidates:
-                pairs[triple.predicate, form].add((triple.subject, triple.object))
-                co_occurrences[triple.predicate, form] += 1
+            value_forms[triple.predicate] |= forms(triple.object)
+            for form in invented:
+                statements[triple.predicate, form].add((triple.subject, triple.object))
+                counts[triple.predicate, form] += 1
     wordings: dict[str, list[str]] = defaultdict(list)
-    for (predicate, form), statements in pairs.items():
-        share, everywhere = co_occurrences[predicate, form] / with_predicate[predicate], text_counts[form] / len(texts)
-        if len(statements) >= _MIN_TEXTS and share >= 3 * everywhere:
+    for (predicate, form), different in statements.items():
+        share, everywhere = counts[predicate, form] / with_predicate[predicate], text_counts[form] / len(texts)
+        typical = share >= max(_MIN_WORDING_SHARE, 3 * everywhere)
+        if len(different) >= _MIN_TEXTS and typical and form not in value_forms[predicate]:
             wordings[predicate].append(form)
-    return {predicate: tuple(sorted(forms)) for predicate, forms in wordings.items()}
+    return {predicate: tuple(sorted(found)) for predicate, found in wordings.items()}
 
 
 def _contexts(texts: Sequence[_Text]) -> dict[str, dict[str, int]]:

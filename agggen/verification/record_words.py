@@ -11,6 +11,8 @@ from agggen.text.linearise import entity_words
 from agggen.verification.normal import MONTHS, Word, fold, words
 from agggen.verification.values import COUNTRIES
 
+_MEANINGS = {"sc": "science"}
+"""Words by their abbreviations in values (``Sc.D.``); normal forms."""
 _DERIVED = ("s", "n", "ese", "ish", "ic", "i")
 
 
@@ -52,10 +54,13 @@ def capitals(name: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 14)
 def forms(text: str) -> frozenset[str]:
-    """The normal forms of a value's words, of the years and months of its dates, and of its acronyms (``MIT``)."""
+    """The normal forms of a value's words, of the years and months of its dates, of its acronyms (``MIT``), and of what
+    its abbreviations mean.
+    """
     literal = entity_words(text)
     tokens = words(literal)
     forms = {word.form for word in tokens}
+    forms |= {meaning for short, meaning in _MEANINGS.items() if short in forms}
     for word in tokens:
         if word.kind == "date":
             year, month, _ = word.form.split("-")

@@ -162,6 +162,22 @@ def test_names_of_a_predicates_wording_are_learned_from_different_values() -> No
     assert Checker(learn(records)).check(record("country = Peru"), "Zyx, ICAO, is in Peru.").invented == ("ICAO",)
 
 
+def test_values_of_a_predicate_and_words_of_other_predicates_are_no_wordings() -> None:
+    """Once, "avocado" was a wording of ``ingredient``, so that texts could invent it."""
+    foods = ("Rye", "Salt", "Avocado", "Rice", "Fish")
+    records = [
+        told(
+            f"{city}er {food}",
+            "ingredient",
+            food,
+            f"{city}er {food} has {food} and {other}, by its ISBN {n}.",
+            ISBN=str(n),
+        )
+        for n, (city, food, other) in enumerate(zip(CITIES, foods * 2, foods[1:] * 2, strict=False))
+    ]
+    assert learn(records).wordings == {}
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
