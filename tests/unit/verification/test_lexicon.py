@@ -175,6 +175,8 @@ def test_values_of_a_predicate_and_words_of_other_predicates_are_no_wordings() -
         )
         for n, (city, food, other) in enumerate(zip(CITIES, foods * 2, foods[1:] * 2, strict=False))
     ]
+    for name in ("country", "state", "district"):
+        records += [told(city, name, f"{city}land", f"{city} lies in {city}land.") for city in CITIES]
     assert learn(records).wordings == {}
 
 
