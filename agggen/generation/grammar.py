@@ -27,12 +27,21 @@ _BROKEN = re.compile(
             rf"\b{_ARTICLE}\s+(?:the|an?|{_PREPOSITION}|{_AUXILIARY}|and|or|which|who|whose|that)(?![\w.-])",
             rf"\b{_AUXILIARY}\s+(?:and|or|which|who|is|are|was|were|has|have)\b",
             rf"\b{_PREPOSITION}\s+of\b",
+            # ordinal numbers
+            r"\b\d*(?:(?<!1)(?:1(?:nd|rd|th)|2(?:st|rd|th)|3(?:st|nd|th))|1[123](?:st|nd|rd)|[04-9](?:st|nd|rd))\b",
             # punctuation
             r",\s*[,;.]|(?<!\.)\.\s+\.|\(\s*\)|[$£€]{2}|/[.,]",
         )
     )
 )
-"""What no correct sentence contains: "located in the of Texas", "Texas which.", "is and located"."""
+"""What no correct sentence contains: "located in the of Texas", "Texas which.", "is and located", "the 27nd"."""
+_SENTENCE = re.compile(r"(?:^|(?<=[.!?] ))(?:The|Its|His|Her|Their)\b.*?(?:[a-z]{4}|\d)[.!?](?=\s|$)")
+"""A sentence that begins with an article or a possessive and does not end with a possible abbreviation."""
+_VERB = re.compile(
+    r"(?<![\w-])(?:are|be|can|could|must|will|would|may|did|born|led|won|made|held|gave|took|came|ran|fought|built|went"
+    r"|began|became|have|left|[a-z]+(?:s|ed)|number)(?![\w-])|(?:'s|n't)\b"
+)
+"""A word that may be a verb or participle."""
 _A_OR_AN = re.compile(r"\b(an?|An)\s+([A-Za-z][a-z]+)")
 _CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORECASE)
 """How words begin that are written with a vowel and spoken with a consonant."""
@@ -70,6 +79,14 @@ class Grammar:
             or (text.count('"') % 2 and not self._odd_quotes)
             or _lacks_article(text, self._with_the)
             or (self._english and self._is_broken(text))
+        )
+
+    def has_verbs(self, before: str, fact: str) -> bool:
+        """Whether each sentence "The ..." or "Its ..." that ends with or in the fact has a word that may be a verb."""
+        text = f"{before} {fact}"
+        return not self._english or not any(
+            sentence.end() > len(before) + 1 and not _VERB.search(sentence.group())
+            for sentence in _SENTENCE.finditer(text)
         )
 
     def _is_broken(self, text: str) -> bool:

@@ -31,7 +31,10 @@ from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 _SENTENCE_ENDS = frozenset(".!?")
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
 """The beginning of a fact with the same grammatical subject as the preceding fact."""
-_PRONOUN = re.compile(r"(?:It|Its|He|His|She|Her|They|Their)\b", re.IGNORECASE)
+_PRONOUN = re.compile(
+    r"(?:It|Its|He|His|She|Her|They|Their)\b|(?-i:[Tt]he [a-z]+(?: [a-z]+)? (?:is|was|has|had)\b)", re.IGNORECASE
+)
+"""The beginning of a sentence that does not name its subject: "It was", "The book was"."""
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
@@ -175,6 +178,7 @@ class RecordConstraints:
             return (
                 passed[key]
                 and follows(self._text(earlier), self._text(fact), begins_sentence, entities)
+                and grammar.has_verbs(self._text(earlier), self._text(fact))
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
             )
 

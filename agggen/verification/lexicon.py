@@ -254,6 +254,8 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
             *_, word = before.split(" ")[:-1] or [""]
             if not before or word in PREPOSITIONS | _VERBS or word.endswith("ed"):
                 template = f"{before}{'the' if before else 'The'} {place}{after}"
+    if _DATE.fullmatch(entity_words(triple.object)):
+        template = template.replace(" in {object}", " on {object}")
     article = "an" if value[:1].lower() in "aeiou" else "a"
     template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
     return _one_full_stop(template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject))

@@ -96,6 +96,8 @@ def test_articles_before_names_are_those_of_the_training_texts() -> None:
         ("{subject} is a {object} city.", Triple("Ulm", "country", "United States"), "Ulm is an United States city."),
         ("Ulm, {subject}, has {object}.", Triple("United States", "has", "9"), "Ulm, United States, has 9."),
         ("{subject} opened on {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
+        ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
+        ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999"), "Ulm opened in 1999."),
     ],
 )
 def test_a_template_takes_articles_and_dates_as_texts_do(template: str, triple: Triple, expected: str) -> None:
