@@ -24,6 +24,7 @@ from agggen.verification.lexicon import (
     BOOLEANS,
     Lexicon,
     clause,
+    content_pairs,
     fits_better,
     has_enough_values,
     log_likelihood,
@@ -216,11 +217,18 @@ class Checker:
     def _hallucinated(
         self, record: Record, triples: Sequence[Triple], indexed: TextIndex, explained: Sequence[bool]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Suspicious words that no triple of the record licenses, and words that only its other triples license."""
+        """Suspicious words and words of ``value_pairs`` that no triple of the record licenses, and those that only its
+        other triples license.
+        """
+        tokens, pairs = indexed.whole.words, self.lexicon.value_pairs
         candidates = [
             word
-            for word, covered in zip(indexed.whole.words, explained, strict=True)
-            if not covered and suspicious(word, self.lexicon.value_words, self.lexicon.lower)
+            for index, (word, covered) in enumerate(zip(tokens, explained, strict=True))
+            if not covered
+            and (
+                suspicious(word, self.lexicon.value_words, self.lexicon.lower)
+                or any(pair in pairs.get(word.form, ()) for pair in content_pairs(tokens, index))
+            )
         ]
         if not candidates:
             return (), ()

@@ -10,7 +10,7 @@ from itertools import chain
 from agggen.records import Record
 from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker
-from agggen.verification.lexicon import BOOLEANS, Lexicon, neighbours, suspicious
+from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighbours, suspicious
 from agggen.verification.normal import Word, words
 from agggen.verification.record_words import akin, forms
 from agggen.verification.templates import learn_articles, learn_templates
@@ -31,6 +31,8 @@ _CONTRAST = 3
 """Minimum ratio of a wording's frequencies in texts without and in texts with a rule match of the value."""
 _SPECIFIC = 2
 """Minimum ratio of a wording's frequencies in texts with and without the predicate."""
+_VALUE_RATIO = 9
+"""Minimum ratio of the occurrences of a value word or pair within values and outside."""
 _MIN_WORDING_SHARE = 0.01
 """Minimum share of a predicate's texts with a wording of the predicate."""
 _MIN_TEXTS_WITHOUT_STEM = 5
@@ -91,6 +93,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
         contexts=_contexts(texts),
         value_words=value_words,
         lower=lower,
+        value_pairs=_value_pairs(texts),
         shared=_shared(records),
     )
     lexicon = replace(lexicon, wordings=_wordings(texts, lexicon))
@@ -103,6 +106,28 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
         for triple in record.triples:
             values[triple.predicate].add(entity_words(triple.object).lower())
     return frozenset(name for name, objects in values.items() if objects <= BOOLEANS)
+
+
+def _value_pairs(texts: Sequence[_Text]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``value_pairs``, of values that several triples have."""
+    counts = Counter(triple.object for text in texts for triple in text.record.triples)
+    frequent = {value for value, count in counts.items() if count >= _MIN_TEXTS_WITHOUT_STEM}
+    pairs = {value: (Counter[str](), Counter[str]()) for value in frequent if value.isalpha() and value.islower()}
+    for text in texts:
+        for index, (word, explained) in enumerate(zip(text.words, text.explained, strict=True)):
+            if word.form in pairs:
+                pairs[word.form][explained].update(content_pairs(text.words, index))
+    return {
+        value: found
+        for value, (elsewhere, as_value) in sorted(pairs.items())
+        if (
+            found := tuple(
+                pair
+                for pair, count in sorted(as_value.items())
+                if count >= max(_MIN_TEXTS_WITHOUT_STEM, _VALUE_RATIO * elsewhere[pair])
+            )
+        )
+    }
 
 
 def _shared(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
@@ -133,7 +158,7 @@ def _word_kinds(texts: Sequence[_Text]) -> tuple[frozenset[str], frozenset[str]]
     value_words = frozenset(
         form
         for form, count in from_values.items()
-        if form not in FUNCTION_WORDS and len(form) > 2 and count >= 9 * elsewhere[form]
+        if form not in FUNCTION_WORDS and len(form) > 2 and count >= _VALUE_RATIO * elsewhere[form]
     )
     return frozenset(lower | (openers - inner - from_values.keys())), value_words
 

@@ -88,6 +88,10 @@ class Lexicon:
     """Sentences like `templates`, from another corpus, for predicates unknown from training, by `phrase_key`."""
     articles: Mapping[str, float] = field(default_factory=dict)
     """The share of a name's mentions that have "the" before it: ``{"United States": 0.96, "Belgium": 0.0}``."""
+    value_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By value of one word in lower case: its pairs with words before or after it that occur almost only in texts whose
+    record has the value: ``{"high": ("high customer", "high priced")}``.
+    """
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The predicates of numbers and values in lower case that several have: ``{"high": ("price", "rating")}``."""
 
@@ -157,6 +161,7 @@ class Lexicon:
             lower=self.lower | other.lower,
             phrases={**other.phrases, **self.phrases},
             articles={**other.articles, **self.articles},
+            value_pairs=_union(self.value_pairs, other.value_pairs),
             shared=_union(self.shared, other.shared),
         )
 
@@ -321,6 +326,14 @@ def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bo
             "^" if before_sentence else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
         )
         yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
+
+
+def content_pairs(tokens: Sequence[Word], index: int) -> Iterator[str]:
+    """The normal forms of a word and the word before or after it in its sentence, unless that is a function word."""
+    if index and not tokens[index].initial and tokens[index - 1].form not in FUNCTION_WORDS:
+        yield f"{tokens[index - 1].form} {tokens[index].form}"
+    if index + 1 < len(tokens) and not tokens[index + 1].initial and tokens[index + 1].form not in FUNCTION_WORDS:
+        yield f"{tokens[index].form} {tokens[index + 1].form}"
 
 
 def has_enough_values(contexts: Mapping[str, int]) -> bool:
