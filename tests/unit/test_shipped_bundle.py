@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "9df64a7aa908a7e5e670589fe4f02db341e1ad51f2f740900577c69e7fd463e0"
+FINGERPRINT = "2fbcdc9d282c5cfb55e3f86814d7a79504c0c2ef1a8373b6d08173c87156d639"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 
