@@ -175,10 +175,12 @@ class RecordConstraints:
                 text = self._text(fact)
                 findings = checker.findings(self.record, text, indices, required, begins_sentence)
                 passed[key] = passes(findings) and grammar.accepts(text)
+            if not passed[key]:
+                return False
+            text_before, text = self._text(earlier), self._text(fact)
             return (
-                passed[key]
-                and follows(self._text(earlier), self._text(fact), begins_sentence, entities)
-                and grammar.has_verbs(self._text(earlier), self._text(fact))
+                follows(text_before, text, begins_sentence, entities)
+                and grammar.has_verbs(text_before, text)
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
             )
 

@@ -227,7 +227,7 @@ class Checker:
             if not covered
             and (
                 suspicious(word, self.lexicon.value_words, self.lexicon.lower)
-                or any(pair in pairs.get(word.form, ()) for pair in content_pairs(tokens, index))
+                or (word.form in pairs and any(pair in pairs[word.form] for pair in content_pairs(tokens, index)))
             )
         ]
         if not candidates:
