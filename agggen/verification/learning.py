@@ -31,6 +31,8 @@ _CONTRAST = 3
 """Minimum ratio of a wording's frequencies in texts without and in texts with a rule match of the value."""
 _SPECIFIC = 2
 """Minimum ratio of a wording's frequencies in texts with and without the predicate."""
+_MIN_LOWER_SHARE = 0.1
+"""Minimum share of an ordinary word's occurrences within sentences that begin with a small letter."""
 _VALUE_RATIO = 9
 """Minimum ratio of the occurrences of a value word or pair within values and outside."""
 _MIN_WORDING_SHARE = 0.01
@@ -142,25 +144,32 @@ def _shared(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
 
 def _word_kinds(texts: Sequence[_Text]) -> tuple[frozenset[str], frozenset[str]]:
     """The lexicon's ``lower`` and ``value_words``."""
-    lower: set[str] = set()
+    lower: Counter[str] = Counter()
+    inner: Counter[str] = Counter()
     openers: set[str] = set()
-    inner: set[str] = set()
     from_values: Counter[str] = Counter()
     elsewhere: Counter[str] = Counter()
     for text in texts:
         for word, explained in zip(text.words, text.explained, strict=True):
             if word.kind != "word":
                 continue
-            if not explained:
-                kind = lower if word.raw[:1].islower() else openers if word.initial else inner
-                kind.add(word.form)
-            (from_values if explained else elsewhere)[word.form] += 1
+            if explained:
+                from_values[word.form] += 1
+                continue
+            elsewhere[word.form] += 1
+            if word.raw[:1].islower():
+                lower[word.form] += 1
+            elif word.initial:
+                openers.add(word.form)
+            else:
+                inner[word.form] += 1
     value_words = frozenset(
         form
         for form, count in from_values.items()
         if form not in FUNCTION_WORDS and len(form) > 2 and count >= _VALUE_RATIO * elsewhere[form]
     )
-    return frozenset(lower | (openers - inner - from_values.keys())), value_words
+    ordinary = {form for form, count in lower.items() if count >= _MIN_LOWER_SHARE * (count + inner[form])}
+    return frozenset(ordinary | (openers - inner.keys() - from_values.keys())), value_words
 
 
 def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
