@@ -31,7 +31,7 @@ _CONTRAST = 3
 """Minimum ratio of a wording's frequencies in texts without and in texts with a rule match of the value."""
 _SPECIFIC = 2
 """Minimum ratio of a wording's frequencies in texts with and without the predicate."""
-_MIN_LOWER_SHARE = 0.1
+_MIN_LOWER_SHARE = 0.05
 """Minimum share of an ordinary word's occurrences within sentences that begin with a small letter."""
 _VALUE_RATIO = 9
 """Minimum ratio of the occurrences of a value word or pair within values and outside."""

@@ -165,7 +165,7 @@ def test_names_of_a_predicates_wording_are_learned_from_different_values() -> No
 def test_a_name_that_was_once_written_small_is_still_a_name() -> None:
     """Once, "created by the American Ann" passed, since eight texts of thousands have "american"."""
     text = "{0} was made by {0}ov, an {1} who likes {2}."
-    records = [told(city, "maker", f"{city}ov", text.format(city, "American", "Tea")) for city in CITIES for _ in "ab"]
+    records = [told(city, "maker", f"{city}ov", text.format(city, "American", "Tea")) for city in CITIES for _ in "abc"]
     records += [told("Ulm", "maker", "Ulmov", text.format("Ulm", "american", "tea")) for _ in "a"]
     records += [told("Ulm", "maker", "Ulmov", text.format("Ulm", "American", "tea")) for _ in "abc"]
     lexicon = learn(records)
