@@ -354,56 +354,6 @@ def test_values_stand_where_training_texts_have_them(text: str, misplaced: set[s
     assert PLAIN.check(RF, text).misplaced == ()
 
 
-INNS = [
-    told(f"{city} {kind}", predicate, value, text.format(f"{city} {kind}", value))
-    for city in CITIES
-    for kind in ("Inn", "Bar", "Hall")
-    for predicate, values, text in (
-        ("price", ("low", "high"), "{} is a {} priced place."),
-        ("rating", ("low", "poor", "high"), "{} has a {} customer rating."),
-    )
-    for value in values
-]
-
-
-@pytest.mark.parametrize(
-    ("triples", "text", "misplaced"),
-    [
-        (["rating = high"], "Zyx is a high priced place.", {"rating"}),
-        (["rating = high"], "Zyx has a high customer rating.", set()),
-        (["rating = high"], "Zyx is a high priced place and has a high customer rating.", set()),
-        (
-            ["rating = high", "price = low"],
-            "Zyx is a high priced place with a low customer rating.",
-            {"rating", "price"},
-        ),
-        (["rating = poor"], "Zyx is a poor priced place.", set()),  # no price is poor, so it may be another wording
-    ],
-)
-def test_a_value_of_several_predicates_stands_where_its_own_predicate_has_it(
-    triples: list[str], text: str, misplaced: set[str]
-) -> None:
-    assert {triple.predicate for triple in Checker(learn(INNS)).check(record(*triples), text).misplaced} == misplaced
-
-
-@pytest.mark.parametrize(
-    ("triples", "text", "invented"),
-    [
-        (["rating = poor"], "Zyx is a high priced place with a poor customer rating.", ("high",)),
-        (["rating = poor"], "Zyx has a poor customer rating and a high tower.", ()),
-        (["rating = poor"], "Zyx is high. Priced alike, it has a poor customer rating.", ()),
-        (["rating = poor", "price = high"], "Zyx is a high priced place with a poor customer rating.", ()),
-    ],
-)
-def test_values_of_ordinary_words_are_invented_beside_words_that_go_with_the_value(
-    triples: list[str], text: str, invented: tuple[str, ...]
-) -> None:
-    """Once true by the check: "a high-priced venue" of a record that has no price."""
-    towers = [told(f"{city} A", "height", "9", f"{city} A has a high tower of 9 m.") for city in CITIES]
-    checker = Checker(learn([*INNS, *towers]))
-    assert checker.check(record(*triples), text).invented == invented
-
-
 def test_before_the_first_word_of_a_fact_anything_may_stand(elements: Learned) -> None:
     fact = [SYMBOL, PLACE]
     assert elements[0].check(RF, "Rf of the Soviet Union", fact, (), initial=False).misplaced == ()
