@@ -183,7 +183,8 @@ class BeamSearch:
                     possible[beam] and constraint.judge(*finished.words(row, beam)) for beam in range(len(possible))
                 ]
                 finished.beams.log_p[row, ~torch.tensor(passed, device=self.device)] = IMPOSSIBLE
-                failed |= set() if any(passed) else {prefix}
+                if not any(passed):
+                    failed.add(prefix)
         return failed
 
     def _index(self, rows: Sequence[int]) -> Tensor:

@@ -32,7 +32,7 @@ _CONTRAST = 3
 _SPECIFIC = 2
 """Minimum ratio of a wording's frequencies in texts with and without the predicate."""
 _MIN_LOWER_SHARE = 0.05
-"""Minimum share of an ordinary word's occurrences within sentences that begin with a small letter."""
+"""Of an ordinary word's occurrences within sentences, the minimum share that begin with a small letter."""
 _VALUE_RATIO = 9
 """Minimum ratio of the occurrences of a value word or pair within values and outside."""
 _MIN_WORDING_SHARE = 0.01

@@ -83,7 +83,7 @@ class Lexicon:
     value_words: frozenset[str] = frozenset()
     """Normal forms that occur almost only within values."""
     lower: frozenset[str] = frozenset()
-    """Normal forms of words that training texts do not always capitalise within sentences, apart from slips."""
+    """Normal forms of ordinary words, which within sentences often begin with a small letter."""
     phrases: Mapping[str, str] = field(default_factory=dict)
     """Sentences like `templates`, from another corpus, for predicates unknown from training, by `phrase_key`."""
     articles: Mapping[str, float] = field(default_factory=dict)

@@ -85,7 +85,7 @@ def _is_part_of_word(name: str, text: str) -> bool:
 
 
 def _frequent_values(records: Iterable[Record]) -> dict[str, frozenset[str]]:
-    """By word in lower case that is the value of several records' triples: the predicates."""
+    """By value of one word in lower case: the predicates of which several triples have it."""
     counts = Counter((entity_words(triple.object), triple.predicate) for record in records for triple in record.triples)
     predicates: dict[str, set[str]] = defaultdict(set)
     for (value, predicate), count in counts.items():
