@@ -39,6 +39,8 @@ _MIN_WORDING_SHARE = 0.01
 """Minimum share of a predicate's texts with a wording of the predicate."""
 _MIN_TEXTS_WITHOUT_STEM = 5
 """`_MIN_TEXTS` for a wording that shares no stem with the value."""
+_MIN_TRIPLES = 5
+"""Minimum number of a predicate's triples that have a frequent value, and of texts with a pair of words."""
 _BOOLEAN_PRECISION = 0.95
 """Of the texts with a phrase, the minimum fraction that have the truth value."""
 _PART_SHARE = 0.9
@@ -89,17 +91,18 @@ def learn(records: Sequence[Record]) -> Lexicon:
     texts = list(_indexed_texts(records))
     lower, value_words = _word_kinds(texts)
     booleans_of = _boolean_predicates(records)
+    frequent = _frequent_values(records)
     lexicon = Lexicon(
         variants=_variants(texts, booleans_of),
         booleans=_booleans(texts, booleans_of),
         contexts=_contexts(texts),
         value_words=value_words,
         lower=lower,
-        value_pairs=_value_pairs(texts),
-        shared=_shared(records),
+        value_pairs=_value_pairs(texts, frequent),
+        shared=_shared(frequent),
     )
     lexicon = replace(lexicon, wordings=_wordings(texts, lexicon))
-    return replace(lexicon, templates=learn_templates(records, lexicon), articles=learn_articles(records))
+    return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
 
 
 def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
@@ -110,10 +113,27 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
     return frozenset(name for name, objects in values.items() if objects <= BOOLEANS)
 
 
-def _value_pairs(texts: Sequence[_Text]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``value_pairs``, of values that several triples have."""
-    counts = Counter(triple.object for text in texts for triple in text.record.triples)
-    frequent = {value for value, count in counts.items() if count >= _MIN_TEXTS_WITHOUT_STEM}
+def _frequent_values(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
+    """By value: the predicates of which several triples have it."""
+    counts = Counter((triple.object, triple.predicate) for record in records for triple in record.triples)
+    predicates: dict[str, list[str]] = defaultdict(list)
+    for (value, predicate), count in sorted(counts.items()):
+        if count >= _MIN_TRIPLES:
+            predicates[value].append(predicate)
+    return {value: tuple(names) for value, names in predicates.items()}
+
+
+def _shared(frequent: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``shared``."""
+    return {
+        value: predicates
+        for value, predicates in frequent.items()
+        if len(predicates) > 1 and value.lower() not in BOOLEANS and not value[:1].isupper()
+    }
+
+
+def _value_pairs(texts: Sequence[_Text], frequent: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``value_pairs``, of frequent values."""
     pairs = {value: (Counter[str](), Counter[str]()) for value in frequent if value.isalpha() and value.islower()}
     for text in texts:
         for index, (word, explained) in enumerate(zip(text.words, text.explained, strict=True)):
@@ -126,20 +146,10 @@ def _value_pairs(texts: Sequence[_Text]) -> dict[str, tuple[str, ...]]:
             found := tuple(
                 pair
                 for pair, count in sorted(as_value.items())
-                if count >= max(_MIN_TEXTS_WITHOUT_STEM, _VALUE_RATIO * elsewhere[pair])
+                if count >= max(_MIN_TRIPLES, _VALUE_RATIO * elsewhere[pair])
             )
         )
     }
-
-
-def _shared(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``shared``: a predicate counts if several triples have the value."""
-    counts = Counter((triple.object, triple.predicate) for record in records for triple in record.triples)
-    predicates: dict[str, list[str]] = defaultdict(list)
-    for (value, predicate), count in sorted(counts.items()):
-        if count >= _MIN_TEXTS_WITHOUT_STEM and value.lower() not in BOOLEANS and not value[:1].isupper():
-            predicates[value].append(predicate)
-    return {value: tuple(names) for value, names in predicates.items() if len(names) > 1}
 
 
 def _word_kinds(texts: Sequence[_Text]) -> tuple[frozenset[str], frozenset[str]]:

@@ -16,7 +16,7 @@ from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS
 
 _MIN_TEXTS = 3
-"""Minimum number of texts for a template from a longer text and for the article of a name, and of a frequent value."""
+"""Minimum number of texts for a template from a longer text and for the article of a name."""
 _NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
 _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
     r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
@@ -24,18 +24,20 @@ _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
 _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 
 
-def learn_templates(records: Sequence[Record], lexicon: Lexicon) -> dict[str, str]:
+def learn_templates(
+    records: Sequence[Record], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
+) -> dict[str, str]:
     """By predicate: the most frequent template of the texts of single triples; if it is in few texts, of these and the
     sentences of longer texts that express one triple.
 
     Args:
         lexicon: the other parts of the lexicon.
+        frequent: predicates by frequent value.
     """
-    values = _frequent_values(records)
-    counts = _delexicalised(_single_triples(records), lexicon, values)
+    counts = _delexicalised(_single_triples(records), lexicon, frequent)
     known = {predicate for predicate, templates in counts.items() if max(templates.values()) >= _MIN_TEXTS}
     sentences = _sentences_of_one_triple(records, lexicon, known | lexicon.booleans.keys())
-    for predicate, templates in _delexicalised(sentences, lexicon, values).items():
+    for predicate, templates in _delexicalised(sentences, lexicon, frequent).items():
         templates += counts.get(predicate, Counter())
         if frequent := Counter({template: n for template, n in templates.items() if n >= _MIN_TEXTS}):
             counts[predicate] = frequent
@@ -84,23 +86,15 @@ def _is_part_of_word(name: str, text: str) -> bool:
     return before[-1:].isalnum() or after[:1].isalnum()
 
 
-def _frequent_values(records: Iterable[Record]) -> dict[str, frozenset[str]]:
-    """By value of one word in lower case: the predicates of which several triples have it."""
-    counts = Counter((entity_words(triple.object), triple.predicate) for record in records for triple in record.triples)
-    predicates: dict[str, set[str]] = defaultdict(set)
-    for (value, predicate), count in counts.items():
-        if count >= _MIN_TEXTS and value.isalpha() and value.islower():
-            predicates[value].add(predicate)
-    return {value: frozenset(names) for value, names in predicates.items()}
-
-
 def _delexicalised(
-    texts: Iterable[tuple[Triple, str]], lexicon: Lexicon, values: Mapping[str, Collection[str]] = MappingProxyType({})
+    texts: Iterable[tuple[Triple, str]],
+    lexicon: Lexicon,
+    frequent: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> dict[str, Counter[str]]:
     """By predicate: counts of the templates of texts that express one triple, without other names and values.
 
     Args:
-        values: predicates by value; see `_frequent_values`.
+        frequent: predicates by frequent value.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for triple, text in texts:
@@ -114,7 +108,7 @@ def _delexicalised(
             if word.form not in predicate_forms
             and (
                 suspicious(word, lexicon.value_words, lexicon.lower)
-                or triple.predicate not in values.get(word.form, (triple.predicate,))
+                or triple.predicate not in frequent.get(word.form, (triple.predicate,))
             )
         )
         if not any(other_names):

@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "2fbcdc9d282c5cfb55e3f86814d7a79504c0c2ef1a8373b6d08173c87156d639"
+FINGERPRINT = "f9828a4febde47f7d8c97bb6b1369f28b0c70ed1eda7ea2d95477877c7e81d4e"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 

@@ -48,7 +48,7 @@ def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_that_say
 
 def test_a_template_has_no_value_of_another_predicate() -> None:
     """It would say that value of every subject; values in few records are ordinary words of templates."""
-    prices, ratings = ("low", "moderate", "high"), ("poor", "average", "high")
+    prices = ("low", "moderate", "high")
     records = [
         told(f"{city} Inn", "price", price, f"{city} Inn is a {price} priced, average inn.")
         for city, price in zip(CITIES, prices * 3, strict=False)
@@ -57,7 +57,7 @@ def test_a_template_has_no_value_of_another_predicate() -> None:
     assert learn(records).templates["price"] == "{subject} is a {object} priced, average inn."
     rated = [
         told(f"{city} Inn", "rating", rating, f"{city} Inn is rated {rating}.")
-        for city, rating in zip(CITIES, ratings * 3, strict=False)
+        for city, rating in zip(CITIES, [*("average",) * 5, "high"], strict=False)
     ]
     assert learn([*records, *rated]).templates["price"] == "{subject} costs {object}."
 
