@@ -65,7 +65,7 @@ class System:
     name: str
     model: Model
     inference: tuple[str, ...] = ()
-    """Overrides of the bundle's inference settings."""
+    """Overrides of the recipe's inference settings."""
     phrases: str | None = None
     """Sentences for unknown predicates: a corpus with texts about single triples, or a file; see `adjusted`."""
 
@@ -122,7 +122,7 @@ class Table:
         return {name: value for name, value in settings.items() if self.texts or name in _PLAN_SETTINGS}
 
 
-_AS_PUBLISHED = ("verify=off", "choice=score")
+_AS_PUBLISHED = ("verify=off", "choice=score", "plan_weight=1")  # the joint probability of text and plan, equation 9
 SYSTEMS = (
     System("transformer", "Transformer", "transformer", ("ablation=plain", *_AS_PUBLISHED)),
     System("agggen", "AggGen", "agggen"),

@@ -17,8 +17,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from agggen.bundle import fingerprint, save_bundle
-from agggen.config import flatten, load_config, overrides_of
+from agggen.bundle import fingerprint, load_bundle, save_bundle
+from agggen.config import as_overrides, flatten, load_config, overrides_of, resolved
 from agggen.corpora.catalogue import list_corpora, load
 from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
@@ -64,7 +64,7 @@ def reproduce(
 
 
 def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) -> InferenceConfig:
-    """The inference settings of a system: the recipe's, which its bundle holds, and its own."""
+    """The inference settings of a system: the recipe's and its own."""
     trained = load_config(JobConfig, recipe.preset, recipe.settings(system.model, 1, overrides))
     return load_config(InferenceConfig, None, [*overrides_of(trained.inference), *system.inference])
 
@@ -120,9 +120,11 @@ class _Seed:
             return self.trained[model]
         name = self.recipe.run_name(model, self.seed)
         start = json.dumps(self.train("transformer").address) if model == "agggen" else ""
-        config = load_config(
-            JobConfig, self.recipe.preset, self.recipe.settings(model, self.seed, self.overrides, start)
-        )
+        settings = self.recipe.settings(model, self.seed, self.overrides, start)
+        bundle = self.runs / name / "bundle"
+        if (bundle / "manifest.json").is_file():  # a finished run stays; systems do not use its inference settings
+            settings += as_overrides({"inference": resolved(load_bundle(bundle).inference)})
+        config = load_config(JobConfig, self.recipe.preset, settings)
         self.say(f"Run {name}")
         done = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), say=self.say)
         minutes = f"Trained in {done.seconds / 60:.1f} minutes"
@@ -150,7 +152,8 @@ class _Seed:
     def evaluate_bundle(self, system: System, bundle: Path, folder: Path, fresh: bool) -> None:
         """Evaluates `bundle` as the model of `system`; its report is below `folder`, which the caller has claimed."""
         table = self.table
-        task = evaluation.task_of(str(bundle), bundle, table.corpus, table.split, system.inference)
+        inference = overrides_of(inference_of(self.recipe, system, self.overrides))
+        task = evaluation.task_of(str(bundle), bundle, table.corpus, table.split, inference)
         if table.inputs not in (None, len(task.records)):
             raise CorpusError(
                 f"{table.corpus} {table.split} has {len(task.records):,} records here, the published numbers of table "

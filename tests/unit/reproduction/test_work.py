@@ -130,6 +130,22 @@ def test_a_second_call_trains_and_evaluates_nothing(runs: Path, table: Table, no
     assert {path: path.read_bytes() for path in (runs / "records").rglob("*.json")} == before
 
 
+def test_a_new_default_of_inference_needs_no_training(
+    runs: Path, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither with a finished run; the systems are evaluated with the new default."""
+    preset = json.loads(Path(table.recipe.preset).read_text())
+    preset["inference"]["plan_weight"] = 0.125
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(preset))
+    monkeypatch.setattr(work.Recipe, "decisive", lambda recipe, overrides: ("tiny",))
+    table = replace(table, recipe=replace(table.recipe, preset=str(changed)))
+    log = reproduce(table, runs, fresh=True)
+    assert log.count("This run is finished") == 2
+    settings = record_of(table, runs, "agggen-1").inference(table)
+    assert settings["plan_weight"] == 0.125 != load_bundle(runs / "toy-agggen-1" / "bundle").inference.plan_weight
+
+
 def test_after_a_kill_between_report_and_record_it_resumes_at_the_record(
     runs: Path, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
