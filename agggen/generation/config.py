@@ -49,7 +49,7 @@ class InferenceConfig:
     level: int = 0  # aggregation level, the largest number of triples in a group; 0: the model's L, 1: no aggregation
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
     group_reward: float = 0.0  # added to a plan's log-probability per group, before normalisation
-    plan_weight: float = 0.3  # weight of log p(z | x), relative to the normalised score of the text, in the joint choice
+    plan_weight: float = 0.3  # weight of log p(z | x) in the joint choice, beside the text's normalised score
     # consensus: the text most similar to the other probable texts; score: the text with the highest joint score
     choice: Literal["score", "consensus"] = "consensus"
     # strict: facts must pass the strict check, and unknown predicates get separate sentences; off: texts are neither

@@ -225,11 +225,22 @@ def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[i
 
 
 def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
-    """The indices that are not `known`, in groups of at most `size` triples with the same subject, in record order."""
+    """The indices that are not `known`, in groups of at most `size` triples with the same subject.
+
+    They are in record order, except that subjects that are values of others come last and triples of a predicate are
+    adjacent.
+    """
     by_subject: dict[str, list[int]] = {}
     for index, triple in enumerate(record.triples):
         if index not in known:
             by_subject.setdefault(triple.subject, []).append(index)
+    objects = {record.triples[index].object for indices in by_subject.values() for index in indices}
+    by_subject = dict(sorted(by_subject.items(), key=lambda item: item[0] in objects))
+    for indices in by_subject.values():
+        first: dict[str, int] = {}
+        for index in indices:
+            first.setdefault(record.triples[index].predicate, index)
+        indices.sort(key=lambda index: first[record.triples[index].predicate])
     return tuple(
         tuple(indices[start : start + size])
         for indices in by_subject.values()

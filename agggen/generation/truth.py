@@ -23,7 +23,7 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
-from agggen.verification.lexicon import clause, fill, suspicious
+from agggen.verification.lexicon import PREPOSITIONS, clause, fill, one_full_stop, plural, spoken, suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
@@ -322,10 +322,40 @@ def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[i
     otherwise each triple has its own sentence (`sentence`).
     """
     single = [sentence(checker, triple) for triple in triples]
-    joined = _joined(single, triples) if len(triples) > 1 else None
+    joined = _joined(*_merged(single, triples)) if len(triples) > 1 else None
     if joined is None or checker.check(Record("-", tuple(triples)), joined).faults:
         return [((number,), text) for number, text in enumerate(single)]
     return [(tuple(range(len(triples))), joined)]
+
+
+def _merged(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
+    """The sentences, those of adjacent triples that differ in their values made one: ``The uses of X are a and b.``
+
+    Each has the last of its triples.
+    """
+    merged: list[str] = []
+    merged_triples: list[Triple] = []
+    begin, items = "", list[str]()
+    for text, triple in zip(texts, triples, strict=True):
+        value = spoken(triple.object)
+        before = text.removesuffix(".").removesuffix(value.removesuffix("."))
+        if merged and before == begin and text != before and (several := _for_several(before)):
+            items.append(value)
+            merged[-1] = one_full_stop(f"{several}{', '.join(items[:-1])} and {items[-1]}.")
+            merged_triples[-1] = triple
+        else:
+            begin, items = before, [value]
+            merged.append(text)
+            merged_triples.append(triple)
+    return merged, merged_triples
+
+
+def _for_several(before: str) -> str:
+    """The words of a sentence before its value, for several values; "" if its grammar is unknown."""
+    noun = re.fullmatch(r"The ([a-z ]*?)([a-z]+)((?: [a-z]+)? by .+| (?:of|in) .+)? (?:is|are|include) (the )?", before)
+    if noun and not {*noun[1].split()} & PREPOSITIONS:
+        return f"The {noun[1]}{plural(noun[2])}{noun[3] or ''} are {noun[4] or ''}"
+    return before if before.rpartition(" ")[0].rpartition(" ")[2] in PREPOSITIONS else ""
 
 
 def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
@@ -342,9 +372,11 @@ def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
         if number and subject == subjects[number - 1]:
             if texts[number - 1].startswith(f"{subject} "):
                 part = part.removeprefix(f"{subject} ")
-            part = re.sub(rf"^(The .+?) of {re.escape(subject)} (is|are) ", r"\1 \2 ", part)
+            part = re.sub(rf"^(The .+?) (?:of|by) {re.escape(subject)} (is|are|include) ", r"\1 \2 ", part)
         parts.append(re.sub("^The ", "the ", part) if number else part)
     *begin, last = parts
+    if not begin:
+        return last if last.endswith(".") else f"{last}."
     return f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}{'' if last.endswith('.') else '.'}"
 
 

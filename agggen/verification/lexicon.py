@@ -55,9 +55,13 @@ _PARTICIPLE = re.compile(
 )
 """The first words of predicates such as ``written by``; not of ``seed of``, ``need for`` or ``bed in``."""
 _PLURAL = re.compile(
-    r"(?!.*(?:ss|us|as|is|ics|news|series|species|means)$)\w{3,}s|children|men|people|women", re.IGNORECASE
+    r"(?!.*(?:ss|us|as|is|ics|news|series|species|means|headquarters)$)\w{3,}s|children|men|people|women", re.IGNORECASE
 )
 """Nouns that take "are"."""
+_PLACES = ("place", "location", "where")
+"""Nouns that a participle follows without an agent: ``place buried``."""
+_ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) name", re.IGNORECASE)
+"""A predicate whose values are people: ``leader name``, not ``birth name``."""
 _UNIT = re.compile(r"(.+) \(in (\w+)\)")
 """A predicate that names the unit of its values: ``elevation (in metres)``."""
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
@@ -263,10 +267,19 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
         template = template.replace(" in {object}", " on {object}")
     article = "an" if value[:1].lower() in "aeiou" else "a"
     template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
-    return _one_full_stop(template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject))
+    return one_full_stop(template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject))
 
 
-def _one_full_stop(sentence: str) -> str:
+def plural(noun: str) -> str:
+    """The regular plural of an English noun; a plural stays."""
+    if _PLURAL.fullmatch(noun):
+        return noun
+    if re.search(r"[^aeiou]y$", noun):
+        return f"{noun[:-1]}ies"
+    return f"{noun}{'es' if re.search(r'(?:s|x|z|ch|sh)$', noun) else 's'}"
+
+
+def one_full_stop(sentence: str) -> str:
     """The sentence without a second full stop after an abbreviation."""
     return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
 
@@ -284,21 +297,28 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), spoken(triple.object)
     if unit := _UNIT.fullmatch(name):
         name, value = unit[1], f"{value} {unit[2]}"
+    if value[:1].isupper() and (role := _ROLE_NAME.fullmatch(name)):
+        name = role[1]
     subject, value = (f"the {words}" if articles.get(words, 0.0) > 0.5 else words for words in (subject, value))
     first, *middle, last = name.split() if " " in name else (name, name)
-    head = [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
-    verb = "are" if head and _PLURAL.fullmatch(head[-1]) else "is"
+    given = not middle and first not in (*_PLACES, last) and _PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
+    head = [first] if given else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
+    several = "," in value or " and " in value or not value[:1].isupper()
+    verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "are" if several else "include"
     when = "on" if _DATE.fullmatch(entity_words(triple.object)) else "in" if _YEAR.fullmatch(value) else ""
     if triple.subject == NO_SUBJECT:
         text = f"The {name} {verb} {value}."
-    elif when and _PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}):
+    elif when and (
+        (_PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}))
+        or (first in ("first", "last") and not middle and _PARTICIPLE.fullmatch(last))
+    ):
         text = f"{subject} was {name} {when} {value}."
     elif first in _VERBS and value.lower() in BOOLEANS:
         text = f"{subject}: {name}: {value}."
     elif first in _VERBS or (
         last in PREPOSITIONS and name not in PREPOSITIONS and (first.endswith("s") or first in _INTRANSITIVE)
     ):
-        text = f"{subject} {name} {value}."
+        text = f"{subject} {name} {f'{when} ' if when and last not in PREPOSITIONS else ''}{value}."
     elif (
         name in PREPOSITIONS
         or (last == "of" and not middle)
@@ -308,8 +328,8 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     elif last in PREPOSITIONS:
         text = f"{subject}: {name}: {value}."
     else:
-        text = f"The {name} of {subject} {verb} {value}."
-    return _one_full_stop(f"T{text[1:]}" if text.startswith("the ") else text)
+        text = f"The {name} {'by' if given else 'of'} {subject} {verb} {value}."
+    return one_full_stop(f"T{text[1:]}" if text.startswith("the ") else text)
 
 
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:

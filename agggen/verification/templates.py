@@ -21,6 +21,7 @@ _NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORD
 _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
     r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
 )
+_PLURAL_VERB = re.compile(r"\{subject\} (?:are|have|do|were|belong)\b")
 _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 
 
@@ -136,7 +137,7 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
             else:
                 statement = _SUBJECT_IS_A_X_OF_OBJECT.match(text)
                 exchanged = statement is not None and bool(_stems(name) & _stems(statement[1]))
-            if not exchanged and "}' " not in text:
+            if not exchanged and "}' " not in text and not _PLURAL_VERB.match(text):
                 counts[phrase_key(predicate)][text] += count
     phrases = {}
     for key, templates in counts.items():

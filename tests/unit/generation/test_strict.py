@@ -12,8 +12,9 @@ from agggen.bundle import load_bundle
 from agggen.datasets import load_dataset
 from agggen.generation.generator import Generator
 from agggen.generation.hypotheses import PlanPrefix
+from agggen.generation.planner import unknown_groups
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import RecordConstraints, watched_words
+from agggen.generation.truth import RecordConstraints, sentences, watched_words
 from agggen.records import Plan, Record, Triple
 from agggen.text.tokenise import tokenise
 from agggen.training.data import bundle_folder
@@ -82,6 +83,36 @@ def test_unknown_predicates_are_said_subject_by_subject() -> None:
     ((text,),) = generator().generate([record], config=STRICT)
     assert text.text.endswith(" The colour of Zyx is red and the form is powder. The taste of Plugh is bitter.")
     assert str(text.plan) == "[age] [colour form] [taste]" and text.fulfilled
+
+
+def test_unknown_predicates_of_a_value_follow_the_record_that_has_it() -> None:
+    said = [("Plugh", "taste", "bitter"), ("Zyx", "partner", "Plugh")]
+    record = Record("2", tuple(Triple(*triple) for triple in said))
+    ((text,),) = generator().generate([record], config=STRICT)
+    assert text.text == "The partner of Zyx is Plugh. The taste of Plugh is bitter." and text.fulfilled
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([("leaderName", "Ann"), ("leaderName", "Bob")], "The leaders of Zyx are Ann and Bob."),
+        ([("isPartOf", "Oslo"), ("isPartOf", "Norway")], "Zyx is part of Oslo and Norway."),
+        ([("cityServed", "Ulm"), ("cityServed", "Bonn Co.")], "The cities served by Zyx are Ulm and Bonn Co."),
+        ([("awards", "Gold Cup"), ("awards", "Silver Cup")], "The awards of Zyx are Gold Cup and Silver Cup."),
+        (
+            [("club", "Voss F.C."), ("heir", "Una"), ("club", "Molde")],
+            "The clubs of Zyx are Voss F.C. and Molde and the heir is Una.",
+        ),
+        ([("hasChild", "Una"), ("hasChild", "Vera")], "Zyx has child Una and has child Vera."),
+        ([("number of wings", "2"), ("number of wings", "4")], "The numbers of wings of Zyx are 2 and 4."),
+    ],
+)
+def test_several_values_of_an_unknown_predicate_are_one_statement(said: list[tuple[str, str]], expected: str) -> None:
+    record = Record("2", tuple(Triple("Zyx", *pair) for pair in said))
+    assert [
+        text for _, text in sentences(Checker(), [record.triples[i] for i in unknown_groups(record, (), 3)[0]])
+    ] == [expected]
+    assert Checker().check(record, expected).faults == ()
 
 
 def test_triples_that_share_no_sentence_have_one_each() -> None:
