@@ -40,8 +40,8 @@ def learn_templates(
     sentences = _sentences_of_one_triple(records, lexicon, known | lexicon.booleans.keys())
     for predicate, templates in _delexicalised(sentences, lexicon, frequent).items():
         templates += counts.get(predicate, Counter())
-        if frequent := Counter({template: n for template, n in templates.items() if n >= _MIN_TEXTS}):
-            counts[predicate] = frequent
+        if repeated := Counter({template: n for template, n in templates.items() if n >= _MIN_TEXTS}):
+            counts[predicate] = repeated
     return {
         predicate: min(templates, key=lambda template: (-templates[template], len(template), template))
         for predicate, templates in counts.items()
