@@ -329,9 +329,9 @@ def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[i
 
 
 def _merged(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
-    """The sentences, those of adjacent triples that differ in their values made one: ``The uses of X are a and b.``
+    """The sentences, each with its triple; those that differ in the value alone are one: ``The uses of X are a and b.``
 
-    Each has the last of its triples.
+    That sentence has the last of its triples.
     """
     merged: list[str] = []
     merged_triples: list[Triple] = []
@@ -375,9 +375,8 @@ def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
             part = re.sub(rf"^(The .+?) (?:of|by) {re.escape(subject)} (is|are|include) ", r"\1 \2 ", part)
         parts.append(re.sub("^The ", "the ", part) if number else part)
     *begin, last = parts
-    if not begin:
-        return last if last.endswith(".") else f"{last}."
-    return f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}{'' if last.endswith('.') else '.'}"
+    joined = f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}" if begin else last
+    return joined if joined.endswith(".") else f"{joined}."
 
 
 @lru_cache(maxsize=4)
