@@ -316,7 +316,7 @@ def _checked(text: Text, checked: Checked) -> dict[str, Any]:
     return {
         "values": values,
         "unnamed": list(check.unnamed),
-        "invented": list(check.invented),
+        "invented": [*check.invented, *check.unsupported],
         "repeated": list(check.repeated),
         "swapped": [list(pair) for pair in check.swapped],
         "misplaced": [_parts(triple) for triple in check.misplaced],

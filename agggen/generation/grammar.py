@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 
 from agggen.records import Triple
 from agggen.text.linearise import entity_words
-from agggen.verification.lexicon import PREPOSITIONS, Lexicon
+from agggen.verification.clauses import PREPOSITIONS
+from agggen.verification.lexicon import Lexicon
 
 _ENGLISH = frozenset(("the", "is", "of"))
 """Words by which training texts are known as English."""

@@ -23,7 +23,8 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
-from agggen.verification.lexicon import PREPOSITIONS, clause, fill, one_full_stop, plural, spoken, suspicious
+from agggen.verification.clauses import PREPOSITIONS, clause, fill, one_full_stop, plural, spoken
+from agggen.verification.lexicon import suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings

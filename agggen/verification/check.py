@@ -20,21 +20,20 @@ from typing import Any
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
+from agggen.verification.clauses import clause, spoken
 from agggen.verification.lexicon import (
     BOOLEANS,
     Lexicon,
-    clause,
     content_pairs,
     fits_better,
     has_enough_values,
     log_likelihood,
     neighbours,
     never_precedes,
-    spoken,
     suspicious,
 )
 from agggen.verification.normal import words
-from agggen.verification.record_words import akin, forms, names, shape, small_number
+from agggen.verification.record_words import akin, forms, names, shape, small_number, unsupported
 from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import Span, TextCheck, ValueCheck
 from agggen.verification.values import (
@@ -52,8 +51,7 @@ from agggen.verification.values import (
 MAX_NEW_WORD_RATE = 0.01
 """An unseen word before a predicate's value is a fault if its Good-Turing probability there is at most this."""
 MISPLACED_MARGIN = 2.5
-"""A value is misplaced if the log-likelihood ratio of its context, under another predicate over its own, is above this.
-"""
+"""A value is misplaced if its context's log-likelihood under another predicate exceeds that under its own by this."""
 SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
 """Two values of a `shape` are swapped if the log-likelihood ratio of the exchanged over the actual order is above this.
 """
@@ -142,6 +140,8 @@ class Checker:
             elsewhere += tuple(value for value in values if not set(elsewhere) & {word.raw for word in words(value)})
         yield "elsewhere", elsewhere
         yield "invented", (*invented, *self._contradictions(record, indexed))
+        allowed = self.allowed(record.triples)
+        yield "unsupported", unsupported(indexed.whole.words, explained, self.lexicon.implies, record, allowed)
         swapped = self._swapped(required, occurrences, indexed, explained)
         yield "swapped", swapped + _exchanged(required, occurrences, subject_spans)
 
@@ -246,7 +246,8 @@ class Checker:
         return frozenset[str]().union(*map(self._allowed, triples))
 
     def _allowed_of(self, triple: Triple) -> frozenset[str]:
-        allowed = {*self.lexicon.wordings.get(triple.predicate, ()), *forms(predicate_words(triple.predicate))}
+        named = f"{predicate_words(triple.predicate)} {self.lexicon.template(triple.predicate) or ''}"
+        allowed = {*self.lexicon.wordings.get(triple.predicate, ()), *forms(named)}
         for part in (triple.subject, triple.object):
             allowed |= forms(part)
             for text in self.lexicon.variants.get(part, ()):

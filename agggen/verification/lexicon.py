@@ -9,63 +9,23 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from agggen.errors import BundleError, ConfigError
-from agggen.records import NO_SUBJECT, Triple
-from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.normal import MONTHS, Word
+from agggen.text.linearise import predicate_words
+from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
 _NEIGHBOURS = 2
 _MIN_VALUES = 20
 """Minimum number of a predicate's training values for its contexts to be used."""
-
-_VERBS = frozenset(
-    (
-        *("is", "are", "was", "were", "has", "had", "can", "may", "will", "does", "did"),
-        *("became", "contains", "employs", "includes", "owns", "produces", "provides", "publishes", "requires"),
-        *("sells", "speaks", "won", "wrote"),
-    )
-)
-_INTRANSITIVE = frozenset(
-    (
-        *("appeared", "belonged", "competed", "debuted", "died", "graduated", "lived", "moved", "participated"),
-        *("played", "resided", "retired", "served", "starred", "studied", "worked"),
-    )
-)
-"""Verbs that have no passive: "died on", not "is died on"."""
-PREPOSITIONS = frozenset(
-    (
-        *("of", "in", "on", "at", "by", "with", "to", "from", "for", "as", "into", "under", "over", "near"),
-        *("beside", "behind"),
-    )
-)
-_PARTICIPLE = re.compile(
-    r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|worn|written", re.IGNORECASE
-)
-"""The first words of predicates such as ``written by``; not of ``seed of``, ``need for`` or ``bed in``."""
-_PLURAL = re.compile(
-    r"(?!.*(?:ss|us|as|is|ics|news|series|species|means|headquarters)$)\w{3,}s|children|men|people|women", re.IGNORECASE
-)
-"""Nouns that take "are"."""
-_PLACES = ("place", "location", "where")
-"""Nouns that a participle follows without an agent: ``place buried``."""
-_ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) name", re.IGNORECASE)
-"""A predicate whose values are people: ``leader name``, not ``birth name``."""
-_UNIT = re.compile(r"(.+) \(in (\w+)\)")
-"""A predicate that names the unit of its values: ``elevation (in metres)``."""
-_DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
-_YEAR = re.compile(r"1\d{3}|20\d\d")
 
 
 @dataclass(frozen=True)
@@ -98,6 +58,9 @@ class Lexicon:
     """
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The predicates of numbers and values in lower case that several have: ``{"high": ("price", "rating")}``."""
+
+    implies: Mapping[str, str] = field(default_factory=dict)
+    """The predicate that a record must have for an ordinary word (normal form): ``{"star": "customerRating"}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -155,6 +118,12 @@ class Lexicon:
             for name in {**self.contexts, **other.contexts}
         }
         ordinary = (self.lower - self.value_words) | (other.lower - other.value_words)
+        implies = {
+            word: name
+            for one, another in ((other, self), (self, other))
+            for word, name in one.implies.items()
+            if another.implies.get(word, name if word not in another.lower else "") == name
+        }
         return Lexicon(
             variants=_union(self.variants, other.variants),
             booleans=booleans,
@@ -167,6 +136,7 @@ class Lexicon:
             articles={**other.articles, **self.articles},
             value_pairs=_union(self.value_pairs, other.value_pairs),
             shared=_union(self.shared, other.shared),
+            implies=implies,
         )
 
 
@@ -239,97 +209,6 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
         return True
     opens = word.initial and (not lower or word.form in OPENERS)
     return word.raw[:1].isupper() and word.form not in lower and not opens
-
-
-def spoken(value: str) -> str:
-    """A value as sentences say it: ``30 May 1999`` for ``1999-05-30``, others as they are."""
-    literal = entity_words(value)
-    date = _DATE.fullmatch(literal)
-    return f"{int(date[3])} {MONTHS[int(date[2]) - 1].capitalize()} {date[1]}" if date else literal
-
-
-def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
-    """Fills a template with a triple's subject and object; adjusts the articles before them.
-
-    Args:
-        articles: as in a `Lexicon`. Before a name that it does not contain, the template's "the" or its absence stays.
-    """
-    subject, value = entity_words(triple.subject), spoken(triple.object)
-    for place, name in (("{subject}", subject), ("{object}", value)):
-        if articles.get(name, 1.0) <= 0.5:
-            template = re.sub(rf"\bthe {place}", place, template, flags=re.IGNORECASE)
-        elif articles.get(name, 0.0) > 0.5:
-            before, _, after = template.partition(place)
-            *_, word = before.split(" ")[:-1] or [""]
-            if not before or word in PREPOSITIONS | _VERBS or word.endswith("ed"):
-                template = f"{before}{'the' if before else 'The'} {place}{after}"
-    if _DATE.fullmatch(entity_words(triple.object)):
-        template = template.replace(" in {object}", " on {object}")
-    article = "an" if value[:1].lower() in "aeiou" else "a"
-    template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
-    return one_full_stop(template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject))
-
-
-def plural(noun: str) -> str:
-    """The regular plural of an English noun; a plural stays."""
-    if _PLURAL.fullmatch(noun):
-        return noun
-    if re.search(r"[^aeiou]y$", noun):
-        return f"{noun[:-1]}ies"
-    return f"{noun}{'es' if re.search(r'(?:s|x|z|ch|sh)$', noun) else 's'}"
-
-
-def one_full_stop(sentence: str) -> str:
-    """The sentence without a second full stop after an abbreviation."""
-    return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
-
-
-def clause(triple: Triple, articles: Mapping[str, float]) -> str:
-    """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
-    plural ``The awards of Ann are two medals.``, with a unit ``The height of Ann is 170 cm.`` for ``height (in cm)``.
-
-    If the predicate's words indicate no sentence pattern, the parts are listed: ``Oda: successor to: Ann.``, ``Oda: is
-    alive: false.``
-
-    Args:
-        articles: as in a `Lexicon`.
-    """
-    subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), spoken(triple.object)
-    if unit := _UNIT.fullmatch(name):
-        name, value = unit[1], f"{value} {unit[2]}"
-    if value[:1].isupper() and (role := _ROLE_NAME.fullmatch(name)):
-        name = role[1]
-    subject, value = (f"the {words}" if articles.get(words, 0.0) > 0.5 else words for words in (subject, value))
-    first, *middle, last = name.split() if " " in name else (name, name)
-    given = not middle and first not in (*_PLACES, last) and _PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
-    head = [first] if given else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
-    several = "," in value or " and " in value or not value[:1].isupper()
-    verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "are" if several else "include"
-    when = "on" if _DATE.fullmatch(entity_words(triple.object)) else "in" if _YEAR.fullmatch(value) else ""
-    if triple.subject == NO_SUBJECT:
-        text = f"The {name} {verb} {value}."
-    elif when and (
-        (_PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}))
-        or (first in ("first", "last") and not middle and _PARTICIPLE.fullmatch(last))
-    ):
-        text = f"{subject} was {name} {when} {value}."
-    elif first in _VERBS and value.lower() in BOOLEANS:
-        text = f"{subject}: {name}: {value}."
-    elif first in _VERBS or (
-        last in PREPOSITIONS and name not in PREPOSITIONS and (first.endswith("s") or first in _INTRANSITIVE)
-    ):
-        text = f"{subject} {name} {f'{when} ' if when and last not in PREPOSITIONS else ''}{value}."
-    elif (
-        name in PREPOSITIONS
-        or (last == "of" and not middle)
-        or (not middle and last in PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)))
-    ):
-        text = f"{subject} is {name} {value}."
-    elif last in PREPOSITIONS:
-        text = f"{subject}: {name}: {value}."
-    else:
-        text = f"The {name} {'by' if given else 'of'} {subject} {verb} {value}."
-    return one_full_stop(f"T{text[1:]}" if text.startswith("the ") else text)
 
 
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:

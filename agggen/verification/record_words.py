@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
@@ -83,6 +84,32 @@ def akin(word: Word, form: str) -> bool:
     if min(len(word.form), len(form)) < 4:
         return False
     return derived(word.form, form) or SequenceMatcher(None, word.form, form).ratio() >= 0.75
+
+
+def unsupported(
+    tokens: Sequence[Word],
+    explained: Sequence[bool],
+    implies: Mapping[str, str],
+    record: Record,
+    allowed: Collection[str],
+) -> tuple[str, ...]:
+    """Words that training texts have only with a predicate that the record lacks ("a five star restaurant").
+
+    Args:
+        tokens, explained: the words of a text, and whether each is part of a value or of a subject's name.
+        implies: predicates by word, as in a lexicon.
+        record: the record of the text.
+        allowed: the normal forms that the record licenses.
+    """
+    predicates = {triple.predicate for triple in record.triples}
+    found = (
+        word.raw
+        for word, covered in zip(tokens, explained, strict=True)
+        if not covered
+        and implies.get(word.form, next(iter(predicates))) not in predicates
+        and not any(akin(word, form) for form in allowed)
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def derived(form: str, base: str) -> bool:

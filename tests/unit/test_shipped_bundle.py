@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "f9828a4febde47f7d8c97bb6b1369f28b0c70ed1eda7ea2d95477877c7e81d4e"
+FINGERPRINT = "0c5515382454a20d085766c4677cf3c714cbb27298794e1fa19a8a1dbe796e15"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 

@@ -169,7 +169,8 @@ class AlignedAnswer(_Answer):
 class CheckedAnswer(_Answer):
     """The faults that the strict check finds in a text, one sentence each in `faults`, and their details.
 
-    `unnamed`: subjects that are never named in full. `invented`: numbers, names and value words that no triple has.
+    `unnamed`: subjects that are never named in full. `invented`: numbers, names and value words that no triple
+    has, and words that speak of a predicate that the record lacks.
     `repeated`: words that occur twice in a row. `swapped`: pairs of predicates whose values are exchanged. `misplaced`:
     triples whose values are only in contexts that training does not have for their predicates.
 

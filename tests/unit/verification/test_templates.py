@@ -11,8 +11,9 @@ from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
+from agggen.verification.clauses import clause, fill
 from agggen.verification.learning import learn
-from agggen.verification.lexicon import Lexicon, clause, fill
+from agggen.verification.lexicon import Lexicon
 from agggen.verification.templates import learn_phrases
 from tests.unit.verification.conftest import Learned
 from tests.unit.verification.texts import CITIES, told

@@ -1,0 +1,56 @@
+"""Training texts as the lexicon is learned from them: their words, and those that values and names explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from agggen.records import Record
+from agggen.verification.normal import Word
+from agggen.verification.values import FUNCTION_WORDS, TextIndex, value_wordings
+
+Gram = tuple[str, ...]
+"""The normal forms of adjacent words."""
+
+MAX_WORDS = 4
+"""Maximum number of words of a learned wording."""
+
+
+@dataclass(frozen=True)
+class TrainingText:
+    """A training text with the matches of its record's values."""
+
+    record: Record
+    indexed: TextIndex
+    values: tuple[set[tuple[int, int]], ...]
+    """The spans that match each triple's value by rule."""
+    explained: list[bool]
+    """Whether each word is part of a value or of a subject's name."""
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return self.indexed.whole.words
+
+
+def indexed_texts(records: Iterable[Record]) -> Iterator[TrainingText]:
+    for record in records:
+        for reference in record.references:
+            indexed = TextIndex(reference.text)
+            values = tuple(indexed.find(*value_wordings(triple.object)) for triple in record.triples)
+            subjects = {span for triple in record.triples for span in indexed.find(*value_wordings(triple.subject))}
+            yield TrainingText(record, indexed, values, indexed.covered([*chain(*values), *subjects]))
+
+
+def possible_wordings(text: TrainingText) -> Iterator[tuple[int, Gram]]:
+    """Sequences of unexplained words without a function word at either end, each with its start index."""
+    tokens, explained = text.words, text.explained
+    for start, first in enumerate(tokens):
+        if explained[start] or first.form in FUNCTION_WORDS or first.optional:
+            continue
+        for end in range(start + 1, min(len(tokens), start + MAX_WORDS) + 1):
+            last = tokens[end - 1]
+            if explained[end - 1]:
+                break
+            if last.form not in FUNCTION_WORDS and not last.optional and last.kind != "number":
+                yield start, tuple(word.form for word in tokens[start:end])

@@ -1,0 +1,180 @@
+"""Learns wordings of values: variants of a value, and phrases that express a truth value."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from agggen.text.linearise import entity_words
+from agggen.verification.normal import words
+from agggen.verification.training_texts import MAX_WORDS, Gram, TrainingText, possible_wordings
+from agggen.verification.values import FUNCTION_WORDS, negated
+
+Value = tuple[str, str]
+"""A predicate and its value."""
+
+_MIN_TEXTS = 3
+"""Minimum number of texts that contain a wording."""
+_MIN_TEXTS_WITHOUT_STEM = 5
+"""`_MIN_TEXTS` for a wording that shares no stem with the value."""
+_PRECISION = 0.8
+"""Of the texts with a wording and the predicate, the minimum fraction that have the value."""
+_CONTRAST = 3
+"""Minimum ratio of a wording's frequencies in texts without and in texts with a rule match of the value."""
+_SPECIFIC = 2
+"""Minimum ratio of a wording's frequencies in texts with and without the predicate."""
+_BOOLEAN_PRECISION = 0.95
+"""Of the texts with a phrase, the minimum fraction that have the truth value."""
+_PART_SHARE = 0.9
+"""A longer wording replaces a wording if it occurs in at least this fraction of the wording's texts."""
+
+
+def learn_variants(texts: Sequence[TrainingText], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """By value: wordings that replace the value in texts without a rule match, but are rare in texts with a rule match,
+    in texts in which the predicate has another value, and in texts without the predicate; and that are no part of
+    another value of the predicate ("city centre" for ``riverside``).
+    """
+    unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
+    subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
+    text_counts: dict[bool, Counter[Value]] = {True: Counter(), False: Counter()}
+    values_of: dict[str, set[Gram]] = defaultdict(set)
+    grams_of_texts: list[set[Gram]] = []
+    for text in texts:
+        grams = {gram for _, gram in possible_wordings(text)}
+        grams_of_texts.append(grams)
+        for triple, spans in zip(text.record.triples, text.values, strict=True):
+            if triple.predicate in booleans:
+                continue
+            value = (triple.predicate, triple.object)
+            object_forms = tuple(word.form for word in words(entity_words(triple.object)))
+            values_of[triple.predicate].update(
+                object_forms[i:j] for i in range(len(object_forms)) for j in range(i + 1, len(object_forms) + 1)
+            )
+            text_counts[bool(spans)][value] += 1
+            if not spans:
+                unmatched[value].update(grams)
+                for gram in grams:
+                    subjects[value, gram].add(triple.subject)
+    candidates: dict[Gram, list[Value]] = defaultdict(list)
+    for value, counts in unmatched.items():
+        for gram, count in counts.items():
+            min_texts = max(_MIN_TEXTS, (0.05 if _share_stem(gram, value[1]) else 0.15) * text_counts[False][value])
+            is_other = gram in values_of[value[0]] and not _share_stem(gram, value[1])
+            if count >= min_texts and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
+                candidates[gram].append(value)
+    surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
+    matched: Counter[tuple[Value, Gram]] = Counter()
+    with_other_value: Counter[tuple[Value, Gram]] = Counter()
+    without_predicate: Counter[tuple[Value, Gram]] = Counter()
+    texts_of_predicate: Counter[str] = Counter()
+    for text, grams in zip(texts, grams_of_texts, strict=True):
+        values = {
+            (triple.predicate, triple.object): bool(spans)
+            for triple, spans in zip(text.record.triples, text.values, strict=True)
+        }
+        predicates, objects = {predicate for predicate, _ in values}, {object_ for _, object_ in values}
+        texts_of_predicate.update(predicates)
+        for gram in grams & candidates.keys():
+            surfaces[gram][_surface(text, gram)] += 1
+            for value in candidates[gram]:
+                if value in values:
+                    matched[value, gram] += values[value]
+                elif value[0] in predicates:
+                    with_other_value[value, gram] += 1
+                elif value[1] not in objects:
+                    without_predicate[value, gram] += 1
+    accepted: dict[str, Counter[Gram]] = defaultdict(Counter)
+    for gram, candidate_values in candidates.items():
+        for value in candidate_values:
+            count = unmatched[value][gram]
+            precise = count >= _PRECISION * (count + with_other_value[value, gram])
+            share = count / text_counts[False][value]
+            share_matched = matched[value, gram] / max(1, text_counts[True][value])
+            frequent = _share_stem(gram, value[1]) or count >= _MIN_TEXTS_WITHOUT_STEM
+            n_with = texts_of_predicate[value[0]]
+            share_with = (count + matched[value, gram] + with_other_value[value, gram]) / n_with
+            share_without = without_predicate[value, gram] / max(1, len(texts) - n_with)
+            specific = share_with >= _SPECIFIC * share_without
+            if precise and specific and share >= _CONTRAST * share_matched and frequent:
+                accepted[value[1]][gram] += count
+    return {
+        value: tuple(surfaces[gram].most_common(1)[0][0] for gram in _minimal_wordings(counts))
+        for value, counts in accepted.items()
+    }
+
+
+def _surface(text: TrainingText, gram: Gram) -> str:
+    """The surface form of the first occurrence of a word sequence in a text."""
+    tokens = text.words
+    text_forms = [word.form for word in tokens]
+    start = next(i for i in range(len(text_forms)) if tuple(text_forms[i : i + len(gram)]) == gram)
+    return text.indexed.text[tokens[start].start : tokens[start + len(gram) - 1].end]
+
+
+def _share_stem(gram: Gram, value: str) -> bool:
+    """Whether a wording and a value share a stem of four letters: ``italian`` and ``Italy``."""
+    value_stems = {word.form[:4] for word in words(entity_words(value)) if len(word.form) > 3}
+    return any(form[:4] in value_stems for form in gram)
+
+
+def _may_replace(gram: Gram, value: str) -> bool:
+    """Whether a wording contains all words of a value, none of them, or exactly the words before its comma."""
+    value_forms = {word.form for word in words(entity_words(value)) if word.form not in FUNCTION_WORDS}
+    before = tuple(word.form for word in words(entity_words(value).split(",")[0]))
+    return value_forms <= set(gram) or not value_forms & set(gram) or gram == before
+
+
+def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = MAX_WORDS) -> tuple[Gram, ...]:
+    """The wordings of at most `max_words` words, most frequent first, except wordings that contain a more frequent
+    wording or are nearly always part of a longer wording.
+    """
+    longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])  # counts with one more word before, and behind
+    for gram, count in counts.items():
+        longer[gram[1:]][0] += count
+        longer[gram[:-1]][1] += count
+    minimal: list[Gram] = []
+    for gram in sorted(counts, key=lambda gram: (-counts[gram], gram)):
+        part = gram in longer and max(longer[gram]) >= _PART_SHARE * counts[gram]
+        if len(gram) <= max_words and not part and not any(_contains(gram, shorter) for shorter in minimal):
+            minimal.append(gram)
+    return tuple(minimal)
+
+
+def _contains(longer: Gram, shorter: Gram) -> bool:
+    length = len(shorter)
+    return any(longer[start : start + length] == shorter for start in range(len(longer) - length + 1))
+
+
+def learn_booleans(texts: Sequence[TrainingText], predicates: frozenset[str]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Phrases of at most three words that occur (almost) only with one truth value, by predicate and value. Phrases
+    that follow a negation get a leading ``not``: ``not family friendly``.
+    """
+    if not predicates:
+        return {}
+    counts: dict[Value, Counter[tuple[bool, Gram]]] = defaultdict(Counter)
+    totals: Counter[tuple[bool, Gram]] = Counter()
+    text_counts: Counter[Value] = Counter()
+    for text in texts:
+        grams = {(negated(text.words, start), gram) for start, gram in possible_wordings(text)}
+        totals.update(grams)
+        for triple in text.record.triples:
+            if triple.predicate in predicates:
+                value = triple.predicate, entity_words(triple.object).lower()
+                counts[value].update(grams)
+                text_counts[value] += 1
+    phrases: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for value, gram_counts in counts.items():
+        min_texts = max(_MIN_TEXTS, 0.003 * text_counts[value])
+        phrases[value[0]][value[1]] = tuple(
+            "not " * negation + " ".join(gram)
+            for negation in (False, True)
+            for gram in _minimal_wordings(
+                {
+                    gram: count
+                    for (negative, gram), count in gram_counts.items()
+                    if negative == negation and count >= max(min_texts, _BOOLEAN_PRECISION * totals[negative, gram])
+                },
+                max_words=3,
+            )
+        )
+    return dict(phrases)

@@ -1,0 +1,81 @@
+"""Words that speak of a predicate that the record lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agggen.records import Record
+from agggen.verification.check import Checker
+from agggen.verification.learning import learn
+from agggen.verification.lexicon import Lexicon
+from tests.unit.verification.texts import CITIES, record, told
+
+KINDS = ("Inn", "Bar", "Hall", "Mill", "Tavern")
+
+
+def inns(predicate: str, text: str, values: tuple[str, ...], kinds: tuple[str, ...] = KINDS) -> list[Record]:
+    """Records of one triple; `text` has places for subject and value."""
+    return [
+        told(f"{city} {kind}", predicate, value, text.format(f"{city} {kind}", value))
+        for number, city in enumerate(CITIES)
+        for kind in kinds
+        for value in values[number % len(values) :][:1]
+    ]
+
+
+RATED = inns("rating", "{} is rated {} by guests.", ("1", "3", "5"))
+FED = inns("food", "{} serves {} food to guests.", ("Thai", "Greek"))
+LEXICON = learn([*RATED, *FED])
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "words"),
+    [
+        (record("food = Thai"), "Zyx serves Thai food.", ()),
+        (record("food = Thai"), "Zyx serves highly rated Thai food.", ("rated",)),
+        (record("food = Thai"), "Zyx serves Thai food to guests.", ()),
+        (record("rating = 5"), "Zyx is rated 5 and serves food.", ("serves", "food")),
+        (record("food = Thai", "rating = 5"), "Zyx is rated 5 and serves Thai food.", ()),
+        (record("rated_by_critics = 5"), "Zyx is rated 5 by critics.", ()),
+        (record("motto = rated is hated"), "The motto of Zyx is rated is hated.", ()),
+    ],
+)
+def test_a_word_of_a_missing_predicate_is_a_fault(given: Record, text: str, words: tuple[str, ...]) -> None:
+    check = Checker(LEXICON).check(given, text)
+    assert check.unsupported == words
+    assert [fault for fault in check.faults if "lacks" in fault] == [
+        f"{word!r} speaks of a predicate that the record lacks" for word in words
+    ]
+
+
+def test_words_in_few_texts_or_of_a_predicate_of_nearly_all_records_imply_nothing() -> None:
+    few = inns("rating", "{} is rated {} by guests.", ("1", "3", "5"), KINDS[:3])
+    assert "rated" not in learn([*few, *FED]).implies
+    assert learn(RATED).implies == {}, "all records have a rating"
+    assert "rated" not in learn([*RATED, *FED, *inns("food", "{} serves rated {}.", ("Thai",), KINDS[:1])]).implies
+
+
+def test_a_sentence_of_the_user_may_have_any_word() -> None:
+    given, text = record("stars = 5"), "Zyx is rated with 5 stars."
+    assert Checker(LEXICON).check(given, text).unsupported == ("rated",)
+    own = replace(LEXICON, templates={"stars": "{subject} is rated with {object} stars."})
+    assert Checker(own).check(given, text).faults == ()
+
+
+def test_a_word_that_another_corpus_has_without_the_predicate_implies_nothing() -> None:
+    assert LEXICON.implies["rated"] == "rating"
+    assert LEXICON.merged(Lexicon()).implies == LEXICON.implies == Lexicon().merged(LEXICON).implies
+    assert "rated" not in LEXICON.merged(Lexicon(lower=frozenset(("rated",)))).implies
+    assert "rated" not in LEXICON.merged(replace(LEXICON, implies={"rated": "film rating"})).implies
+
+
+@pytest.mark.parametrize(("corpus", "max_share"), [("elements", 0.0), ("webnlg", 0.01), ("e2e_cleaned", 0.01)])
+def test_few_texts_of_people_speak_of_something_else(
+    corpus: str, max_share: float, request: pytest.FixtureRequest
+) -> None:
+    checker, _, records_of = request.getfixturevalue(corpus)
+    texts = [(item, text.text) for item in records_of("dev") for text in item.references]
+    flagged = sum(bool(checker.check(item, text).unsupported) for item, text in texts)
+    assert len(checker.lexicon.implies) > 10 and flagged <= max_share * len(texts)
