@@ -141,7 +141,7 @@ class Checker:
         yield "elsewhere", elsewhere
         yield "invented", (*invented, *self._contradictions(record, indexed))
         allowed = self.allowed(record.triples)
-        yield "unsupported", unsupported(indexed.whole.words, explained, self.lexicon.implies, record, allowed)
+        yield "unsupported", unsupported(indexed.whole.words, explained, self.lexicon, record, allowed)
         swapped = self._swapped(required, occurrences, indexed, explained)
         yield "swapped", swapped + _exchanged(required, occurrences, subject_spans)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
 
 from agggen.records import Record
 from agggen.text.linearise import entity_words
+from agggen.verification.lexicon import Lexicon
 from agggen.verification.normal import MONTHS, Word, fold, words
 from agggen.verification.values import COUNTRIES
 
@@ -87,26 +88,27 @@ def akin(word: Word, form: str) -> bool:
 
 
 def unsupported(
-    tokens: Sequence[Word],
-    explained: Sequence[bool],
-    implies: Mapping[str, str],
-    record: Record,
-    allowed: Collection[str],
+    tokens: Sequence[Word], explained: Sequence[bool], lexicon: Lexicon, record: Record, allowed: Collection[str]
 ) -> tuple[str, ...]:
     """Words that training texts have only with a predicate that the record lacks ("a five star restaurant").
 
+    A record with a predicate that training never saw has none, since any word may speak of that predicate.
+
     Args:
         tokens, explained: the words of a text, and whether each is part of a value or of a subject's name.
-        implies: predicates by word, as in a lexicon.
+        lexicon: learned from the training texts.
         record: the record of the text.
         allowed: the normal forms that the record licenses.
     """
     predicates = {triple.predicate for triple in record.triples}
+    if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
+        return ()
     found = (
         word.raw
         for word, covered in zip(tokens, explained, strict=True)
         if not covered
-        and implies.get(word.form, next(iter(predicates))) not in predicates
+        and word.form in lexicon.implies
+        and lexicon.implies[word.form] not in predicates
         and not any(akin(word, form) for form in allowed)
     )
     return tuple(dict.fromkeys(found))

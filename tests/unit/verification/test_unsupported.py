@@ -38,8 +38,12 @@ LEXICON = learn([*RATED, *FED])
         (record("food = Thai"), "Zyx serves Thai food to guests.", ()),
         (record("rating = 5"), "Zyx is rated 5 and serves food.", ("serves", "food")),
         (record("food = Thai", "rating = 5"), "Zyx is rated 5 and serves Thai food.", ()),
-        (record("rated_by_critics = 5"), "Zyx is rated 5 by critics.", ()),
-        (record("motto = rated is hated"), "The motto of Zyx is rated is hated.", ()),
+        (record("food = rated soup"), "Zyx is rated for rated soup.", ()),
+        (
+            record("food = Thai", "stars = 5"),
+            "Zyx is rated with 5 stars and serves Thai food.",
+            (),
+        ),  # unknown to training
     ],
 )
 def test_a_word_of_a_missing_predicate_is_a_fault(given: Record, text: str, words: tuple[str, ...]) -> None:
@@ -58,10 +62,10 @@ def test_words_in_few_texts_or_of_a_predicate_of_nearly_all_records_imply_nothin
 
 
 def test_a_sentence_of_the_user_may_have_any_word() -> None:
-    given, text = record("stars = 5"), "Zyx is rated with 5 stars."
+    given, text = record("food = Thai"), "Zyx is highly rated for Thai."
     assert Checker(LEXICON).check(given, text).unsupported == ("rated",)
-    own = replace(LEXICON, templates={"stars": "{subject} is rated with {object} stars."})
-    assert Checker(own).check(given, text).faults == ()
+    own = replace(LEXICON, templates={"food": "{subject} is highly rated for {object}."})
+    assert Checker(own).check(given, text).unsupported == ()
 
 
 def test_a_word_that_another_corpus_has_without_the_predicate_implies_nothing() -> None:
