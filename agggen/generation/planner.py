@@ -6,6 +6,7 @@ It only needs the model's transitions and the encoder, so it can run apart from 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -230,22 +231,14 @@ def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPl
     They are in record order, except that subjects that are values of others come last and triples of a predicate are
     adjacent.
     """
-    by_subject: dict[str, list[int]] = {}
+    by_subject: dict[str, dict[str, list[int]]] = {}
+    objects = set()
     for index, triple in enumerate(record.triples):
         if index not in known:
-            by_subject.setdefault(triple.subject, []).append(index)
-    objects = {record.triples[index].object for indices in by_subject.values() for index in indices}
-    by_subject = dict(sorted(by_subject.items(), key=lambda item: item[0] in objects))
-    for indices in by_subject.values():
-        first: dict[str, int] = {}
-        for index in indices:
-            first.setdefault(record.triples[index].predicate, index)
-        indices.sort(key=lambda index: first[record.triples[index].predicate])
-    return tuple(
-        tuple(indices[start : start + size])
-        for indices in by_subject.values()
-        for start in range(0, len(indices), size)
-    )
+            by_subject.setdefault(triple.subject, {}).setdefault(triple.predicate, []).append(index)
+            objects.add(triple.object)
+    ordered = (list(chain(*by_subject[name].values())) for name in sorted(by_subject, key=objects.__contains__))
+    return tuple(tuple(indices[start : start + size]) for indices in ordered for start in range(0, len(indices), size))
 
 
 def check_size(record: Record) -> None:

@@ -31,7 +31,7 @@ _MIN_IMPLYING_TEXTS = 30
 _IMPLIED_SHARE = 0.98
 """Minimum share of these texts whose record has the predicate."""
 _MAX_SHARE = 0.9
-"""Maximum share of all texts whose record has the predicate; of the texts with any word, so many have it."""
+"""Predicates of a larger share of all texts are left out, since nearly every word stands in texts with them."""
 
 
 def learn(records: Sequence[Record]) -> Lexicon:

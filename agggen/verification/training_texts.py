@@ -34,6 +34,7 @@ class TrainingText:
 
 
 def indexed_texts(records: Iterable[Record]) -> Iterator[TrainingText]:
+    """The texts of the records, each with the matches of its record's values and names."""
     for record in records:
         for reference in record.references:
             indexed = TextIndex(reference.text)
