@@ -171,9 +171,9 @@ def prepare(
     """Segments the texts, builds vocabulary and predicate table from the training records, aligns and encodes.
 
     References are rejected if they cannot be segmented, contain no words, or their record has too many triples to be
-    planned. If ``training.start`` is set, vocabulary, predicate table and weights are those of its bundle (weights of
-    transitions only if the configuration has the same transition model). With ``training.grow`` these and the lexicon
-    are extended by the words and predicates of the training records (`agggen.training.growth`).
+    planned. If ``training.start`` is set, vocabulary, predicate table, lexicon and weights are those of its bundle
+    (weights of transitions only if the configuration has the same transition model). With ``training.grow`` they are
+    extended by the words and predicates of the training records (`agggen.training.growth`).
 
     Args:
         train: training records; those without references are skipped.
@@ -203,15 +203,14 @@ def prepare(
         _with_facts(records, fact_segmenter, split, split_rejects, max_reject_share)
         for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True)
     )
-    lexicon = learn(train)
-    if start and config.training.grow:
-        encoder, weights = grown(start, train, config.text.min_count)
-        lexicon = start.lexicon.merged(lexicon)
+    if start and not config.training.grow:
+        encoder, lexicon = replace(start.encoder, max_group_size=config.model.max_group_size), start.lexicon
     elif start:
-        encoder = replace(start.encoder, max_group_size=config.model.max_group_size)
+        encoder, weights = grown(start, train, config.text.min_count)
+        lexicon = start.lexicon.merged(learn(train))
     else:
-        vocabulary = Vocabulary.build(train, config.text.min_count)
-        encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_group_size)
+        vocabulary, predicates = Vocabulary.build(train, config.text.min_count), Encoder.predicate_table(train)
+        encoder, lexicon = Encoder(vocabulary, predicates, config.model.max_group_size), learn(train)
     examples: list[list[Example]] = []
     rejects_by_split: dict[str, list[Reject]] = {}
     for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True):

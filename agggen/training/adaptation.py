@@ -37,6 +37,7 @@ def adaptation(
     overrides: Sequence[str] = (),
     max_reject_share: float = 0.05,
     note: Note = lambda message: None,
+    preset: str = PRESET,
 ) -> tuple[C, Data]:
     """The configuration that adapts the bundle at `address` to `data`, and the records.
 
@@ -45,9 +46,10 @@ def adaptation(
         address: see `bundle_folder`.
         data: the new domain, with splits train and dev.
         replay: the corpus of the old texts, a source of `load_dataset`. [default: the corpora that the bundle names]
-        overrides: settings that override those of the bundle and of the preset `adapt`.
+        overrides: settings that override those of the bundle and of the preset.
         max_reject_share: see `training_data`.
         note: receives messages about new predicates and about replay.
+        preset: the settings of the training.
 
     Raises:
         BundleError: there is no bundle, or it was modified.
@@ -62,19 +64,23 @@ def adaptation(
                 f"{data.name}: none of the {len(records):,} records of {split} has a text; adapting needs texts in "
                 "train and dev, so name their column (text) or give records with references"
             )
-    adapt_overrides = ["training.grow=true", f"training.start={json.dumps(str(address))}", *overrides]
+    adapt_overrides = [f"training.start={json.dumps(str(address))}", *overrides]
     settings = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
     facts = asdict(bundle.segmenter) | {"constraints": bundle.config.get("facts", {}).get("constraints", "release")}
     defaults = as_overrides(settings | {"facts": facts})
     old: dict[str, Dataset] = {}
-    if load_config(kind, PRESET, adapt_overrides, defaults=defaults).training.replay:
+    training = load_config(kind, preset, adapt_overrides, defaults=defaults).training
+    if not training.grow:
+        defaults += as_overrides({"text": bundle.config.get("text", {})})
+    if training.replay:
         old = _named_corpus(replay) if replay is not None else _corpora_of_bundle(bundle, note)
-    config = load_config(kind, PRESET, [*own_corpus(data, data, *old.values()), *adapt_overrides], defaults=defaults)
+    config = load_config(kind, preset, [*own_corpus(data, data, *old.values()), *adapt_overrides], defaults=defaults)
     weights_of(bundle, config)
     new_data = training_data(config, max_reject_share, data)
-    known = set(bundle.encoder.predicates)
-    new = {name for record in new_data.train if record.references for name in record.predicates} - known
-    note(f"{len(new)} predicates are new to the model, which knows {len(known) - 1}")
+    if config.training.grow:
+        known = set(bundle.encoder.predicates)
+        new = {name for record in new_data.train if record.references for name in record.predicates} - known
+        note(f"{len(new)} predicates are new to the model, which knows {len(known) - 1}")
     return config, _with_replay(new_data, old, config, note)
 
 

@@ -1,12 +1,12 @@
-"""Ablations of how texts are searched and chosen: one trained model, one setting changed at a time, development data.
+"""Ablations of how texts are searched and chosen: one setting, or the model, changed at a time, development data.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/ablations.py BUNDLE [SETTING[,SETTING] ...] [--corpus webnlg]
 
 Every n-th record (`--every`) of the development set is written about with the bundle's own settings and with each
-change (a setting as `agggen evaluate` takes it; several that belong together are joined by commas; without any, those
-below). Of the texts: BLEU by the corpus's protocol, the measures of values by the strict and the lenient check
-(`agggen.evaluation.values`), slot errors where the corpus has slots, and the CPU seconds as a multiple of those without
-a change. The last line is JSON.
+change (a setting as `agggen evaluate` takes it, or bundle=FOLDER for another model; several that belong together are
+joined by commas; without any, those below). One check, the bundle's, reads all texts. Of the texts: BLEU by the
+corpus's protocol, the measures of values by the strict and the lenient check (`agggen.evaluation.values`), slot errors
+where the corpus has slots, and the CPU seconds as a multiple of those without a change. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -51,18 +51,22 @@ def main() -> None:
     parser.add_argument("--split", default="dev")
     parser.add_argument("--every", type=int, default=4)
     options = parser.parse_args()
-    generator = load_bundle(options.bundle).generator()
-    own = overrides_of(generator.config)
+    base = load_bundle(options.bundle).generator()
+    own = overrides_of(base.config)
     records = records_of(options.corpus, options.split)[:: options.every]
     results: dict[str, dict[str, float]] = {}
     seconds = {}
     for change in ("", *options.changes):
-        config = load_config(InferenceConfig, None, [*own, *filter(None, change.split(","))])
+        parts = [part for part in change.split(",") if part]
+        bundles = [part.removeprefix("bundle=") for part in parts if part.startswith("bundle=")]
+        generator = load_bundle(bundles[0]).generator() if bundles else base
+        settings = [part for part in parts if not part.startswith("bundle=")]
+        config = load_config(InferenceConfig, None, [*own, *settings])
         began = time.process_time()
         written = write(generator, records, config)
         seconds[change] = time.process_time() - began
         name = change or "none"
-        results[name] = scores_of(options.corpus, written.records, written.texts, generator.checker)
+        results[name] = scores_of(options.corpus, written.records, written.texts, base.checker)
         results[name]["cost"] = seconds[change] / seconds[""]
         print(f"{name}: {rounded(results[name])}", file=sys.stderr, flush=True)
     summary = {"benchmark": "ablations", "corpus": options.corpus, "split": options.split, "records": len(records)}

@@ -1,4 +1,4 @@
-"""`agggen train` and `adapt`: train a model by a preset or on own data, or continue the training of a bundle."""
+"""`agggen train`, `adapt` and `distill`: train a model; continue the training of a bundle on new or written texts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs, warn_if_temporary
+from agggen_platform.cli.shards import Actors, shard_progress
 
 if TYPE_CHECKING:
     from agggen.training.data import Data
@@ -109,6 +110,45 @@ def adapt(
     data = training_dataset(source, seed=division_seed, **columns)
     config, records = adaptation(JobConfig, bundle, data, replay, overrides or (), note=console.note)
     _carry_out(config, records, f"adapt-{Path(source).stem}", name, runs, fresh)
+
+
+def distill(
+    bundle: Annotated[
+        str, typer.Argument(metavar="BUNDLE", help="The first teacher, from whose weights the student starts.")
+    ],
+    source: Annotated[str, typer.Argument(metavar="DATA", help="A corpus of the catalogue, a folder or a file.")],
+    overrides: Overrides = None,
+    teacher: Annotated[
+        list[str] | None, typer.Option(metavar="BUNDLE", help="Another teacher, such as one of another seed.")
+    ] = None,
+    parts: Annotated[int, typer.Option(min=0, help="Parts of training records that get texts too.")] = 5000,
+    actors: Actors = None,
+    runs: Runs = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="The run's name. [default: distill-DATA-HASH]")] = None,
+    fresh: Fresh = False,
+) -> None:
+    """Train a student on texts of trained models: nearly their quality with one plan, and fewer faults.
+
+    The teachers write texts for the records of DATA and for parts of them. Of each record's texts without faults, the
+    one most similar to the others is kept, and the student continues BUNDLE's training on these texts, which are in
+    RUNS/texts-HASH. The same command resumes an interrupted run.
+
+    \b
+        agggen distill runs/webnlg-1 webnlg --teacher runs/webnlg-2 --teacher runs/webnlg-3
+        agggen adjust runs/distill-webnlg-1f2e/bundle --out student plans=1
+    """
+    from agggen.training.adaptation import adaptation
+    from agggen.training.data import training_dataset
+    from agggen_platform.bulk.model import open_model
+    from agggen_platform.distillation import Distillation
+    from agggen_platform.job_config import JobConfig
+
+    models = [open_model(address) for address in (bundle, *(teacher or ()))]
+    distillation = Distillation(models, training_dataset(source), parts)
+    with shard_progress(lambda now: f"{now.counts.records / now.seconds:,.1f} records/s", lambda now: "") as show:
+        texts = distillation.write(runs / distillation.name, actors, show, console.note)
+    config, records = adaptation(JobConfig, bundle, texts, None, overrides or (), note=console.note, preset="distill")
+    _carry_out(config, records, f"distill-{Path(source).stem}", name, runs, fresh)
 
 
 def _carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:

@@ -16,9 +16,14 @@ from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, Published
 from agggen.evaluation.values import VALUES
 
-Model = Literal["transformer", "agggen"]
+Model = Literal["transformer", "agggen", "student"]
+"""A student learns from texts of AggGen models; see `agggen_platform.distillation`."""
 MODELS: tuple[Model, ...] = ("transformer", "agggen")
-"""In the order in which they are trained."""
+"""Those that learn from the corpus, in the order in which they are trained."""
+TEACHERS = (1, 2, 3)
+"""The seeds of the AggGen models that write the texts of every student."""
+PARTS = 5000
+"""Parts of training records for which the teachers write texts."""
 
 _SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
 _MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")

@@ -1,6 +1,7 @@
-"""Creates the records of a table: trains two models per seed, and evaluates each system once on the test split.
+"""Creates the records of a table: trains the models of each seed, and evaluates each system once on the test split.
 
     RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    runs as of `agggen train --name`
+    RUNS/texts-HASH/, RUNS/CORPUS-student-SEED/                texts of the teachers and a run, as of `agggen distill`
     RUNS/CORPUS-agggen-SEED/bundle-PHRASES/                    the same model with sentences for unknown predicates
     RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports as of `agggen evaluate`
     RUNS/records/TABLE/SYSTEM-SEED.json                        records, one per report
@@ -23,12 +24,25 @@ from agggen.corpora.catalogue import list_corpora, load
 from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
 from agggen.report import check_target, write_report
+from agggen.training.adaptation import adaptation
+from agggen.training.data import Data, training_dataset
 from agggen.training.progress import ProgressLines, writing_lines
 from agggen_platform import evaluation
 from agggen_platform.adjusting import adjusted
+from agggen_platform.bulk.model import open_model
+from agggen_platform.distillation import Distillation
 from agggen_platform.job_config import JobConfig
 from agggen_platform.reproduction.records import FOLDER, RunRecord, Score, records_of, write_record
-from agggen_platform.reproduction.tables import MODELS, Model, Recipe, System, Table, check_overrides
+from agggen_platform.reproduction.tables import (
+    MODELS,
+    PARTS,
+    TEACHERS,
+    Model,
+    Recipe,
+    System,
+    Table,
+    check_overrides,
+)
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import Finished, train_job
@@ -65,7 +79,7 @@ def reproduce(
 
 def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) -> InferenceConfig:
     """The inference settings of a system: the recipe's and its own."""
-    trained = load_config(JobConfig, recipe.preset, recipe.settings(system.model, 1, overrides))
+    trained = load_config(JobConfig, recipe.preset, recipe.settings("agggen", 1, overrides))
     return load_config(InferenceConfig, None, [*overrides_of(trained.inference), *system.inference])
 
 
@@ -119,18 +133,35 @@ class _Seed:
         if model in self.trained:
             return self.trained[model]
         name = self.recipe.run_name(model, self.seed)
+        config, data = self.student() if model == "student" else (self.config(model, name), None)
+        self.say(f"Run {name}")
+        done = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), say=self.say, data=data)
+        minutes = f"Trained in {done.seconds / 60:.1f} minutes"
+        self.say(minutes if done.trained else "This run is finished")
+        self.trained[model] = done
+        return done
+
+    def config(self, model: Model, name: str) -> JobConfig:
+        """The configuration of the training of a model from the corpus, as the run `name`."""
         start = json.dumps(self.train("transformer").address) if model == "agggen" else ""
         settings = self.recipe.settings(model, self.seed, self.overrides, start)
         bundle = self.runs / name / "bundle"
         if (bundle / "manifest.json").is_file():  # a finished run stays; systems do not use its inference settings
             settings += as_overrides({"inference": resolved(load_bundle(bundle).inference)})
-        config = load_config(JobConfig, self.recipe.preset, settings)
-        self.say(f"Run {name}")
-        done = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), say=self.say)
-        minutes = f"Trained in {done.seconds / 60:.1f} minutes"
-        self.say(minutes if done.trained else "This run is finished")
-        self.trained[model] = done
-        return done
+        return load_config(JobConfig, self.recipe.preset, settings)
+
+    def student(self) -> tuple[JobConfig, Data]:
+        """The configuration and data of the student, after the trainings of all teachers."""
+        own = str(self.train("agggen").path)
+        teachers = [open_model(str(self.of_seed(seed).train("agggen").path)) for seed in TEACHERS]
+        distillation = Distillation(teachers, training_dataset(self.recipe.corpus), PARTS)
+        actors = load_config(JobConfig, self.recipe.preset, [*self.recipe.overrides, *self.overrides]).cluster.workers
+        texts = distillation.write(self.runs / distillation.name, actors, say=self.say)
+        overrides = [*self.overrides, f"training.seed={self.seed}"]
+        return adaptation(JobConfig, own, texts, None, overrides, note=self.say, preset="distill")
+
+    def of_seed(self, seed: int) -> _Seed:
+        return self if seed == self.seed else _Seed(self.table, self.runs, seed, self.overrides, self.say)
 
     def bundle_of(self, system: System) -> Path:
         """The folder of the system's bundle, which may not exist yet."""

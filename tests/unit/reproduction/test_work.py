@@ -10,9 +10,11 @@ import pytest
 
 from agggen.bundle import fingerprint, load_bundle
 from agggen.corpora.prepared import write_records
+from agggen.datasets import Dataset
 from agggen.errors import ConfigError, CorpusError
 from agggen.training import data
 from agggen_platform import evaluation
+from agggen_platform.distillation import Distillation
 from agggen_platform.reproduction import work
 from agggen_platform.reproduction.comparison import compare, rows_of
 from agggen_platform.reproduction.records import RunRecord, records_of
@@ -118,6 +120,26 @@ def test_a_system_can_have_sentences_for_unknown_predicates(runs: Path, table: T
     assert load_bundle(bundle).lexicon.template("owner") == "{object} owns {subject}."
     assert load_bundle(bundle).sources["adjusted bundle"] == record_of(with_phrases, runs, "agggen-1").bundle
     assert reproduce(with_phrases, runs) == ["toy, seed 1: all 6 records exist"]
+
+
+def test_a_student_learns_from_texts_of_all_teachers(runs: Path, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def write(distillation: Distillation, *_: object, **__: object) -> Dataset:
+        asked.append([teacher.address for teacher in distillation.teachers])
+        return Dataset("written", {"train": RECORDS[:4], "dev": RECORDS[4:]})
+
+    monkeypatch.setattr(Distillation, "write", write)
+    student = System("agggen-student", "AggGen, distilled", "student")
+    with_student = replace(table, systems=(*table.systems, student))
+    assert "Run toy-agggen-3" in reproduce(with_student, runs, seeds=(2,))
+    assert asked == [[str(runs / f"toy-agggen-{seed}" / "bundle") for seed in (1, 2, 3)]]
+    bundle = load_bundle(runs / "toy-student-2" / "bundle")
+    assert bundle.sources["start"] == fingerprint(runs / "toy-agggen-2" / "bundle")
+    assert bundle.config["training"]["seed"] == 2 and bundle.config["corpus"]["name"] == "written"
+    record = record_of(with_student, runs, "agggen-student-2")
+    assert record.bundle == fingerprint(runs / "toy-student-2" / "bundle")
+    assert reproduce(with_student, runs, seeds=(2,)) == ["toy, seed 2: all 6 records exist"] and len(asked) == 1
 
 
 # --- what is not done twice ----------------------------------------------------------------------------------------

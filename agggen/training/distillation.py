@@ -1,0 +1,73 @@
+"""Sequence-level distillation (Kim and Rush 2016): a model learns from texts that trained models write.
+
+Several models write texts for the training records and for parts of them. Of each record's texts without faults, the
+consensus is kept. A model that is trained on these texts needs fewer plans for texts of the same quality, and seldom
+writes a text with a fault.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agggen.generation.consensus import MARGIN, by_consensus
+from agggen.generation.results import Generation
+from agggen.records import Fact, Record, Reference, Triple
+
+_TRIES = 20
+"""Parts are drawn until there are enough, at most this many times their number."""
+
+
+def parts_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequence[Record] = ()) -> list[Record]:
+    """Up to `count` new records, without texts: connected subsets of the triples of random records.
+
+    A part has at least two triples. Its triples are not all triples of one of `records`, of `known`, or of another
+    part.
+
+    Args:
+        seed: of the random choice; the same arguments give the same parts.
+    """
+    rng = random.Random(seed)
+    large = [record for record in records if len(record.triples) > 2]
+    seen = {frozenset(record.triples) for record in (*records, *known)}
+    parts: list[Record] = []
+    for _ in range(_TRIES * count if large else 0):
+        if len(parts) == count:
+            break
+        record = rng.choice(large)
+        numbers = sorted(rng.sample(range(len(record.triples)), rng.randint(2, len(record.triples) - 1)))
+        triples = tuple(record.triples[number] for number in numbers)
+        if frozenset(triples) not in seen and _connected(triples):
+            seen.add(frozenset(triples))
+            parts.append(Record(f"{record.id} part {len(parts) + 1}", triples, category=record.category))
+    return parts
+
+
+def _connected(triples: Sequence[Triple]) -> bool:
+    """Whether the triples, as edges between subjects and objects, form one connected graph."""
+    names, rest = {triples[0].subject, triples[0].object}, list(triples[1:])
+    while near := [triple for triple in rest if triple.subject in names or triple.object in names]:
+        names |= {name for triple in near for name in (triple.subject, triple.object)}
+        rest = [triple for triple in rest if triple not in near]
+    return not rest
+
+
+def with_consensus(record: Record, texts: Sequence[Generation]) -> Record | None:
+    """The record with one reference: the consensus among its texts without faults, with its facts and plan.
+
+    Args:
+        texts: of one or several models with comparable scores; those without faults are candidates, and all probable
+            ones are samples (`agggen.generation.consensus`). A text that several models wrote counts several times.
+
+    Returns:
+        None if each text has a fault, or a predicate is unknown from training.
+    """
+    passed = [text for text in texts if text.fulfilled and not text.unknown_predicates]
+    if not passed:
+        return None
+    lowest = max(text.score for text in passed) - MARGIN
+    others = [text for text in texts if text not in passed and text.score >= lowest]
+    best = by_consensus([text for text in passed if text.score >= lowest], others)[0]
+    facts = tuple(Fact(best.text[fact.start : fact.end], fact.predicates) for fact in best.facts)
+    return replace(record, references=(Reference(best.text, facts, best.plan),))

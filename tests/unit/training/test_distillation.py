@@ -1,0 +1,162 @@
+"""Distillation: texts of trained models for records and parts of them, and a student that learns from these."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agggen
+from agggen.bundle import SHIPPED, fingerprint, load_bundle
+from agggen.generation.results import Generation, WrittenFact
+from agggen.records import Plan, Record, Triple
+from agggen.training.distillation import parts_of, with_consensus
+from agggen_platform.bulk.model import open_model
+from agggen_platform.distillation import Distillation
+from tests.command import command
+
+TRIPLES = st.builds(Triple, st.sampled_from("ABC"), st.sampled_from(["p", "q", "r"]), st.sampled_from("ABCDE"))
+RECORDS = st.lists(
+    st.lists(TRIPLES, min_size=1, max_size=5, unique=True).map(lambda triples: Record("r", tuple(triples))),
+    max_size=4,
+)
+
+
+def connected(triples: tuple[Triple, ...]) -> bool:
+    """Whether no division of the triples in two has no name in common; by trying all."""
+    names = [{triple.subject, triple.object} for triple in triples]
+    for size in range(1, len(triples)):
+        for chosen in itertools.combinations(range(len(triples)), size):
+            one = set().union(*(names[i] for i in chosen))
+            other = set().union(*(names[i] for i in range(len(triples)) if i not in chosen))
+            if not one & other:
+                return False
+    return True
+
+
+@settings(deadline=None)
+@given(RECORDS, RECORDS, st.integers(0, 12), st.integers(0, 3))
+def test_parts_are_new_connected_subsets(records: list[Record], known: list[Record], count: int, seed: int) -> None:
+    parts = parts_of(records, count, seed, known)
+    assert parts == parts_of(records, count, seed, known)
+    sets = [frozenset(part.triples) for part in parts]
+    assert len(parts) <= count and len({part.id for part in parts}) == len(set(sets)) == len(parts)
+    assert not {*sets} & {frozenset(record.triples) for record in (*records, *known)}
+    for part, triples in zip(parts, sets, strict=True):
+        assert len(triples) >= 2 and connected(part.triples)
+        assert any(triples < frozenset(record.triples) for record in records)
+
+
+def test_as_many_parts_as_asked_if_there_are_so_many() -> None:
+    record = Record("r", tuple(Triple("A", f"p{number}", "B") for number in range(5)))
+    assert len(parts_of([record], 20)) == 20, "of 2 ** 5 - 1 - 5 - 1 = 25"
+    assert parts_of([record], 5, seed=1) != parts_of([record], 5, seed=2)
+    assert parts_of([Record("r", record.triples[:2])], 5) == [] == parts_of([record], 0)
+
+
+def text(words: str, score: float = -1.0, *faults: str, **more: Any) -> Generation:
+    facts = (WrittenFact(0, 4, ("food",), ()), WrittenFact(4, len(words), ("area",), ()))
+    plan = Plan.parse("[food] [area]")
+    return replace(Generation("a", words, plan, None, "exact", score, score, facts, faults), **more)
+
+
+RECORD = Record("a", (Triple("A", "food", "Thai"), Triple("A", "area", "city")), category="pubs")
+
+
+def test_the_reference_is_the_consensus_of_texts_without_faults() -> None:
+    texts = [text("A is a pub."), text("A is a pub by the Cam."), text("A place by the Cam is A.")]
+    chosen = with_consensus(RECORD, texts)
+    assert chosen is not None and (chosen.id, chosen.triples, chosen.category) == ("a", RECORD.triples, "pubs")
+    (reference,) = chosen.references
+    assert reference.text == texts[1].text and reference.plan == texts[1].plan
+    assert [(fact.text, fact.predicates) for fact in reference.facts or ()] == [
+        ("A is", ("food",)),
+        (" a pub by the Cam.", ("area",)),
+    ]
+    faulty = [texts[0], replace(texts[1], faults=("Cam is not in the record",)), texts[2]]
+    assert with_consensus(RECORD, faulty) != chosen
+    improbable = [texts[0], replace(texts[1], score=-9.0), replace(texts[2], score=-9.0)]
+    again = with_consensus(RECORD, improbable)
+    assert again is not None and again.references[0].text == texts[0].text
+
+
+def test_a_record_without_a_text_that_passes_has_no_reference() -> None:
+    missing = (WrittenFact(0, 11, ("food", "area"), ("area",)),)
+    for faulty in (
+        text("A is a pub.", -1.0, "fault"),
+        text("A is a pub.", facts=missing),
+        text("A is a pub.", unknown_predicates=("area",)),
+    ):
+        assert with_consensus(RECORD, [faulty]) is None
+    assert with_consensus(RECORD, []) is None
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    data = agggen.load_dataset("elements")
+    splits = data.train[:8], data.dev[:3]
+    for split, members in zip(("train", "dev"), splits, strict=True):
+        lines = [json.dumps(record.as_dict()) for record in members]
+        (tmp_path / f"few.{split}.jsonl").write_text("".join(line + "\n" for line in lines))
+    return tmp_path / "few.{train,dev}.jsonl"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+    return command(capsys)
+
+
+@pytest.mark.slow
+def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Callable[..., Any]) -> None:
+    asked = ("distill", "elements", records, "--parts", 4, "--actors", 0, "training.threads=1")
+    code, out, err = run(*asked, "training.joint.epochs=1")
+    assert code == 0 and "8 training records, 4 parts of them, 3 of dev" in err
+    student, teacher = agggen.load_model(out.strip()), load_bundle(SHIPPED["elements"])
+    assert student.path.parent.name.startswith("distill-few")
+    assert student.bundle.sources["start"] == fingerprint(SHIPPED["elements"])
+    assert student.predicates == teacher.encoder.predicates[1:] and student.bundle.inference == teacher.inference
+    assert student.bundle.encoder.vocabulary.words == teacher.encoder.vocabulary.words
+    assert student.bundle.lexicon == teacher.lexicon, "people's words, not those of the teacher's texts"
+    (folder,) = Path("runs").glob("texts-*")
+    written = agggen.load_dataset(folder)
+    assert 8 <= len(written.train) <= 12 and written.dev
+    for record in (*written.train, *written.dev):
+        (reference,) = record.references
+        assert not teacher.generator().checker.check(record, reference.text).faults
+        assert reference.facts and "".join(fact.text for fact in reference.facts) == reference.text
+    texts = {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}
+    code, again, err = run(*asked, "training.joint.epochs=1")
+    assert (code, again) == (0, out) and "This run is finished" in err
+    assert texts and texts == {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}
+
+
+def test_the_folder_of_texts_depends_on_all_that_affects_them() -> None:
+    data = agggen.load_dataset("elements")
+    teacher = open_model("elements")
+    other = replace(teacher, fingerprint="0" * 64)
+    distillation = Distillation([teacher, other], data, 10)
+    assert distillation.name == Distillation([other, teacher], data, 10).name
+    fewer = agggen.Dataset(data.name, {"train": data.train[1:], "dev": data.dev})
+    for changed in (
+        replace(distillation, teachers=[teacher]),
+        replace(distillation, parts=11),
+        replace(distillation, seed=2),
+        replace(distillation, data=fewer),
+    ):
+        assert changed.name != distillation.name
+
+
+def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[..., Any]) -> None:
+    for split in ("train", "dev"):
+        triples = [["Aspirin", "treats", "pain"], ["Aspirin", "sold as", "tablets"]]
+        Path(f"strange.{split}.jsonl").write_text(json.dumps({"id": split, "triples": triples}) + "\n")
+    code, out, err = run("distill", "elements", "strange.{train,dev}.jsonl", "--actors", 0)
+    assert (code, out) == (2, "") and "no text of train passes the check" in err
