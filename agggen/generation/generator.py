@@ -17,16 +17,17 @@ from agggen.errors import PlanError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.consensus import cost
 from agggen.generation.constraints import Constraint
+from agggen.generation.fallbacks import sentences
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_part, per_record
 from agggen.generation.requests import Request, batches_of, before_clauses
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import RecordConstraints, sentences, watched_words
+from agggen.generation.truth import RecordConstraints, watched_words
 from agggen.model.batch import collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
 from agggen.model.joint import JointModel
-from agggen.planning import ScoredPlan, check_indices, named_plan
+from agggen.planning import ScoredPlan, check_indices, named_plan, resolve_plan
 from agggen.records import Plan, Record
 from agggen.text import detokenise_with_offsets
 from agggen.text.linearise import ROLE_OBJECT, ROLE_SUBJECT
@@ -305,6 +306,21 @@ class Generator:
                 if role in (ROLE_SUBJECT, ROLE_OBJECT) and _is_name(vocabulary.decode([word], request.extras)):
                     names[row, word] = True
         return names.to(self.device)
+
+    def accepts(self, record: Record, text: Generation) -> bool:
+        """Whether the constrained search could have written `text` for `record`: no fault in any fact or in the text.
+
+        False for a record with predicates unknown from training.
+        """
+        if not text.fulfilled or self.encoder.unknown(record):
+            return False
+        example = self.encoder.example(record, [text.text[fact.start : fact.end] for fact in text.facts])
+        groups = resolve_plan(record, text.plan)
+        if len(example.facts) != len(groups):
+            return False
+        watched = watched_words(self.encoder.vocabulary, self.checker)
+        constraints = RecordConstraints(watched, record, self.encoder.source(record)[1])
+        return constraints.accept(groups, example.facts)
 
     # --- alignment --------------------------------------------------------------------------------------------------
 

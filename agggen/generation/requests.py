@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from agggen.generation.config import BeamConfig, InferenceConfig
 from agggen.generation.consensus import MARGIN, by_consensus
-from agggen.generation.hypotheses import Hypothesis, PlanPrefix
+from agggen.generation.hypotheses import Hypothesis
 from agggen.generation.results import Generation, PlanSearch
 from agggen.generation.search import Expectation
 from agggen.generation.truth import RecordConstraints
-from agggen.model.batch import FACT, LAST, Example
+from agggen.model.batch import Example
 from agggen.planning import IndexPlan, ScoredPlan, restricted
 from agggen.records import Record
 
@@ -109,14 +109,7 @@ class Request:
         """Whether a text is fulfilled and each fact of its hypothesis passes; always, if there are no constraints."""
         if self.constraints is None or not text.fulfilled:
             return self.constraints is None
-        prefix, before = PlanPrefix.of(0, self.groups(plan.states)), list[int]()
-        for number, words in enumerate(hypothesis.facts, start=1):
-            part = prefix.first(number)
-            before.append(LAST if part.last else FACT)
-            if not self.constraints(part).judge(words, before):
-                return False
-            before += words
-        return True
+        return self.constraints.accept(self.groups(plan.states), hypothesis.facts)
 
     def required_score(self, plan: ScoredPlan) -> float:
         """The lowest score, excluding the plan's score, of a useful text of `plan`."""

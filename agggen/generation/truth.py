@@ -1,8 +1,8 @@
 """Constraints on facts by which texts pass the strict check.
 
 A fact expresses all values of its triples in full; its numbers, names and value words are licensed by these triples;
-and it can only end if the strict check finds no fault. If no hypothesis passes, the fact becomes its fallback: for each
-triple the most frequent training sentence of its predicate, else a plain clause; joined by "and" if the result passes.
+and it can only end if the strict check finds no fault. If no hypothesis passes, the fact becomes its fallback
+(`agggen.generation.fallbacks`).
 """
 
 from __future__ import annotations
@@ -14,28 +14,24 @@ from functools import lru_cache
 from itertools import chain
 
 from agggen.generation.constraints import Constraint, Spelling
+from agggen.generation.fallbacks import candidate_sentences, sentence, sentences
 from agggen.generation.grammar import Grammar, follows
 from agggen.generation.hypotheses import PlanPrefix
+from agggen.generation.references import References
 from agggen.model.batch import FACT, LAST
-from agggen.records import NO_SUBJECT, Record, Triple
+from agggen.planning import IndexPlan
+from agggen.records import Record, Triple
 from agggen.text import detokenise
-from agggen.text.linearise import entity_words, predicate_words
+from agggen.text.linearise import entity_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
-from agggen.verification.clauses import PREPOSITIONS, clause, fill, one_full_stop, plural, spoken
 from agggen.verification.lexicon import suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
 _SENTENCE_ENDS = frozenset(".!?")
-_CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
-"""The beginning of a fact with the same grammatical subject as the preceding fact."""
-_PRONOUN = re.compile(
-    r"(?:It|Its|He|His|She|Her|They|Their)\b|(?-i:[Tt]he [a-z]+(?: [a-z]+)? (?:is|was|has|had)\b)", re.IGNORECASE
-)
-"""The beginning of a sentence that does not name its subject: "It was", "The book was"."""
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
@@ -94,12 +90,12 @@ class RecordConstraints:
     ) -> None:
         self.watched, self.record, self.extras, self.sentence_ends = watched, record, extras, sentence_ends
         self._ids = {word: len(watched.vocabulary) + number for number, word in enumerate(extras)}
-        fallbacks = chain.from_iterable(_candidate_sentences(watched.checker, triple) for triple in record.triples)
+        fallbacks = chain.from_iterable(candidate_sentences(watched.checker, triple) for triple in record.triples)
         for text in ("The, the and", *fallbacks):
             self._encode(text, new=True)
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
-        self._last_named: dict[tuple[int, ...], tuple[str, ...]] = {}
+        self._references = References(record)
         self._spellings_of_triples: dict[int, tuple[Spelling, ...]] = {}
         self._constraints: dict[tuple[frozenset[int], frozenset[str], bool, bool], Constraint] = {}
 
@@ -110,6 +106,17 @@ class RecordConstraints:
         if key not in self._constraints:
             self._constraints[key] = self._constraint(*key)
         return self._constraints[key]
+
+    def accept(self, groups: IndexPlan, facts: Sequence[Sequence[int]]) -> bool:
+        """Whether the judges of all facts accept a text with these groups and word ids."""
+        prefix, before = PlanPrefix.of(0, groups), list[int]()
+        for number, fact in enumerate(facts, start=1):
+            part = prefix.first(number)
+            before.append(LAST if part.last else FACT)
+            if not self(part).judge(fact, before):
+                return False
+            before += fact
+        return True
 
     def fell_back(self, group: Iterable[int], words: Spelling) -> bool:
         """Whether a fact's words end with the fallback that the search used for its group."""
@@ -169,9 +176,9 @@ class RecordConstraints:
             required = fact_subjects
             if len(self._subjects) == 1:
                 required = frozenset()
-            elif len(fact_subjects) == 1:
-                implied = self._implied_subjects(tuple(before), fact, begins_sentence, previous_subjects)
-                required = fact_subjects - implied
+            else:
+                texts = self._text(earlier), self._text(fact)
+                required -= self._references.implied(*texts, begins_sentence, previous_subjects)
             if (key := (tuple(fact), begins_sentence, required)) not in passed:
                 text = self._text(fact)
                 findings = checker.findings(self.record, text, indices, required, begins_sentence)
@@ -195,48 +202,6 @@ class RecordConstraints:
             watched.full_stop,
             watched.sentence_ends,
         )
-
-    def _implied_subjects(
-        self, before: tuple[int, ...], fact: Sequence[int], begins_sentence: bool, previous_subjects: frozenset[str]
-    ) -> frozenset[str]:
-        """The subjects that a fact with one subject need not name, because its first words refer to them.
-
-        "It" refers to the first subject of the last sentence, "which" and "in" to any subject of that sentence, "and
-        was" to the subject of the preceding fact. After a fact with several subjects, every reference is ambiguous.
-        """
-        if len(previous_subjects) > 1:
-            return frozenset()
-        if begins_sentence:
-            return frozenset(self._last_subjects(before)[:1])
-        last_word = self._text([word for word in before if word not in (FACT, LAST)][-1:])
-        if last_word in ("and", "but") or _CONTINUES.match(self._text(fact)):
-            return previous_subjects
-        return frozenset(self._last_subjects(before))
-
-    def _last_subjects(self, before: tuple[int, ...]) -> tuple[str, ...]:
-        """The subjects of the last sentence that names one, in order of mention; the referent of its pronoun is first.
-
-        Args:
-            before: the text so far, with the marks of facts.
-        """
-        if before not in self._last_named:
-            sentences: list[list[int]] = [[]]
-            for word in before:
-                if word not in (FACT, LAST):
-                    sentences[-1].append(word)
-                    sentences += [[]] if word in self.watched.sentence_ends else []
-            self._last_named[before] = self._subjects_of_last([self._text(ids) for ids in sentences if ids])
-        return self._last_named[before]
-
-    def _subjects_of_last(self, sentences: Sequence[str]) -> tuple[str, ...]:
-        """`_last_subjects` of a text's sentences."""
-        if not sentences:
-            return ()
-        *earlier, last = sentences
-        named = self.watched.checker.named(self.record, last)
-        if _PRONOUN.match(last):
-            return tuple(dict.fromkeys((*self._subjects_of_last(earlier)[:1], *named)))
-        return named or self._subjects_of_last(earlier)
 
     def _watched_extras(self) -> Iterable[tuple[int, tuple[str, ...]]]:
         """The ids and normal forms of the watched words among the extras."""
@@ -292,92 +257,6 @@ def _spelling_variants(text: str) -> Iterator[str]:
     number = _FINAL_ZEROS.sub("", text)
     for variant in (text, _ARTICLE.sub("", text), number, _THOUSANDS.sub(",", number)):
         yield from (variant, variant.lower(), variant[:1].lower() + variant[1:], variant[:1].upper() + variant[1:])
-
-
-def sentence(checker: Checker, triple: Triple) -> str:
-    """The first candidate for a triple that passes the check; a plain clause if none does.
-
-    The plain clause of a truth value may contain a phrase for the opposite value ("The family friendly of Aromi is
-    no."), so a clause with a learned phrase ("Aromi is not family friendly.") is a candidate, too.
-    """
-    candidates = _candidate_sentences(checker, triple)
-    passed = (text for text in candidates if not checker.check(Record("-", (triple,)), text).faults)
-    return next(passed, clause(triple, checker.lexicon.articles))
-
-
-def _candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
-    """Candidates for `sentence`, best first."""
-    template, articles = checker.lexicon.template(triple.predicate), checker.lexicon.articles
-    learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple, articles)]
-    subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
-    name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()
-    phrases = checker.lexicon.booleans.get(triple.predicate, {}).get(truth, ())
-    named_first = sorted(phrases, key=lambda phrase: name not in phrase)
-    return [*learned, clause(triple, articles), *(f"{subject} is {phrase}." for phrase in named_first)]
-
-
-def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
-    """The sentences of a group of triples, each with the numbers of its triples.
-
-    One sentence expresses all triples if it passes the check (``The mayor of Ulm is Ann and the area is 119.``);
-    otherwise each triple has its own sentence (`sentence`).
-    """
-    single = [sentence(checker, triple) for triple in triples]
-    joined = _joined(*_merged(single, triples)) if len(triples) > 1 else None
-    if joined is None or checker.check(Record("-", tuple(triples)), joined).faults:
-        return [((number,), text) for number, text in enumerate(single)]
-    return [(tuple(range(len(triples))), joined)]
-
-
-def _merged(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
-    """The sentences, each with its triple; those that differ in the value alone are one: ``The uses of X are a and b.``
-
-    That sentence has the last of its triples.
-    """
-    merged: list[str] = []
-    merged_triples: list[Triple] = []
-    begin, items = "", list[str]()
-    for text, triple in zip(texts, triples, strict=True):
-        value = spoken(triple.object)
-        before = text.removesuffix(".").removesuffix(value.removesuffix("."))
-        if merged and before == begin and text != before and (several := _for_several(before)):
-            items.append(value)
-            merged[-1] = one_full_stop(f"{several}{', '.join(items[:-1])} and {items[-1]}.")
-            merged_triples[-1] = triple
-        else:
-            begin, items = before, [value]
-            merged.append(text)
-            merged_triples.append(triple)
-    return merged, merged_triples
-
-
-def _for_several(before: str) -> str:
-    """The words of a sentence before its value, for several values; "" if its grammar is unknown."""
-    noun = re.fullmatch(r"The ([a-z ]*?)([a-z]+)((?: [a-z]+)? by .+| (?:of|in) .+)? (?:is|are|include) (the )?", before)
-    if noun and not {*noun[1].split()} & PREPOSITIONS:
-        return f"The {noun[1]}{plural(noun[2])}{noun[3] or ''} are {noun[4] or ''}"
-    return before if before.rpartition(" ")[0].rpartition(" ")[2] in PREPOSITIONS else ""
-
-
-def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
-    """The sentences joined by "and"; a subject that is the same as in the preceding sentence is not repeated.
-
-    None if a sentence begins neither with its subject nor with "The".
-    """
-    subjects = [entity_words(triple.subject) for triple in triples]
-    parts = []
-    for number, (text, subject) in enumerate(zip(texts, subjects, strict=True)):
-        if not text.startswith((f"{subject} ", "The ")):
-            return None
-        part = text if text.endswith(entity_words(triples[number].object)) else text.removesuffix(".")
-        if number and subject == subjects[number - 1]:
-            if texts[number - 1].startswith(f"{subject} "):
-                part = part.removeprefix(f"{subject} ")
-            part = re.sub(rf"^(The .+?) (?:of|by) {re.escape(subject)} (is|are|include) ", r"\1 \2 ", part)
-        parts.append(re.sub("^The ", "the ", part) if number else part)
-    *begin, last = parts
-    joined = f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}" if begin else last
-    return joined if joined.endswith(".") else f"{joined}."
 
 
 @lru_cache(maxsize=4)

@@ -1,14 +1,14 @@
 """Sequence-level distillation (Kim and Rush 2016): a model learns from texts that trained models write.
 
-Several models write texts for the training records and for parts of them. Of each record's texts without faults, the
-consensus is kept. A model that is trained on these texts needs fewer plans for texts of the same quality, and seldom
-writes a text with a fault.
+Several models write texts for the training records and for parts of them. Of each record's texts that the constrained
+search would accept, the consensus is kept. A model that is trained on these texts needs fewer plans for texts of the
+same quality, and seldom writes a text with a fault.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agggen.generation.consensus import MARGIN, by_consensus
@@ -53,21 +53,27 @@ def _connected(triples: Sequence[Triple]) -> bool:
     return not rest
 
 
-def with_consensus(record: Record, texts: Sequence[Generation]) -> Record | None:
-    """The record with one reference: the consensus among its texts without faults, with its facts and plan.
+def with_consensus(
+    record: Record, texts: Sequence[Generation], accepts: Callable[[Record, Generation], bool]
+) -> Record | None:
+    """The record with one reference: the consensus among its accepted texts, with its facts and plan.
 
     Args:
-        texts: of one or several models with comparable scores; those without faults are candidates, and all probable
-            ones are samples (`agggen.generation.consensus`). A text that several models wrote counts several times.
+        texts: of one or several models with comparable scores; the probable ones are samples
+            (`agggen.generation.consensus`). A text that several models wrote counts several times.
+        accepts: whether a text may be the reference (`Generator.accepts`); called until it accepts one.
 
     Returns:
-        None if each text has a fault, or a predicate is unknown from training.
+        None if no text is accepted.
     """
-    passed = [text for text in texts if text.fulfilled and not text.unknown_predicates]
+    passed = [text for text in texts if text.fulfilled]
     if not passed:
         return None
     lowest = max(text.score for text in passed) - MARGIN
-    others = [text for text in texts if text not in passed and text.score >= lowest]
-    best = by_consensus([text for text in passed if text.score >= lowest], others)[0]
+    others = [text for text in texts if not text.fulfilled and text.score >= lowest]
+    ranked = by_consensus([text for text in passed if text.score >= lowest], others)
+    best = next((text for text in ranked if accepts(record, text)), None)
+    if best is None:
+        return None
     facts = tuple(Fact(best.text[fact.start : fact.end], fact.predicates) for fact in best.facts)
     return replace(record, references=(Reference(best.text, facts, best.plan),))

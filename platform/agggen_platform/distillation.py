@@ -26,7 +26,7 @@ from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen.training.distillation import parts_of, with_consensus
 from agggen_platform.bulk.job import Progress, generate
-from agggen_platform.bulk.model import Model, bulk_config
+from agggen_platform.bulk.model import Model, bulk_config, load_generator
 
 _TEXTS = 8
 """Texts per record and model."""
@@ -90,10 +90,11 @@ class Distillation:
             generate(teacher, str(inputs), str(folder), config, progress=progress, single_file=True)
             for row in pq.read_table(folder / "texts.parquet").to_pylist():
                 texts[row["row"]].append(_generation(row))
+        accepts = load_generator(self.teachers[0].address, self.teachers[0].fingerprint, "cpu").accepts
         rows = iter(range(len(records)))
         corpus: dict[str, list[Record]] = {}
         for split, members in splits.items():
-            written = [with_consensus(replace(record, references=()), texts[next(rows)]) for record in members]
+            written = [with_consensus(replace(record, references=()), texts[next(rows)], accepts) for record in members]
             corpus[split] = [record for record in written if record is not None]
             say(f"{split}: {len(corpus[split]):,} of {len(members):,} records have a text without faults")
             if not corpus[split]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from agggen.generation.fallbacks import sentences
 from agggen.generation.planner import unknown_groups
-from agggen.generation.truth import sentences
 from agggen.records import Record
 from agggen.report.sections import protocol_of
 from agggen.scoring import score

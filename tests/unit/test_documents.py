@@ -48,7 +48,7 @@ NEEDS = {
     r"webnlg|^corpora fetch": "a corpus that is downloaded",
     r"allennlp|^srl": "AllenNLP, or a corpus of semantic roles",
     r"^bulk (?!.*--actors 0)": "a cluster",
-    r"^(demo|train|adapt|sweep)": "minutes",
+    r"^(demo|train|adapt|distill|sweep)": "minutes",
     r"^runs compare": "two runs",
     r"^doctor": "a machine without a fault",
     r"security\.keys_file": "a machine on a network",
@@ -96,7 +96,9 @@ def check_settings(name: str, given: dict[str, Any]) -> None:
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.serving.config import ServeConfig
 
-    kinds: dict[str, Any] = dict.fromkeys(("train", "adapt", "sweep", "doctor", "demo", "reproduce"), JobConfig)
+    kinds: dict[str, Any] = dict.fromkeys(
+        ("train", "adapt", "distill", "sweep", "doctor", "demo", "reproduce"), JobConfig
+    )
     kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig, "studio": ServeConfig}
     kinds |= dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig)
     settings = [

@@ -18,7 +18,7 @@ from agggen.corpora.rejects import Reject
 from agggen.datasets import load_records
 from agggen.errors import RecordError
 from agggen.evaluation.values import read_values
-from agggen.generation.truth import sentence
+from agggen.generation.fallbacks import sentence
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
 from agggen.text.linearise import linearise
 from agggen.verification.check import Checker

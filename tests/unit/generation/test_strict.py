@@ -10,11 +10,12 @@ import pytest
 
 from agggen.bundle import load_bundle
 from agggen.datasets import load_dataset
+from agggen.generation.fallbacks import sentences
 from agggen.generation.generator import Generator
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.planner import unknown_groups
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import RecordConstraints, sentences, watched_words
+from agggen.generation.truth import RecordConstraints, watched_words
 from agggen.records import Plan, Record, Triple
 from agggen.text.tokenise import tokenise
 from agggen.training.data import bundle_folder
@@ -198,12 +199,45 @@ TOWNS = Record("towns", (Triple("Ulm", "country", "Oz"), Triple("Oz", "leader", 
         ([[1], [0], [2]], "Oz is led by Ann. Ulm is in Oz.", "It has an area of 119.", True),
         ([[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "It has an area of 119.", False),
         ([[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "Ulm has an area of 119.", True),
+        ([[0, 1], [2]], "Ulm is in Oz, which is led by Ann.", "It has an area of 119.", True),
+        ([[0, 1], [2]], "Ulm is in Oz, which is led by Ann,", "and has an area of 119.", False),
+        ([[2], [0, 1]], "Ulm has an area of 119.", "It is in Oz, which is led by Ann.", True),
+        ([[1], [0]], "Ann leads Oz", "and is the home of Ulm.", False),
     ],
 )
 def test_a_fact_names_its_subject_where_it_would_be_taken_for_another_s(
     groups: list[list[int]], before: str, fact: str, passes: bool
 ) -> None:
     assert judge_of(TOWNS, *groups)(before, fact) is passes
+
+
+CLUB = Record(
+    "club",
+    (
+        Triple("Ulm F.C.", "manager", "Ann Bo"),
+        Triple("Ann Bo", "club", "Oz F.C."),
+        Triple("Ulm F.C.", "league", "Serie B"),
+        Triple("Ulm, Oz", "team", "Ulm F.C."),
+        Triple("Ulm, Oz", "area", "119"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("groups", "before", "fact", "passes"),
+    [
+        ([[0], [1]], "Ann Bo manages Ulm F.C.", "and plays for Oz F.C.", True),
+        ([[0], [2]], "Ann Bo manages Ulm F.C.", "and plays in Serie B.", False),
+        ([[0], [2]], "The manager of Ulm F.C. is Ann Bo", "and plays in Serie B.", True),
+        ([[2], [0], [1]], "Ulm F.C. play in Serie B. They are managed by Ann Bo", "and has played for Oz F.C.", False),
+        ([[3], [4]], "The team of Ulm, Oz is Ulm F.C.", "The area of Ulm is 119.", True),
+        ([[0], [4]], "Ann Bo manages Ulm F.C.", "The area of Ulm is 119.", False),
+    ],
+)
+def test_a_verb_belongs_to_the_name_that_begins_the_sentence(
+    groups: list[list[int]], before: str, fact: str, passes: bool
+) -> None:
+    assert judge_of(CLUB, *groups)(before, fact) is passes
 
 
 @pytest.mark.parametrize(

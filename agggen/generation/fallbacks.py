@@ -1,0 +1,101 @@
+"""Sentences of triples without the model: fallbacks of facts, and the sentences of predicates unknown from training.
+
+For each triple the most frequent training sentence of its predicate, else a plain clause; joined by "and" if the result
+passes the check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agggen.records import NO_SUBJECT, Record, Triple
+from agggen.text.linearise import entity_words, predicate_words
+from agggen.verification.check import Checker
+from agggen.verification.clauses import PREPOSITIONS, clause, fill, one_full_stop, plural, spoken
+
+
+def sentence(checker: Checker, triple: Triple) -> str:
+    """The first candidate for a triple that passes the check; a plain clause if none does.
+
+    The plain clause of a truth value may contain a phrase for the opposite value ("The family friendly of Aromi is
+    no."), so a clause with a learned phrase ("Aromi is not family friendly.") is a candidate, too.
+    """
+    candidates = candidate_sentences(checker, triple)
+    passed = (text for text in candidates if not checker.check(Record("-", (triple,)), text).faults)
+    return next(passed, clause(triple, checker.lexicon.articles))
+
+
+def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
+    """Candidates for `sentence`, best first."""
+    template, articles = checker.lexicon.template(triple.predicate), checker.lexicon.articles
+    learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple, articles)]
+    subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
+    name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()
+    phrases = checker.lexicon.booleans.get(triple.predicate, {}).get(truth, ())
+    named_first = sorted(phrases, key=lambda phrase: name not in phrase)
+    return [*learned, clause(triple, articles), *(f"{subject} is {phrase}." for phrase in named_first)]
+
+
+def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
+    """The sentences of a group of triples, each with the numbers of its triples.
+
+    One sentence expresses all triples if it passes the check (``The mayor of Ulm is Ann and the area is 119.``);
+    otherwise each triple has its own sentence (`sentence`).
+    """
+    single = [sentence(checker, triple) for triple in triples]
+    joined = _joined(*_merged(single, triples)) if len(triples) > 1 else None
+    if joined is None or checker.check(Record("-", tuple(triples)), joined).faults:
+        return [((number,), text) for number, text in enumerate(single)]
+    return [(tuple(range(len(triples))), joined)]
+
+
+def _merged(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
+    """The sentences, each with its triple; those that differ in the value alone are one: ``The uses of X are a and b.``
+
+    That sentence has the last of its triples.
+    """
+    merged: list[str] = []
+    merged_triples: list[Triple] = []
+    begin, items = "", list[str]()
+    for text, triple in zip(texts, triples, strict=True):
+        value = spoken(triple.object)
+        before = text.removesuffix(".").removesuffix(value.removesuffix("."))
+        if merged and before == begin and text != before and (several := _for_several(before)):
+            items.append(value)
+            merged[-1] = one_full_stop(f"{several}{', '.join(items[:-1])} and {items[-1]}.")
+            merged_triples[-1] = triple
+        else:
+            begin, items = before, [value]
+            merged.append(text)
+            merged_triples.append(triple)
+    return merged, merged_triples
+
+
+def _for_several(before: str) -> str:
+    """The words of a sentence before its value, for several values; "" if its grammar is unknown."""
+    noun = re.fullmatch(r"The ([a-z ]*?)([a-z]+)((?: [a-z]+)? by .+| (?:of|in) .+)? (?:is|are|include) (the )?", before)
+    if noun and not {*noun[1].split()} & PREPOSITIONS:
+        return f"The {noun[1]}{plural(noun[2])}{noun[3] or ''} are {noun[4] or ''}"
+    return before if before.rpartition(" ")[0].rpartition(" ")[2] in PREPOSITIONS else ""
+
+
+def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
+    """The sentences joined by "and"; a subject that is the same as in the preceding sentence is not repeated.
+
+    None if a sentence begins neither with its subject nor with "The".
+    """
+    subjects = [entity_words(triple.subject) for triple in triples]
+    parts = []
+    for number, (text, subject) in enumerate(zip(texts, subjects, strict=True)):
+        if not text.startswith((f"{subject} ", "The ")):
+            return None
+        part = text if text.endswith(entity_words(triples[number].object)) else text.removesuffix(".")
+        if number and subject == subjects[number - 1]:
+            if texts[number - 1].startswith(f"{subject} "):
+                part = part.removeprefix(f"{subject} ")
+            part = re.sub(rf"^(The .+?) (?:of|by) {re.escape(subject)} (is|are|include) ", r"\1 \2 ", part)
+        parts.append(re.sub("^The ", "the ", part) if number else part)
+    *begin, last = parts
+    joined = f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}" if begin else last
+    return joined if joined.endswith(".") else f"{joined}."
