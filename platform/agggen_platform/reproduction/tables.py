@@ -136,6 +136,7 @@ SYSTEMS = (
     System("agggen-free", "AggGen, unconstrained", "agggen", _AS_PUBLISHED),
 )
 _AGGGEN = SYSTEMS[1]
+_STUDENT = System("agggen-student", "AggGen, distilled", "student")
 _UNSEEN_SYSTEMS = (_AGGGEN, System("agggen-rel2text", "AggGen, sentences of Rel2Text", "agggen", phrases="rel2text"))
 _FOUR_DIGITS = ("nist", "cider")
 
@@ -220,7 +221,8 @@ def _all() -> Iterable[Table]:
     webnlg = _board("webnlg", "test-seen", "webnlg")
     values = ("values_whole", "values_lenient", "invented")
     slots = ("values_whole", "invented")  # E2E's boards have slot errors
-    yield table_of_texts("webnlg", "WebNLG 2017, seen categories", _WEBNLG, webnlg, values)
+    with_student = (*SYSTEMS, _STUDENT)
+    yield table_of_texts("webnlg", "WebNLG 2017, seen categories", _WEBNLG, webnlg, values, with_student)
     unseen = _board("webnlg", "test-unseen", "webnlg")
     yield table_of_texts("webnlg-unseen", "WebNLG 2017, unseen categories", _WEBNLG, unseen, values, _UNSEEN_SYSTEMS)
     yield table_of_texts("webnlg-long", "WebNLG 2017, seen categories, trained longer", _WEBNLG_LONG, webnlg, values)
