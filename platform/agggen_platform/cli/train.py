@@ -127,22 +127,27 @@ def distill(
     name: Annotated[str | None, typer.Option(help="The run's name. [default: distill-DATA-HASH]")] = None,
     fresh: Fresh = False,
 ) -> None:
-    """Train a student on texts of trained models: nearly their quality with one plan, and fewer faults.
+    """Train a student on texts of trained models, so that fewer plans suffice and fewer texts have faults.
 
-    The teachers write texts for the records of DATA and for parts of them. Of each record's texts without faults, the
-    one most similar to the others is kept, and the student continues BUNDLE's training on these texts, which are in
-    RUNS/texts-HASH. The same command resumes an interrupted run.
+    The teachers write texts for the records of DATA and for parts of them. Of each record's texts that the constrained
+    search would accept, the one most similar to the others is kept. The student continues BUNDLE's training on these
+    texts, which are in RUNS/texts-HASH. The same command resumes an interrupted run.
 
     \b
         agggen distill runs/webnlg-1 webnlg --teacher runs/webnlg-2 --teacher runs/webnlg-3
-        agggen adjust runs/distill-webnlg-1f2e/bundle --out student plans=1
+        agggen adjust runs/distill-webnlg-1f2e/bundle -o student plans=2
     """
+    from agggen.config import load_config
     from agggen.training.adaptation import adaptation
     from agggen.training.data import training_dataset
     from agggen_platform.bulk.model import open_model
     from agggen_platform.distillation import Distillation
+    from agggen_platform.extras import require
     from agggen_platform.job_config import JobConfig
 
+    load_config(JobConfig, "distill", overrides or ())  # a wrong setting is refused before texts are written
+    if actors != 0:
+        require("ray")
     models = [open_model(address) for address in (bundle, *(teacher or ()))]
     distillation = Distillation(models, training_dataset(source), parts)
     with shard_progress(lambda now: f"{now.counts.records / now.seconds:,.1f} records/s", lambda now: "") as show:

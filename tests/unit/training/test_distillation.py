@@ -182,3 +182,8 @@ def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[...
         Path(f"strange.{split}.jsonl").write_text(json.dumps({"id": split, "triples": triples}) + "\n")
     code, out, err = run("distill", "elements", "strange.{train,dev}.jsonl", "--actors", 0)
     assert (code, out) == (2, "") and "no text of train passes the check" in err
+
+
+def test_a_wrong_setting_is_refused_before_texts_are_written(records: Path, run: Callable[..., Any]) -> None:
+    code, _, err = run("distill", "elements", records, "--actors", 0, "training.joint.epoch=1")
+    assert code == 2 and "training.joint.epoch" in err and not Path("runs").exists()
