@@ -156,7 +156,7 @@ class Prepared:
     dev: Sequence[Example]
     segmenter: str  # the segmenter's fingerprint, or "corpus"
     rejects: dict[str, list[Reject]] = field(default_factory=dict)  # rejected references by CORPUS/SPLIT
-    lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
+    lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts, or that of `start`
     start: dict[str, Tensor] = field(default_factory=dict)  # initial weights by name; the others are random
 
 

@@ -316,7 +316,8 @@ class Generator:
             return False
         example = self.encoder.example(record, [text.text[fact.start : fact.end] for fact in text.facts])
         groups = resolve_plan(record, text.plan)
-        if len(example.facts) != len(groups):
+        unknown_word = any(self.encoder.vocabulary.UNK in fact for fact in example.facts)
+        if unknown_word or len(example.facts) != len(groups):
             return False
         watched = watched_words(self.encoder.vocabulary, self.checker)
         constraints = RecordConstraints(watched, record, self.encoder.source(record)[1])

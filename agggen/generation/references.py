@@ -3,48 +3,60 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 from agggen.records import Record
 from agggen.text.linearise import entity_words
-from agggen.verification.values import TextIndex, value_wordings
+from agggen.verification.results import Span
+from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
 """The beginning of a fact that continues the main clause of the preceding fact."""
-_HAS_SUBJECT = re.compile(r"\W*(?:(?:and|but) )?\W*(?:[A-Z0-9]|(?:the|an?|its?|h[ei]s?|she|her|they|their)\b)")
+_SUBJECT = r"[^\W\d_a-z]|\d|(?:the|an?|its?|he|his|she|her|they|their|this|these|there)\b"
+"""The beginning of a grammatical subject."""
+_HAS_SUBJECT = re.compile(rf"\W*(?:(?:and|but)\s+)?\W*(?:{_SUBJECT})")
 """The beginning of a fact that has a grammatical subject of its own: "and the capital is"."""
+_SECOND_CLAUSE = re.compile(rf"\b(?:and|but|while|whereas)\s+\W*(?:{_SUBJECT})")
+"""Where another main clause may begin: ``A is in B and the leader of B is``, but also ``A and B``."""
 _PRONOUN = re.compile(
     r"(?:It|Its|He|His|She|Her|They|Their)\b|(?-i:[Tt]he [a-z]+(?: [a-z]+)? (?:is|was|has|had)\b)", re.IGNORECASE
 )
 """The beginning of a sentence that does not name its subject: "It was", "The book was"."""
 _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
-_JOINT = re.compile(r"\b(?:and|but|while|whereas)\s+(?:the\s+)?$", re.IGNORECASE)
-"""What precedes the subject of a second main clause."""
-_SENTENCE_END = re.compile(r"[.!?]\s+(?=[\"']?[A-Z0-9])")
+_SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
 class References:
     """The references in texts of one record, which has several subjects."""
 
     def __init__(self, record: Record) -> None:
+        self._record = record
         self._subjects = frozenset(triple.subject for triple in record.triples)
-        objects = [triple.object for triple in record.triples if entity_words(triple.object)[:1].isupper()]
-        self._wordings = {name: value_wordings(name) for name in (*self._subjects, *objects)}
-        self._named: dict[str, tuple[str, ...]] = {}
-        self._split: dict[str, tuple[str, ...]] = {}
+        self._found: dict[str, dict[str, list[Span]]] = {}
+
+    @cached_property
+    def _wordings(self) -> dict[str, Sequence[Wording]]:
+        """The wordings of subjects and of objects that are names."""
+        objects = [triple.object for triple in self._record.triples if entity_words(triple.object)[:1].isupper()]
+        return {name: value_wordings(name) for name in (*self._subjects, *objects)}
 
     def implied(self, before: str, fact: str, begins_sentence: bool, previous: frozenset[str]) -> frozenset[str]:
         """The subjects that a fact need not name in full.
 
-        "It" refers to the first subject of the last sentence; "and was" to the grammatical subject of its sentence, or,
-        after a relative clause, to the subject of the preceding fact, as does "and the capital is"; "which" and "in"
-        refer to any subject of the sentence. After a fact with several subjects, references are ambiguous, except to
-        the grammatical subject of a sentence with one main clause. A subject that the text has named in full need not
-        be named with its last part: "Adams County" for "Adams County, Pennsylvania".
+        - "It", at the beginning of a sentence, refers to the first subject of the sentence before.
+        - "and was" refers to the name with which its sentence begins, and after another beginning, a relative clause or
+          a second main clause, to the subject of the preceding fact, as does "and the capital is".
+        - "which" and "in" refer to any subject of the sentence.
+        - After a fact with several subjects, only references to the name with which the sentence begins are clear.
+        - What follows the comma of a name may be omitted after the text has said the whole name: "Adams County" for
+          "Adams County, Pennsylvania".
 
         Args:
             before: the text before the fact.
+            fact: the text of the fact.
+            begins_sentence: whether `before` ends with a sentence.
             previous: the subjects of the preceding fact's triples.
         """
         sentences = self._sentences(before)
@@ -57,29 +69,28 @@ class References:
         if not sentences:
             return frozenset()
         last, several = sentences[-1], len(previous) > 1
+        first = None if _SECOND_CLAUSE.search(last) else self._begins_with(sentences)
         if begins_sentence:
-            return frozenset() if several and self._second_clause(last) else frozenset(self.subjects(sentences)[:1])
+            return frozenset((first or ())[:1] if several else self._subjects_of(sentences)[:1])
         if last.split()[-1] in ("and", "but") or _CONTINUES.match(fact):
-            if not (_HAS_SUBJECT.match(fact) or _RELATIVE.search(last) or self._second_clause(last)):
-                return self._grammatical_subject(sentences)
+            if first is not None and not (_HAS_SUBJECT.match(fact) or _RELATIVE.search(last)):
+                return frozenset(first)
             return frozenset() if several else previous
-        return frozenset() if several else frozenset(self.subjects(sentences))
+        return frozenset() if several else frozenset(self._subjects_of(sentences))
 
-    def _sentences(self, text: str) -> tuple[str, ...]:
-        """The sentences of a text; a full stop inside a name ends none."""
-        if text not in self._split:
-            indexed = TextIndex(text)
-            spans = [span for some in self._wordings.values() for span in indexed.find(*some)]
-            ends = [
-                match.end()
-                for match in _SENTENCE_END.finditer(text)
-                if not any(start < match.start() and match.end() < end for start, end in spans)
-            ]
-            parts = (text[start:end] for start, end in pairwise((0, *ends, len(text))))
-            self._split[text] = tuple(part for part in parts if part.strip())
-        return self._split[text]
+    def _begins_with(self, sentences: Sequence[str]) -> tuple[str, ...] | None:
+        """The subject with which the last sentence begins, or its pronoun's referent; () if it begins with another
+        name, None if it begins with other words.
+        """
+        *earlier, last = sentences
+        if _PRONOUN.match(last):
+            return self._subjects_of(earlier)[:1]
+        spans = self._names(last)
+        article = len(last) - len(last.removeprefix("The "))
+        name = next((name for name, some in spans.items() if some[0][0] in (0, article)), None)
+        return None if name is None else (name,) if name in self._subjects else ()
 
-    def subjects(self, sentences: Sequence[str]) -> tuple[str, ...]:
+    def _subjects_of(self, sentences: Sequence[str]) -> tuple[str, ...]:
         """The subjects of the last sentence that names one, in order of mention; the referent of its pronoun is first.
 
         Args:
@@ -90,34 +101,42 @@ class References:
         *earlier, last = sentences
         named = tuple(name for name in self._names(last) if name in self._subjects)
         if _PRONOUN.match(last):
-            return tuple(dict.fromkeys((*self.subjects(earlier)[:1], *named)))
-        return named or self.subjects(earlier)
+            return tuple(dict.fromkeys((*self._subjects_of(earlier)[:1], *named)))
+        return named or self._subjects_of(earlier)
 
-    def _grammatical_subject(self, sentences: Sequence[str]) -> frozenset[str]:
-        """The first name of the last sentence, or its pronoun's referent; empty if it is no subject of a triple."""
-        if _PRONOUN.match(sentences[-1]):
-            return frozenset(self.subjects(sentences[:-1])[:1])
-        return frozenset(self._names(sentences[-1])[:1]) & self._subjects
+    def _names(self, text: str) -> dict[str, list[Span]]:
+        """The spans of the names that a text has in full and outside longer names, in the order of first mention."""
+        if text not in self._found:
+            indexed = TextIndex(text)
+            found = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
+            spans = {span for own in found.values() for span in own}
+            outer = {name: sorted(span for span in own if not _inside(span, spans)) for name, own in found.items()}
+            named = [name for name, own in outer.items() if own]
+            self._found[text] = {name: outer[name] for name in sorted(named, key=lambda name: (outer[name][0], name))}
+        return self._found[text]
 
-    def _second_clause(self, sentence: str) -> bool:
-        """Whether another main clause with a subject of its own may begin in the sentence: ``A is in B and B has``."""
-        indexed = TextIndex(sentence)
-        spans = [span for name in self._names(sentence)[1:] for span in indexed.find(*self._wordings[name])]
-        return any(_JOINT.search(sentence[:start]) for start, _ in spans)
-
-    def _names(self, sentence: str) -> tuple[str, ...]:
-        """The subjects and other names of the record that a sentence has in full, in the order of first mention."""
-        if sentence not in self._named:
-            indexed = TextIndex(sentence)
-            first = {name: min(spans) for name, some in self._wordings.items() if (spans := indexed.find(*some))}
-            # of names that begin together the longest: "Adams County, Pennsylvania" before "Adams County"
-            order = sorted(first, key=lambda name: (first[name][0], -first[name][1], name))
-            self._named[sentence] = tuple(order)
-        return self._named[sentence]
+    def _sentences(self, text: str) -> tuple[str, ...]:
+        """The sentences of a text; a full stop inside a name ends none."""
+        spans = [span for own in self._names(text).values() for span in own]
+        ends = [
+            match.end()
+            for match in _SENTENCE_END.finditer(text)
+            if not text[match.end() :].lstrip("\"'(\u201c\u2018")[:1].islower()
+            and not any(start < match.start() and match.end() < end for start, end in spans)
+        ]
+        parts = (text[start:end] for start, end in pairwise((0, *ends, len(text))))
+        return tuple(part for part in parts if part.strip())
 
     def _named_in_short(self, name: str, sentences: Sequence[str], fact: str) -> bool:
         short, comma, _ = entity_words(name).partition(", ")
         others = (entity_words(other).partition(", ")[0] for other in self._wordings if other != name)
-        if not comma or short in others or not TextIndex(fact).find(*value_wordings(short)):
+        if not comma or short in others:
             return False
-        return any(name in self._names(sentence) for sentence in sentences)
+        spans = {span for own in self._names(fact).values() for span in own}
+        said = any(not _inside(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
+        return said and any(name in self._names(sentence) for sentence in sentences)
+
+
+def _inside(span: Span, spans: Collection[Span]) -> bool:
+    """Whether one of `spans` contains `span` and is longer."""
+    return any(start <= span[0] and span[1] <= end and span != (start, end) for start, end in spans)

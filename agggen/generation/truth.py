@@ -173,21 +173,17 @@ class RecordConstraints:
                 return False
             earlier = [word for word in before if word not in (FACT, LAST)]
             begins_sentence = not earlier or earlier[-1] in watched.sentence_ends
-            required = fact_subjects
-            if len(self._subjects) == 1:
-                required = frozenset()
-            else:
-                texts = self._text(earlier), self._text(fact)
-                required -= self._references.implied(*texts, begins_sentence, previous_subjects)
+            text_before, text = self._text(earlier), self._text(fact)
+            required = frozenset[str]()
+            if len(self._subjects) > 1:
+                implied = self._references.implied(text_before, text, begins_sentence, previous_subjects)
+                required = fact_subjects - implied
             if (key := (tuple(fact), begins_sentence, required)) not in passed:
-                text = self._text(fact)
                 findings = checker.findings(self.record, text, indices, required, begins_sentence)
                 passed[key] = passes(findings) and grammar.accepts(text)
-            if not passed[key]:
-                return False
-            text_before, text = self._text(earlier), self._text(fact)
             return (
-                follows(text_before, text, begins_sentence, entities)
+                passed[key]
+                and follows(text_before, text, begins_sentence, entities)
                 and grammar.has_verbs(text_before, text)
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
             )

@@ -149,12 +149,6 @@ class Checker:
         """The subjects of `record` that `text` never names in full."""
         return self._unnamed(TextIndex(text), dict.fromkeys(triple.subject for triple in record.triples))
 
-    def named(self, record: Record, text: str) -> tuple[str, ...]:
-        """The subjects of `record` that `text` names in full, in the order of first mention."""
-        indexed = TextIndex(text)
-        spans = {triple.subject: indexed.find(*value_wordings(triple.subject)) for triple in record.triples}
-        return tuple(sorted((name for name in spans if spans[name]), key=lambda name: (min(spans[name]), name)))
-
     def _unnamed(self, indexed: TextIndex, subjects: Iterable[str]) -> tuple[str, ...]:
         return tuple(name for name in subjects if words(entity_words(name)) and not indexed.find(*value_wordings(name)))
 

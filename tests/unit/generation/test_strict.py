@@ -203,6 +203,9 @@ TOWNS = Record("towns", (Triple("Ulm", "country", "Oz"), Triple("Oz", "leader", 
         ([[0, 1], [2]], "Ulm is in Oz, which is led by Ann,", "and has an area of 119.", False),
         ([[2], [0, 1]], "Ulm has an area of 119.", "It is in Oz, which is led by Ann.", True),
         ([[1], [0]], "Ann leads Oz", "and is the home of Ulm.", False),
+        ([[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann", "and has an area of 119.", False),
+        ([[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann.", "It has an area of 119.", False),
+        ([[0], [2]], "In the land of Oz lies Ulm", "and has an area of 119.", True),
     ],
 )
 def test_a_fact_names_its_subject_where_it_would_be_taken_for_another_s(
@@ -214,10 +217,10 @@ def test_a_fact_names_its_subject_where_it_would_be_taken_for_another_s(
 CLUB = Record(
     "club",
     (
-        Triple("Ulm F.C.", "manager", "Ann Bo"),
+        Triple("Ulm Town", "manager", "Ann Bo"),
         Triple("Ann Bo", "club", "Oz F.C."),
-        Triple("Ulm F.C.", "league", "Serie B"),
-        Triple("Ulm, Oz", "team", "Ulm F.C."),
+        Triple("Ulm Town", "league", "Serie B"),
+        Triple("Ulm, Oz", "team", "Ulm Town"),
         Triple("Ulm, Oz", "area", "119"),
     ),
 )
@@ -226,18 +229,55 @@ CLUB = Record(
 @pytest.mark.parametrize(
     ("groups", "before", "fact", "passes"),
     [
-        ([[0], [1]], "Ann Bo manages Ulm F.C.", "and plays for Oz F.C.", True),
-        ([[0], [2]], "Ann Bo manages Ulm F.C.", "and plays in Serie B.", False),
-        ([[0], [2]], "The manager of Ulm F.C. is Ann Bo", "and plays in Serie B.", True),
-        ([[2], [0], [1]], "Ulm F.C. play in Serie B. They are managed by Ann Bo", "and has played for Oz F.C.", False),
-        ([[3], [4]], "The team of Ulm, Oz is Ulm F.C.", "The area of Ulm is 119.", True),
-        ([[0], [4]], "Ann Bo manages Ulm F.C.", "The area of Ulm is 119.", False),
+        ([[0], [1]], "Ann Bo manages Ulm Town", "and plays for Oz F.C.", True),
+        ([[0], [2]], "Ann Bo manages Ulm Town", "and plays in Serie B.", False),
+        ([[0], [2]], "The manager of Ulm Town is Ann Bo", "and plays in Serie B.", True),
+        ([[2], [0], [1]], "Ulm Town play in Serie B. They are managed by Ann Bo", "and has played for Oz F.C.", False),
+        ([[1], [0]], "Ann Bo has played for Oz F.C. and", "manages Ulm Town.", False),
+        ([[3], [4]], "The team of Ulm, Oz is Ulm Town.", "The area of Ulm is 119.", True),
+        ([[0], [4]], "Ann Bo manages Ulm Town", "The area of Ulm is 119.", False),
     ],
 )
 def test_a_verb_belongs_to_the_name_that_begins_the_sentence(
     groups: list[list[int]], before: str, fact: str, passes: bool
 ) -> None:
     assert judge_of(CLUB, *groups)(before, fact) is passes
+
+
+MAYORS = Record(
+    "mayors",
+    (
+        Triple("Ulm", "leader", "Ann"),
+        Triple("Ann", "birthPlace", "Bo"),
+        Triple("Ulm", "area", "119"),
+        Triple("\u00d6rebro", "country", "Oz"),
+        Triple("\u00d6rebro", "area", "5"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("groups", "before", "fact", "passes"),
+    [
+        ([[0], [1]], "Led by Ann, Ulm is large", "and was born in Bo.", False),
+        ([[0], [2]], "Led by Ann, Ulm is large", "and has an area of 119.", True),
+        ([[0], [3], [2]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 119.", False),
+        ([[0], [3], [4]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 5.", True),
+        ([[0], [3], [4]], 'Ann leads "Ulm." \u00d6rebro is in Oz.', "It has an area of 5.", True),
+    ],
+)
+def test_sentences_begin_with_any_capital_and_their_subject_may_come_late(
+    groups: list[list[int]], before: str, fact: str, passes: bool
+) -> None:
+    assert judge_of(MAYORS, *groups)(before, fact) is passes
+
+
+def test_a_short_name_inside_another_name_is_none() -> None:
+    said = [("Ulm, Oz", "area", "119"), ("Bo", "leader", "Ann"), ("Ulm, Oz", "university", "Ulm University")]
+    judge = judge_of(Record("short", tuple(Triple(*triple) for triple in said)), [0], [1], [2])
+    before = "Ulm, Oz has an area of 119. Bo is led by Ann."
+    assert not judge(before, "The university is Ulm University.")
+    assert judge(before, "The university in Ulm is Ulm University.")
 
 
 @pytest.mark.parametrize(
