@@ -1,8 +1,8 @@
 """Sequence-level distillation (Kim and Rush 2016): a model learns from texts that trained models write.
 
-Several models write texts for the training records and for parts of them. Of each record's texts that the constrained
-search would accept, the consensus is kept. A model that is trained on these texts needs fewer plans for texts of the
-same quality, and seldom writes a text with a fault.
+Several models write texts for the training records and for subsets of their triples. Of each record's probable texts
+that the constrained search would accept, the consensus is kept. A model that is trained on these texts needs fewer
+plans for texts of the same quality, and seldom writes a text with a fault.
 """
 
 from __future__ import annotations
@@ -16,32 +16,31 @@ from agggen.generation.results import Generation
 from agggen.records import Fact, Record, Reference, Triple
 
 _TRIES = 20
-"""Parts are drawn until there are enough, at most this many times their number."""
+"""Subsets are drawn until there are enough, at most this many times their number."""
 
 
-def parts_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequence[Record] = ()) -> list[Record]:
+def subsets_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequence[Record] = ()) -> list[Record]:
     """Up to `count` new records, without texts: connected subsets of the triples of random records.
 
-    A part has at least two triples. Its triples are not all triples of one of `records`, of `known`, or of another
-    part.
+    A subset has at least two triples. They are not all triples of one of `records`, of `known`, or of another subset.
 
     Args:
-        seed: of the random choice; the same arguments give the same parts.
+        seed: of the random choice; the same arguments give the same subsets.
     """
     rng = random.Random(seed)
     large = [record for record in records if len(record.triples) > 2]
     seen = {frozenset(record.triples) for record in (*records, *known)}
-    parts: list[Record] = []
+    subsets: list[Record] = []
     for _ in range(_TRIES * count if large else 0):
-        if len(parts) == count:
+        if len(subsets) == count:
             break
         record = rng.choice(large)
         numbers = sorted(rng.sample(range(len(record.triples)), rng.randint(2, len(record.triples) - 1)))
         triples = tuple(record.triples[number] for number in numbers)
         if frozenset(triples) not in seen and _connected(triples):
             seen.add(frozenset(triples))
-            parts.append(Record(f"{record.id} part {len(parts) + 1}", triples, category=record.category))
-    return parts
+            subsets.append(Record(f"{record.id} subset {len(subsets) + 1}", triples, category=record.category))
+    return subsets
 
 
 def _connected(triples: Sequence[Triple]) -> bool:
@@ -64,7 +63,7 @@ def with_consensus(
         accepts: whether a text may be the reference (`Generator.accepts`); called until it accepts one.
 
     Returns:
-        None if no text is accepted.
+        None if none is accepted, apart from texts with a score below the best one without faults by more than `MARGIN`.
     """
     passed = [text for text in texts if text.fulfilled]
     if not passed:

@@ -1,8 +1,9 @@
 """Texts of trained models as a training corpus, by bulk generation (`agggen.training.distillation`).
 
-    OUT/inputs.jsonl                    the records: training records, parts of them, development records
+    OUT/inputs.jsonl                    the records: training records, subsets of them, development records
     OUT/teacher-FINGERPRINT/            the texts of each model, as of `agggen bulk`
-    OUT/train.parquet, dev.parquet      the corpus: the records with a text without faults
+    OUT/train.parquet, dev.parquet      the corpus: the records with an accepted text
+    OUT/rejects.jsonl                   empty; written last
 
 After an interruption the same call continues: complete shards of bulk generation are kept. A finished corpus is
 returned.
@@ -11,48 +12,62 @@ returned.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from heapq import merge
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from agggen.config import config_hash
-from agggen.datasets import Dataset, load_dataset
+from agggen.datasets import Dataset, fingerprint_of, load_dataset
 from agggen.errors import CorpusError
 from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
-from agggen.training.distillation import parts_of, with_consensus
+from agggen.training.distillation import subsets_of, with_consensus
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, bulk_config, load_generator
+from agggen_platform.storage.claim import claim
+from agggen_platform.storage.folder import Folder
 
 _TEXTS = 8
 """Texts per record and model."""
-_SETTINGS = ("inference.verify=off", "inference.plans=3", f"n_best={_TEXTS}", "unique=false", "max_reject_share=0.05")
+_SETTINGS = ("inference.verify=off", "inference.plans=3", f"n_best={_TEXTS}", "unique=false", "max_reject_share=1")
 
 
-@dataclass(frozen=True)
 class Distillation:
-    """Which models write texts for which records.
+    """Which models write texts for which records; the order of the models does not matter.
 
     Args:
         data: the corpus; its texts are not used.
-        parts: the largest number of parts of training records, added to them.
+        subsets: the largest number of subsets of training records, added to them.
+
+    Raises:
+        CorpusError: a split has no records.
     """
 
-    teachers: Sequence[Model]
-    data: Dataset
-    parts: int
-    seed: int = 1
+    def __init__(self, teachers: Sequence[Model], data: Dataset, subsets: int, seed: int = 1) -> None:
+        by_fingerprint = {teacher.fingerprint: teacher for teacher in teachers}
+        self.teachers = [by_fingerprint[fingerprint] for fingerprint in sorted(by_fingerprint)]
+        self.train, self.dev = ([replace(r, references=()) for r in records] for records in (data.train, data.dev))
+        for split, records in (("train", self.train), ("dev", self.dev)):
+            if not records:
+                raise CorpusError(f"{data.name}: {split} has no records; distillation needs train and dev")
+        self.subsets, self.seed = subsets, seed
 
     @property
     def name(self) -> str:
-        """``texts-`` and a hash of everything that affects the texts; the order of the models does not."""
-        teachers = sorted(teacher.fingerprint for teacher in self.teachers)
-        decisive = {"teachers": teachers, "parts": self.parts, "seed": self.seed, "settings": _SETTINGS}
-        return f"texts-{config_hash(decisive | self.data.fingerprints)}"
+        """``texts-`` and a hash of everything that affects the texts."""
+        return "texts-" + config_hash(
+            {
+                "teachers": [teacher.fingerprint for teacher in self.teachers],
+                "records": [fingerprint_of(self.train), fingerprint_of(self.dev)],
+                "subsets": [self.subsets, self.seed],
+                "settings": _SETTINGS,
+            }
+        )
 
     def write(
         self,
@@ -69,39 +84,58 @@ class Distillation:
             say: receives messages.
 
         Raises:
-            CorpusError: no record of a split has a text without faults.
-            ClaimedError, JobError: see `agggen_platform.bulk.job.generate`.
+            CorpusError: no record of a split has an accepted text.
+            ClaimedError: another call works on `out`.
+            JobError: see `agggen_platform.bulk.job.generate`.
         """
-        if (out / "rejects.jsonl").is_file():  # written last
-            return load_dataset(str(out))
-        parts = parts_of(self.data.train, self.parts, self.seed, self.data.dev)
-        splits = {"train": [*self.data.train, *parts], "dev": self.data.dev}
-        say(f"{len(self.data.train):,} training records, {len(parts):,} parts of them, {len(self.data.dev):,} of dev")
-        records = [replace(record, references=()) for split in splits.values() for record in split]
         out.mkdir(parents=True, exist_ok=True)
-        inputs = out / "inputs.jsonl"
-        lines = [json.dumps(record.as_dict(), ensure_ascii=False) + "\n" for record in records]
-        inputs.write_text("".join(lines), encoding="utf-8")
-        texts = defaultdict[int, list[Generation]](list)
-        for teacher in sorted(self.teachers, key=lambda teacher: teacher.fingerprint):
-            say(f"Texts of {teacher.address}")
-            folder = out / f"teacher-{teacher.fingerprint[:12]}"
-            config = bulk_config(teacher, [*_SETTINGS, *([] if actors is None else [f"actors={actors}"])])
-            generate(teacher, str(inputs), str(folder), config, progress=progress, single_file=True)
-            for row in pq.read_table(folder / "texts.parquet").to_pylist():
-                texts[row["row"]].append(_generation(row))
-        accepts = load_generator(self.teachers[0].address, self.teachers[0].fingerprint, "cpu").accepts
-        rows = iter(range(len(records)))
-        corpus: dict[str, list[Record]] = {}
-        for split, members in splits.items():
-            written = [with_consensus(replace(record, references=()), texts[next(rows)], accepts) for record in members]
-            corpus[split] = [record for record in written if record is not None]
-            say(f"{split}: {len(corpus[split]):,} of {len(members):,} records have a text without faults")
-            if not corpus[split]:
-                raise CorpusError(f"no text of {split} passes the check; these models cannot teach this corpus")
-        dataset = Dataset(str(out), corpus)
-        dataset.save(out)
-        return dataset
+        with claim(Folder(str(out))):
+            if (out / "rejects.jsonl").is_file():
+                return load_dataset(str(out))
+            subsets = subsets_of(self.train, self.subsets, self.seed, self.dev)
+            splits = {"train": [*self.train, *subsets], "dev": self.dev}
+            say(f"{len(self.train):,} training records, {len(subsets):,} subsets of them, {len(self.dev):,} of dev")
+            records = [record for split in splits.values() for record in split]
+            inputs = out / "inputs.jsonl"
+            lines = (json.dumps(record.as_dict(), ensure_ascii=False) + "\n" for record in records)
+            inputs.write_text("".join(lines), encoding="utf-8")
+            files: list[Path] = []
+            for teacher in self.teachers:
+                say(f"Texts of {teacher.address}")
+                folder = out / f"teacher-{teacher.fingerprint[:12]}"
+                config = bulk_config(teacher, [*_SETTINGS, *([] if actors is None else [f"actors={actors}"])])
+                generate(teacher, str(inputs), str(folder), config, progress=progress, single_file=True)
+                files.append(folder / "texts.parquet")
+            written = self._with_consensus(records, files)
+            corpus: dict[str, list[Record]] = {}
+            for split, members in splits.items():
+                corpus[split] = [text for text in (next(written) for _ in members) if text is not None]
+                say(f"{split}: {len(corpus[split]):,} of {len(members):,} records have an accepted text")
+                if not corpus[split]:
+                    raise CorpusError(f"no text of {split} is accepted; these models cannot teach this corpus")
+            dataset = Dataset(str(out), corpus)
+            dataset.save(out)
+            return dataset
+
+    def _with_consensus(self, records: Sequence[Record], files: Sequence[Path]) -> Iterator[Record | None]:
+        """Each record with its reference, or None; reads the texts record by record."""
+        judge = self.teachers[0]
+        accepts = load_generator(judge.address, judge.fingerprint, "cpu").accepts
+        rows = merge(*map(_rows, files), key=lambda row: row["row"])
+        texts = groupby(rows, key=lambda row: row["row"])
+        number, group = next(texts, (len(records), iter(())))
+        for index, record in enumerate(records):
+            if number == index:
+                yield with_consensus(record, list(map(_generation, group)), accepts)
+                number, group = next(texts, (len(records), iter(())))
+            else:
+                yield None  # rejected: too many triples
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    """The texts of bulk generation, in the order of the records."""
+    for batch in pq.ParquetFile(file).iter_batches(1024):
+        yield from batch.to_pylist()
 
 
 def _generation(row: dict[str, Any]) -> Generation:

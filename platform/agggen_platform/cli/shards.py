@@ -1,4 +1,4 @@
-"""Options, progress and final messages of `agggen bulk` and `agggen segment`."""
+"""Options, progress and final messages of commands that process shards."""
 
 from __future__ import annotations
 

@@ -112,6 +112,7 @@ def adapt(
     _carry_out(config, records, f"adapt-{Path(source).stem}", name, runs, fresh)
 
 
+@own_data.with_columns()
 def distill(
     bundle: Annotated[
         str, typer.Argument(metavar="BUNDLE", help="The first teacher, from whose weights the student starts.")
@@ -121,20 +122,23 @@ def distill(
     teacher: Annotated[
         list[str] | None, typer.Option(metavar="BUNDLE", help="Another teacher, such as one of another seed.")
     ] = None,
-    parts: Annotated[int, typer.Option(min=0, help="Parts of training records that get texts too.")] = 5000,
+    subsets: Annotated[int, typer.Option(min=0, help="Subsets of training records that get texts, too.")] = 5000,
     actors: Actors = None,
     runs: Runs = Path("runs"),
     name: Annotated[str | None, typer.Option(help="The run's name. [default: distill-DATA-HASH]")] = None,
     fresh: Fresh = False,
+    columns: own_data.Chosen = own_data.NONE,
+    division_seed: own_data.DivisionSeed = 1,
 ) -> None:
     """Train a student on texts of trained models, so that fewer plans suffice and fewer texts have faults.
 
-    The teachers write texts for the records of DATA and for parts of them. Of each record's texts that the constrained
-    search would accept, the one most similar to the others is kept. The student continues BUNDLE's training on these
-    texts, which are in RUNS/texts-HASH. The same command resumes an interrupted run.
+    The teachers write texts for the records of DATA and for connected subsets of their triples. Of each record's texts
+    that the constrained search would accept, the one most similar to the others is kept. The student continues BUNDLE's
+    training on these texts, which are in RUNS/texts-HASH. Texts of DATA are not used; without texts, DATA needs the
+    splits train and dev. The same command resumes an interrupted run.
 
     \b
-        agggen distill runs/webnlg-1 webnlg --teacher runs/webnlg-2 --teacher runs/webnlg-3
+        agggen distill runs/a/bundle webnlg --teacher runs/b/bundle --teacher runs/c/bundle
         agggen adjust runs/distill-webnlg-1f2e/bundle -o student plans=2
     """
     from agggen.config import load_config
@@ -145,11 +149,11 @@ def distill(
     from agggen_platform.extras import require
     from agggen_platform.job_config import JobConfig
 
-    load_config(JobConfig, "distill", overrides or ())  # a wrong setting is refused before texts are written
+    load_config(JobConfig, "distill", overrides or ())  # an unknown setting is refused before texts are written
     if actors != 0:
         require("ray")
     models = [open_model(address) for address in (bundle, *(teacher or ()))]
-    distillation = Distillation(models, training_dataset(source), parts)
+    distillation = Distillation(models, training_dataset(source, seed=division_seed, **columns), subsets)
     with shard_progress(lambda now: f"{now.counts.records / now.seconds:,.1f} records/s", lambda now: "") as show:
         texts = distillation.write(runs / distillation.name, actors, show, console.note)
     config, records = adaptation(JobConfig, bundle, texts, None, overrides or (), note=console.note, preset="distill")

@@ -22,8 +22,8 @@ MODELS: tuple[Model, ...] = ("transformer", "agggen")
 """Those that learn from the corpus, in the order in which they are trained."""
 TEACHERS = (1, 2, 3)
 """The seeds of the AggGen models that write the texts of every student."""
-PARTS = 5000
-"""Parts of training records for which the teachers write texts."""
+SUBSETS = 5000
+"""Subsets of training records for which the teachers write texts, too."""
 
 _SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
 _MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
@@ -33,7 +33,9 @@ _PLAN_SETTINGS = ("planner", "top_p", "order_beam", "aggregations", "level", "ab
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the models of a corpus are trained: a plain Transformer, and AggGen, which starts from its weights."""
+    """How the models of a corpus are trained: a plain Transformer, AggGen, which starts from its weights, and perhaps a
+    student, which starts from AggGen's.
+    """
 
     name: str
     """The first part of the runs' names."""

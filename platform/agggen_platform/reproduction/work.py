@@ -35,7 +35,7 @@ from agggen_platform.job_config import JobConfig
 from agggen_platform.reproduction.records import FOLDER, RunRecord, Score, records_of, write_record
 from agggen_platform.reproduction.tables import (
     MODELS,
-    PARTS,
+    SUBSETS,
     TEACHERS,
     Model,
     Recipe,
@@ -133,7 +133,7 @@ class _Seed:
         if model in self.trained:
             return self.trained[model]
         name = self.recipe.run_name(model, self.seed)
-        config, data = self.student() if model == "student" else (self.config(model, name), None)
+        config, data = self.prepare_student() if model == "student" else (self.config_of(model, name), None)
         self.say(f"Run {name}")
         done = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), say=self.say, data=data)
         minutes = f"Trained in {done.seconds / 60:.1f} minutes"
@@ -141,7 +141,7 @@ class _Seed:
         self.trained[model] = done
         return done
 
-    def config(self, model: Model, name: str) -> JobConfig:
+    def config_of(self, model: Model, name: str) -> JobConfig:
         """The configuration of the training of a model from the corpus, as the run `name`."""
         start = json.dumps(self.train("transformer").address) if model == "agggen" else ""
         settings = self.recipe.settings(model, self.seed, self.overrides, start)
@@ -150,11 +150,11 @@ class _Seed:
             settings += as_overrides({"inference": resolved(load_bundle(bundle).inference)})
         return load_config(JobConfig, self.recipe.preset, settings)
 
-    def student(self) -> tuple[JobConfig, Data]:
-        """The configuration and data of the student, after the trainings of all teachers."""
+    def prepare_student(self) -> tuple[JobConfig, Data]:
+        """Trains all teachers and lets them write texts; the configuration and data of the student."""
         own = str(self.train("agggen").path)
         teachers = [open_model(str(self.of_seed(seed).train("agggen").path)) for seed in TEACHERS]
-        distillation = Distillation(teachers, training_dataset(self.recipe.corpus), PARTS)
+        distillation = Distillation(teachers, training_dataset(self.recipe.corpus), SUBSETS)
         actors = load_config(JobConfig, self.recipe.preset, [*self.recipe.overrides, *self.overrides]).cluster.workers
         texts = distillation.write(self.runs / distillation.name, actors, say=self.say)
         overrides = [*self.overrides, f"training.seed={self.seed}"]

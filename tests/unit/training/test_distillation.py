@@ -1,4 +1,4 @@
-"""Distillation: texts of trained models for records and parts of them, and a student that learns from these."""
+"""Distillation: texts of trained models for records and subsets of them, and a student that learns from these."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 import agggen
 from agggen.bundle import SHIPPED, fingerprint, load_bundle
+from agggen.errors import CorpusError
+from agggen.generation.planner import MAX_TRIPLES
 from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record, Triple
-from agggen.training.distillation import parts_of, with_consensus
+from agggen.training.distillation import subsets_of, with_consensus
 from agggen_platform.bulk.model import open_model
 from agggen_platform.distillation import Distillation
 from tests.command import command
@@ -43,22 +45,22 @@ def connected(triples: tuple[Triple, ...]) -> bool:
 
 @settings(deadline=None)
 @given(RECORDS, RECORDS, st.integers(0, 12), st.integers(0, 3))
-def test_parts_are_new_connected_subsets(records: list[Record], known: list[Record], count: int, seed: int) -> None:
-    parts = parts_of(records, count, seed, known)
-    assert parts == parts_of(records, count, seed, known)
-    sets = [frozenset(part.triples) for part in parts]
-    assert len(parts) <= count and len({part.id for part in parts}) == len(set(sets)) == len(parts)
+def test_subsets_are_new_connected_subsets(records: list[Record], known: list[Record], count: int, seed: int) -> None:
+    subsets = subsets_of(records, count, seed, known)
+    assert subsets == subsets_of(records, count, seed, known)
+    sets = [frozenset(subset.triples) for subset in subsets]
+    assert len(subsets) <= count and len({subset.id for subset in subsets}) == len(set(sets)) == len(subsets)
     assert not {*sets} & {frozenset(record.triples) for record in (*records, *known)}
-    for part, triples in zip(parts, sets, strict=True):
-        assert len(triples) >= 2 and connected(part.triples)
+    for subset, triples in zip(subsets, sets, strict=True):
+        assert len(triples) >= 2 and connected(subset.triples)
         assert any(triples < frozenset(record.triples) for record in records)
 
 
-def test_as_many_parts_as_asked_if_there_are_so_many() -> None:
+def test_as_many_subsets_as_asked_if_there_are_so_many() -> None:
     record = Record("r", tuple(Triple("A", f"p{number}", "B") for number in range(5)))
-    assert len(parts_of([record], 20)) == 20, "of 2 ** 5 - 1 - 5 - 1 = 25"
-    assert parts_of([record], 5, seed=1) != parts_of([record], 5, seed=2)
-    assert parts_of([Record("r", record.triples[:2])], 5) == [] == parts_of([record], 0)
+    assert len(subsets_of([record], 20)) == 20, "of 2 ** 5 - 1 - 5 - 1 = 25"
+    assert subsets_of([record], 5, seed=1) != subsets_of([record], 5, seed=2)
+    assert subsets_of([Record("r", record.triples[:2])], 5) == [] == subsets_of([record], 0)
 
 
 def text(words: str, score: float = -1.0, *faults: str, **more: Any) -> Generation:
@@ -123,7 +125,8 @@ def test_accepted_are_the_texts_that_the_constrained_search_could_have_written()
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
     data = agggen.load_dataset("elements")
-    splits = data.train[:8], data.dev[:3]
+    large = Record("large", tuple(Triple("Gold", f"use-{number}", "jewellery") for number in range(MAX_TRIPLES + 1)))
+    splits = [data.train[0], large, *data.train[1:8]], data.dev[:3]
     for split, members in zip(("train", "dev"), splits, strict=True):
         lines = [json.dumps(record.as_dict()) for record in members]
         (tmp_path / f"few.{split}.jsonl").write_text("".join(line + "\n" for line in lines))
@@ -138,9 +141,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callabl
 
 @pytest.mark.slow
 def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Callable[..., Any]) -> None:
-    asked = ("distill", "elements", records, "--parts", 4, "--actors", 0, "training.threads=1")
+    asked = ("distill", "elements", records, "--subsets", 4, "--actors", 0, "training.threads=1")
     code, out, err = run(*asked, "training.joint.epochs=1")
-    assert code == 0 and "8 training records, 4 parts of them, 3 of dev" in err
+    assert code == 0 and "9 training records, 4 subsets of them, 3 of dev" in err
     student, teacher = agggen.load_model(out.strip()), load_bundle(SHIPPED["elements"])
     assert student.path.parent.name.startswith("distill-few")
     assert student.bundle.sources["start"] == fingerprint(SHIPPED["elements"])
@@ -148,8 +151,9 @@ def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Cal
     assert student.bundle.encoder.vocabulary.words == teacher.encoder.vocabulary.words
     assert student.bundle.lexicon == teacher.lexicon, "people's words, not those of the teacher's texts"
     (folder,) = Path("runs").glob("texts-*")
-    written = agggen.load_dataset(folder)
+    written, data = agggen.load_dataset(folder), agggen.load_dataset("elements")
     assert 8 <= len(written.train) <= 12 and written.dev
+    assert {record.id for record in data.train[:8]} <= {record.id for record in written.train}
     for record in (*written.train, *written.dev):
         (reference,) = record.references
         assert not teacher.generator().checker.check(record, reference.text).faults
@@ -157,6 +161,10 @@ def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Cal
     texts = {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}
     code, again, err = run(*asked, "training.joint.epochs=1")
     assert (code, again) == (0, out) and "This run is finished" in err
+    for file in (*folder.glob("*.parquet"), folder / "rejects.jsonl"):
+        file.unlink()  # as if it had been killed before
+    code, again, _ = run(*asked, "training.joint.epochs=1")
+    assert (code, again) == (0, out)
     assert texts and texts == {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}
 
 
@@ -168,12 +176,16 @@ def test_the_folder_of_texts_depends_on_all_that_affects_them() -> None:
     assert distillation.name == Distillation([other, teacher], data, 10).name
     fewer = agggen.Dataset(data.name, {"train": data.train[1:], "dev": data.dev})
     for changed in (
-        replace(distillation, teachers=[teacher]),
-        replace(distillation, parts=11),
-        replace(distillation, seed=2),
-        replace(distillation, data=fewer),
+        Distillation([teacher], data, 10),
+        Distillation([teacher, other], data, 11),
+        Distillation([teacher, other], data, 10, seed=2),
+        Distillation([teacher, other], fewer, 10),
     ):
         assert changed.name != distillation.name
+    untold = {split: [replace(r, references=()) for r in data.split(split)] for split in ("train", "dev")}
+    assert Distillation([teacher, other, teacher], agggen.Dataset("x", untold), 10).name == distillation.name
+    with pytest.raises(CorpusError, match="dev has no records"):
+        Distillation([teacher], agggen.Dataset("x", {"train": data.train, "dev": []}), 10)
 
 
 def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[..., Any]) -> None:
@@ -181,7 +193,7 @@ def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[...
         triples = [["Aspirin", "treats", "pain"], ["Aspirin", "sold as", "tablets"]]
         Path(f"strange.{split}.jsonl").write_text(json.dumps({"id": split, "triples": triples}) + "\n")
     code, out, err = run("distill", "elements", "strange.{train,dev}.jsonl", "--actors", 0)
-    assert (code, out) == (2, "") and "no text of train passes the check" in err
+    assert (code, out) == (2, "") and "no text of train is accepted" in err
 
 
 def test_a_wrong_setting_is_refused_before_texts_are_written(records: Path, run: Callable[..., Any]) -> None:
