@@ -22,6 +22,8 @@ from agggen.records import Plan, Record, Triple
 from agggen.training.distillation import subsets_of, with_consensus
 from agggen_platform.bulk.model import open_model
 from agggen_platform.distillation import Distillation
+from agggen_platform.storage.claim import claim
+from agggen_platform.storage.folder import Folder
 from tests.command import command
 
 TRIPLES = st.builds(Triple, st.sampled_from("ABC"), st.sampled_from(["p", "q", "r"]), st.sampled_from("ABCDE"))
@@ -199,3 +201,12 @@ def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[...
 def test_a_wrong_setting_is_refused_before_texts_are_written(records: Path, run: Callable[..., Any]) -> None:
     code, _, err = run("distill", "elements", records, "--actors", 0, "training.joint.epoch=1")
     assert code == 2 and "training.joint.epoch" in err and not Path("runs").exists()
+
+
+def test_a_second_call_at_the_same_time_is_refused(records: Path, run: Callable[..., Any]) -> None:
+    distillation = Distillation([open_model("elements")], agggen.load_dataset(records), 2)
+    folder = Path("runs") / distillation.name
+    folder.mkdir(parents=True)
+    with claim(Folder(str(folder))):
+        code, _, err = run("distill", "elements", records, "--actors", 0, "--subsets", 2)
+    assert code == 6 and str(folder.resolve()) in err and not (folder / "inputs.jsonl").exists()
