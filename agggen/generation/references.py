@@ -46,8 +46,9 @@ class References:
         """The subjects that a fact need not name in full.
 
         - "It", at the beginning of a sentence, refers to the first subject of the sentence before.
-        - "and was" refers to the name with which its sentence begins, and after another beginning, a relative clause or
-          a second main clause, to the subject of the preceding fact, as does "and the capital is".
+        - "and was" refers to the name with which its sentence begins. If that sentence begins with other words, or has a
+          relative clause or a second main clause, it refers to the subject of the preceding fact.
+        - "and the capital is" refers to the subject of the preceding fact.
         - "which" and "in" refer to any subject of the sentence.
         - After a fact with several subjects, only references to the name with which the sentence begins are clear.
         - What follows the comma of a name may be omitted after the text has said the whole name: "Adams County" for

@@ -1,0 +1,92 @@
+"""References: which subject a fact means where it does not name it, as judged by the constrained search."""
+
+from __future__ import annotations
+
+import pytest
+
+from agggen.records import Record, Triple
+from tests.unit.generation.test_strict import judge_of
+
+TOWNS = Record("towns", (Triple("Ulm", "country", "Oz"), Triple("Oz", "leader", "Ann"), Triple("Ulm", "area", "119")))
+CLUB = Record(
+    "club",
+    (
+        Triple("Ulm Town", "manager", "Ann Bo"),
+        Triple("Ann Bo", "club", "Oz F.C."),
+        Triple("Ulm Town", "league", "Serie B"),
+        Triple("Ulm, Oz", "team", "Ulm Town"),
+        Triple("Ulm, Oz", "area", "119"),
+    ),
+)
+MAYORS = Record(
+    "mayors",
+    (
+        Triple("Ulm", "leader", "Ann"),
+        Triple("Ann", "birthPlace", "Bo"),
+        Triple("Ulm", "area", "119"),
+        Triple("\u00d6rebro", "country", "Oz"),
+        Triple("\u00d6rebro", "area", "5"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "groups", "before", "fact", "passes"),
+    [
+        (TOWNS, [[0], [1]], "Ulm is in Oz", ", which is led by Ann.", True),
+        (TOWNS, [[0], [1]], "Ulm is in Oz", ", led by Ann.", True),
+        (TOWNS, [[0], [1]], "Ulm is in Oz", "and is led by Ann.", False),
+        (TOWNS, [[0], [1]], "Ulm is in Oz and", "is led by Ann.", False),
+        (TOWNS, [[0], [1]], "Ulm is in Oz and", "has Ann as its leader.", False),
+        (TOWNS, [[0], [1]], "Ulm is in Oz and", "Oz is led by Ann.", True),
+        (TOWNS, [[0], [1]], "Ulm is in Oz.", "It is led by Ann.", False),
+        (TOWNS, [[0], [2]], "Ulm is in Oz", "and has an area of 119.", True),
+        (TOWNS, [[0], [2]], "Ulm is in Oz.", "It has an area of 119.", True),
+        (TOWNS, [[2], [0], [1]], "Ulm has an area of 119. It is in Oz.", "It is led by Ann.", False),
+        (TOWNS, [[2], [0], [1]], "Ulm has an area of 119. It is in Oz", ", which is led by Ann.", True),
+        (TOWNS, [[2], [0], [1]], "Ulm has an area of 119. The old town is in Oz.", "It is led by Ann.", False),
+        (TOWNS, [[0], [0], [2]], "Ulm is in Oz. The town is in Oz.", "It has an area of 119.", True),
+        (TOWNS, [[1], [0], [2]], "Oz is led by Ann. Ulm is in Oz.", "It has an area of 119.", True),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "It has an area of 119.", False),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "Ulm has an area of 119.", True),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz, which is led by Ann.", "It has an area of 119.", True),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz, which is led by Ann,", "and has an area of 119.", False),
+        (TOWNS, [[2], [0, 1]], "Ulm has an area of 119.", "It is in Oz, which is led by Ann.", True),
+        (TOWNS, [[1], [0]], "Ann leads Oz", "and is the home of Ulm.", False),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann", "and has an area of 119.", False),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann.", "It has an area of 119.", False),
+        (TOWNS, [[0], [2]], "In the land of Oz lies Ulm", "and has an area of 119.", True),
+        # a verb belongs to the name that begins the sentence
+        (CLUB, [[0], [1]], "Ann Bo manages Ulm Town", "and plays for Oz F.C.", True),
+        (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "and plays in Serie B.", False),
+        (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo", "and plays in Serie B.", True),
+        (
+            CLUB,
+            [[2], [0], [1]],
+            "Ulm Town play in Serie B. They are managed by Ann Bo",
+            "and has played for Oz F.C.",
+            False,
+        ),
+        (CLUB, [[1], [0]], "Ann Bo has played for Oz F.C. and", "manages Ulm Town.", False),
+        (CLUB, [[3], [4]], "The team of Ulm, Oz is Ulm Town.", "The area of Ulm is 119.", True),
+        (CLUB, [[0], [4]], "Ann Bo manages Ulm Town", "The area of Ulm is 119.", False),
+        # sentences begin with any capital, and their subject may come late
+        (MAYORS, [[0], [1]], "Led by Ann, Ulm is large", "and was born in Bo.", False),
+        (MAYORS, [[0], [2]], "Led by Ann, Ulm is large", "and has an area of 119.", True),
+        (MAYORS, [[0], [3], [2]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 119.", False),
+        (MAYORS, [[0], [3], [4]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 5.", True),
+        (MAYORS, [[0], [3], [4]], 'Ann leads "Ulm." \u00d6rebro is in Oz.', "It has an area of 5.", True),
+    ],
+)
+def test_a_fact_names_its_subject_where_it_would_be_taken_for_another_s(
+    record: Record, groups: list[list[int]], before: str, fact: str, passes: bool
+) -> None:
+    assert judge_of(record, *groups)(before, fact) is passes
+
+
+def test_a_short_name_inside_another_name_is_none() -> None:
+    said = [("Ulm, Oz", "area", "119"), ("Bo", "leader", "Ann"), ("Ulm, Oz", "university", "Ulm University")]
+    judge = judge_of(Record("short", tuple(Triple(*triple) for triple in said)), [0], [1], [2])
+    before = "Ulm, Oz has an area of 119. Bo is led by Ann."
+    assert not judge(before, "The university is Ulm University.")
+    assert judge(before, "The university in Ulm is Ulm University.")
