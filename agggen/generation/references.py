@@ -46,7 +46,7 @@ class References:
         """The subjects that a fact need not name in full.
 
         - "It", at the beginning of a sentence, refers to the first subject of the sentence before.
-        - "and was" refers to the name with which its sentence begins. If that sentence begins with other words, or has a
+        - "and was" refers to the name with which its sentence begins. If the sentence begins with other words, or has a
           relative clause or a second main clause, it refers to the subject of the preceding fact.
         - "and the capital is" refers to the subject of the preceding fact.
         - "which" and "in" refer to any subject of the sentence.
@@ -88,7 +88,7 @@ class References:
             return self._subjects_of(earlier)[:1]
         spans = self._names(last)
         article = len(last) - len(last.removeprefix("The "))
-        name = next((name for name, some in spans.items() if some[0][0] in (0, article)), None)
+        name = next((name for name, own in spans.items() if own[0][0] in (0, article)), None)
         return None if name is None else (name,) if name in self._subjects else ()
 
     def _subjects_of(self, sentences: Sequence[str]) -> tuple[str, ...]:
