@@ -64,24 +64,35 @@ def adaptation(
                 f"{data.name}: none of the {len(records):,} records of {split} has a text; adapting needs texts in "
                 "train and dev, so name their column (text) or give records with references"
             )
-    adapt_overrides = [f"training.start={json.dumps(str(address))}", *overrides]
-    settings = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
-    facts = asdict(bundle.segmenter) | {"constraints": bundle.config.get("facts", {}).get("constraints", "release")}
-    defaults = as_overrides(settings | {"facts": facts})
     old: dict[str, Dataset] = {}
-    training = load_config(kind, preset, adapt_overrides, defaults=defaults).training
-    if not training.grow:
-        defaults += as_overrides({"text": bundle.config.get("text", {})})
-    if training.replay:
+    if configuration(kind, address, bundle, preset, overrides).training.replay:
         old = _named_corpus(replay) if replay is not None else _corpora_of_bundle(bundle, note)
-    config = load_config(kind, preset, [*own_corpus(data, data, *old.values()), *adapt_overrides], defaults=defaults)
-    weights_of(bundle, config)
+    corpus = own_corpus(data, data, *old.values())
+    config = configuration(kind, address, bundle, preset, [*corpus, *overrides])
     new_data = training_data(config, max_reject_share, data)
     if config.training.grow:
         known = set(bundle.encoder.predicates)
         new = {name for record in new_data.train if record.references for name in record.predicates} - known
         note(f"{len(new)} predicates are new to the model, which knows {len(known) - 1}")
     return config, _with_replay(new_data, old, config, note)
+
+
+def configuration(kind: type[C], address: Path | str, bundle: Bundle, preset: str, overrides: Sequence[str] = ()) -> C:
+    """The configuration that continues the training of the bundle at `address`: its settings, the preset, `overrides`.
+
+    Raises:
+        ConfigError: a setting is unknown or incompatible with the bundle's model.
+    """
+    settings: dict[str, Any] = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
+    settings["facts"] = asdict(bundle.segmenter)
+    settings["facts"]["constraints"] = bundle.config.get("facts", {}).get("constraints", "release")
+    defaults, start = as_overrides(settings), f"training.start={json.dumps(str(address))}"
+    config = load_config(kind, preset, [start, *overrides], defaults=defaults)
+    if not config.training.grow:
+        defaults += as_overrides({"text": bundle.config.get("text", {})})
+        config = load_config(kind, preset, [start, *overrides], defaults=defaults)
+    weights_of(bundle, config)
+    return config
 
 
 def _named_corpus(replay: Any) -> dict[str, Dataset]:

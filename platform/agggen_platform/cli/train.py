@@ -141,15 +141,16 @@ def distill(
         agggen distill runs/a/bundle webnlg --teacher runs/b/bundle --teacher runs/c/bundle
         agggen adjust runs/distill-webnlg-1f2e/bundle -o student plans=2
     """
-    from agggen.config import load_config
-    from agggen.training.adaptation import adaptation
-    from agggen.training.data import training_dataset
+    from agggen.bundle import load_bundle
+    from agggen.training.adaptation import adaptation, configuration
+    from agggen.training.data import bundle_folder, training_dataset
     from agggen_platform.bulk.model import open_model
     from agggen_platform.distillation import Distillation
     from agggen_platform.extras import require
     from agggen_platform.job_config import JobConfig
 
-    load_config(JobConfig, "distill", overrides or ())  # an unknown setting is refused before texts are written
+    student = load_bundle(bundle_folder(bundle))
+    configuration(JobConfig, bundle, student, "distill", overrides or ())  # refuses settings before texts are written
     if actors != 0:
         require("ray")
     models = [open_model(address) for address in (bundle, *(teacher or ()))]

@@ -198,9 +198,12 @@ def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[...
     assert (code, out) == (2, "") and "no text of train is accepted" in err
 
 
-def test_a_wrong_setting_is_refused_before_texts_are_written(records: Path, run: Callable[..., Any]) -> None:
-    code, _, err = run("distill", "elements", records, "--actors", 0, "training.joint.epoch=1")
-    assert code == 2 and "training.joint.epoch" in err and not Path("runs").exists()
+@pytest.mark.parametrize("setting", ["training.joint.epoch=1", "text.min_count=9", "model.width=8"])
+def test_a_wrong_setting_is_refused_before_texts_are_written(
+    setting: str, records: Path, run: Callable[..., Any]
+) -> None:
+    code, _, err = run("distill", "elements", records, "--actors", 0, setting)
+    assert code == 2 and setting.partition("=")[0] in err and not Path("runs").exists()
 
 
 def test_a_second_call_at_the_same_time_is_refused(records: Path, run: Callable[..., Any]) -> None:
