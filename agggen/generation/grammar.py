@@ -27,6 +27,7 @@ _BROKEN = re.compile(
             # pairs of words
             rf"\b{_ARTICLE}\s+(?:the|an?|{_PREPOSITION}|{_AUXILIARY}|and|or|which|who|whose|that)(?![\w.-])",
             rf"\b{_AUXILIARY}\s+(?:and|or|which|who|is|are|was|were|has|have)\b",
+            r"(?:^|[.!?]\s)(?:The\s)?Name\s+and\s+(?:is|was|has|had)\b",
             rf"\b{_PREPOSITION}\s+of\b",
             # ordinal numbers
             r"\b\d*(?:(?<!1)(?:1(?:nd|rd|th)|2(?:st|rd|th)|3(?:st|nd|th))|1[123](?:st|nd|rd)|[04-9](?:st|nd|rd))\b",
@@ -36,13 +37,26 @@ _BROKEN = re.compile(
     )
 )
 """What no correct sentence contains: "located in the of Texas", "Texas which.", "is and located", "the 27nd"."""
-_SENTENCE = re.compile(r"(?:^|(?<=[.!?] ))(?:The|Its|His|Her|Their)\b.*?(?:[a-z]{4}|\d)[.!?](?=\s|$)")
-"""A sentence that begins with an article or a possessive and does not end with a possible abbreviation."""
-_VERB = re.compile(
-    r"(?<![\w-])(?:are|be|can|could|must|will|would|may|did|born|led|won|made|held|gave|took|came|ran|fought|built|went"
-    r"|began|became|have|left|[a-z]+(?:s|ed)|number)(?![\w-])|(?:'s|n't)\b"
+_NOUN_PHRASE = re.compile(r"(?:The|Its|His|Her|Their) (?:[a-z]+ ){0,2}(?!consists )[a-z]{3,}s of\b")
+"""The beginning of a sentence whose first word in -s is a plural, not a verb: "The main ingredients of"."""
+_SENTENCE = re.compile(
+    r"(?:(?:^|(?<=[.!?] ))(?=(?:The|Its|His|Her|Their)\b)"
+    r"|(?:^|(?<=(?:[a-z]{4}|Name)[.!?] )|(?<=[\d.]\d[.!?] ))(?=[^\W_a-z]))"
+    r"(?=(.*?(?:[a-z]{4}|[\d.]\d|Name)[.!?])(?:\s|$))"
 )
-"""A word that may be a verb or participle."""
+"""A sentence whose borders are no possible abbreviations; one that begins with an article or a possessive may follow
+one. The group is the sentence; names are replaced by "Name".
+"""
+_VERBS = (
+    "are|be|born|began|became|broadcast|built|came|can|chose|come|compete|could|deploy|did|eat|enjoy|find|"
+    "fought|gave|go|govern|had|have|head|held|include|inhabit|left|led|lie|live|look|made|make|manage|may|"
+    "must|no|not|number|offer|operate|originate|own|play|provide|publish|ran|range|sat|saw|serve|speak|took|"
+    "try|use|visit|want|went|were|will|won|would|wrote"
+)
+_VERB = re.compile(
+    rf"(?<![\w-])(?:{_VERBS}|No|Not|Has|Offers|Serves|[a-z]+(?:s|ed)|[A-Z][a-z]+ed)(?![\w-])|(?:'s|n't)\b"
+)
+"""A word that may be a verb or participle, or the "not" of a short sentence ("Not family friendly.")."""
 _A_OR_AN = re.compile(r"\b(an?|An)\s+([A-Za-z][a-z]+)")
 _CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORECASE)
 """How words begin that are written with a vowel and spoken with a consonant."""
@@ -83,11 +97,13 @@ class Grammar:
         )
 
     def has_verbs(self, before: str, fact: str) -> bool:
-        """Whether each sentence "The ..." or "Its ..." that ends with or in the fact has a word that may be a verb."""
-        text = f"{before} {fact}"
-        return not self._english or not any(
-            sentence.end() > len(before) + 1 and not _VERB.search(sentence.group())
-            for sentence in _SENTENCE.finditer(text)
+        """Whether each sentence that ends with or in the fact has a word that may be a verb, outside names."""
+        if not self._english:
+            return True
+        before, fact = (self._names.sub("Name", text) for text in (f"{before} ".lstrip(), fact))
+        return not any(
+            sentence.end(1) > len(before) and not _VERB.search(_NOUN_PHRASE.sub("", sentence[1], count=1))
+            for sentence in _SENTENCE.finditer(before + fact)
         )
 
     def _is_broken(self, text: str) -> bool:

@@ -25,6 +25,7 @@ _PRONOUN = re.compile(
 )
 """The beginning of a sentence that does not name its subject: "It was", "The book was"."""
 _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
+_BEGINS_RELATIVE = re.compile(r"\W*(which|who|whose|where)\b")
 _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
@@ -42,6 +43,10 @@ class References:
         objects = [triple.object for triple in self._record.triples if entity_words(triple.object)[:1].isupper()]
         return {name: value_wordings(name) for name in (*self._subjects, *objects)}
 
+    def named(self, fact: str) -> frozenset[str]:
+        """The subjects that a fact names in full, outside longer names: not Spain in "Felipe VI of Spain"."""
+        return self._subjects & self._names(fact).keys()
+
     def implied(self, before: str, fact: str, begins_sentence: bool, previous: frozenset[str]) -> frozenset[str]:
         """The subjects that a fact need not name in full.
 
@@ -49,7 +54,8 @@ class References:
         - "and was" refers to the name with which its sentence begins. If the sentence begins with other words, or has a
           relative clause or a second main clause, it refers to the subject of the preceding fact.
         - "and the capital is" refers to the subject of the preceding fact.
-        - "which" and "in" refer to any subject of the sentence.
+        - "which" and "who" refer to the name directly before them, "where" to a subject directly before it.
+        - "in", and "which" after other words, refer to any subject of the sentence.
         - After a fact with several subjects, only references to the name with which the sentence begins are clear.
         - What follows the comma of a name may be omitted after the text has said the whole name: "Adams County" for
           "Adams County, Pennsylvania".
@@ -70,6 +76,9 @@ class References:
         if not sentences:
             return frozenset()
         last, several = sentences[-1], len(previous) > 1
+        relative, nearest = _BEGINS_RELATIVE.match(fact), self._ends_with(last)
+        if relative and nearest and (relative[1] != "where" or nearest in self._subjects):
+            return self._subjects & {nearest}
         first = None if _SECOND_CLAUSE.search(last) else self._begins_with(sentences)
         if begins_sentence:
             return frozenset((first or ())[:1] if several else self._subjects_of(sentences)[:1])
@@ -90,6 +99,12 @@ class References:
         article = len(last) - len(last.removeprefix("The "))
         name = next((name for name, own in spans.items() if own[0][0] in (0, article)), None)
         return None if name is None else (name,) if name in self._subjects else ()
+
+    def _ends_with(self, text: str) -> str | None:
+        """The name with which the text ends, apart from punctuation."""
+        end = len(text.rstrip(" ,()\u2013"))
+        names = self._names(text)
+        return next((name for name, own in names.items() if own[-1][1] == end), None)
 
     def _subjects_of(self, sentences: Sequence[str]) -> tuple[str, ...]:
         """The subjects of the last sentence that names one, in order of mention; the referent of its pronoun is first.

@@ -26,9 +26,11 @@ from agggen.text.linearise import entity_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
+from agggen.verification.cues import unexpressed
 from agggen.verification.lexicon import suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
+from agggen.verification.training_texts import TrainingText
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
 _SENTENCE_ENDS = frozenset(".!?")
@@ -166,7 +168,7 @@ class RecordConstraints:
 
         fact_subjects = frozenset(triple.subject for triple in triples)
         grammar = Grammar(triples, checker.lexicon)
-        passed: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
+        passed: dict[tuple[tuple[int, ...], bool], bool] = {}
 
         def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
             if ends_sentence and (not fact or fact[-1] not in watched.sentence_ends):
@@ -174,18 +176,19 @@ class RecordConstraints:
             earlier = [word for word in before if word not in (FACT, LAST)]
             begins_sentence = not earlier or earlier[-1] in watched.sentence_ends
             text_before, text = self._text(earlier), self._text(fact)
-            required = frozenset[str]()
-            if len(self._subjects) > 1:
+            if len(self._subjects) > 1 and not fact_subjects <= self._references.named(text):
                 implied = self._references.implied(text_before, text, begins_sentence, previous_subjects)
-                required = fact_subjects - implied
-            if (key := (tuple(fact), begins_sentence, required)) not in passed:
-                findings = checker.findings(self.record, text, indices, required, begins_sentence)
+                if not fact_subjects <= implied | self._references.named(text):
+                    return False
+            if (key := (tuple(fact), begins_sentence)) not in passed:
+                findings = checker.findings(self.record, text, indices, (), begins_sentence)
                 passed[key] = passes(findings) and grammar.accepts(text)
             return (
                 passed[key]
                 and follows(text_before, text, begins_sentence, entities)
                 and grammar.has_verbs(text_before, text)
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
+                and self._expresses(triples, earlier, fact)
             )
 
         return Constraint(
@@ -198,6 +201,15 @@ class RecordConstraints:
             watched.full_stop,
             watched.sentence_ends,
         )
+
+    def _expresses(self, triples: Sequence[Triple], earlier: Sequence[int], fact: Sequence[int]) -> bool:
+        """Whether the sentences of a fact have a cue of each triple, if its predicate has cues."""
+        cues = self.watched.checker.lexicon.cues
+        if all(triple.predicate not in cues for triple in triples):
+            return True
+        ends = [number for number, word in enumerate(earlier, start=1) if word in self.watched.sentence_ends]
+        text = TrainingText.of(self.record, self._text([*earlier[max(ends, default=0) :], *fact]))
+        return not any(triple in triples for triple in unexpressed(text, cues))
 
     def _watched_extras(self) -> Iterable[tuple[int, tuple[str, ...]]]:
         """The ids and normal forms of the watched words among the extras."""

@@ -21,6 +21,7 @@ from typing import Any
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.clauses import clause, spoken
+from agggen.verification.exchanges import exchanged
 from agggen.verification.lexicon import (
     BOOLEANS,
     Lexicon,
@@ -143,7 +144,7 @@ class Checker:
         allowed = self.allowed(record.triples)
         yield "unsupported", unsupported(indexed.whole.words, explained, self.lexicon, record, allowed)
         swapped = self._swapped(required, occurrences, indexed, explained)
-        yield "swapped", swapped + _exchanged(required, occurrences, subject_spans)
+        yield "swapped", swapped + exchanged(required, occurrences, indexed)
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
         """The subjects of `record` that `text` never names in full."""
@@ -277,7 +278,7 @@ class Checker:
                 continue
             if word_span := indexed.words_in(matches[0][0]):
                 located.append((triple, word_span))
-        exchanged: list[tuple[str, str]] = []
+        pairs: list[tuple[str, str]] = []
         for (left, left_words), (right, right_words) in combinations(located, 2):
             if left.predicate == right.predicate or left.object == right.object or left_words == right_words:
                 continue
@@ -291,8 +292,8 @@ class Checker:
             swapped = log_likelihood(left_counts, right_context) + log_likelihood(right_counts, left_context)
             actual = log_likelihood(left_counts, left_context) + log_likelihood(right_counts, right_context)
             if swapped - actual > SWAP_MARGIN[kind]:
-                exchanged.append((left.predicate, right.predicate))
-        return tuple(exchanged)
+                pairs.append((left.predicate, right.predicate))
+        return tuple(pairs)
 
     def _misplaced(
         self,
@@ -332,24 +333,6 @@ def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
     return not any(
         not all(value.whole for value in finding) if name == "values" else finding for name, finding in findings
     )
-
-
-def _exchanged(
-    triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], subject_spans: Mapping[str, set[Span]]
-) -> tuple[tuple[str, str], ...]:
-    """Pairs of values of one predicate, each after the other's subject ("Gold is in group 12, Silver in 11")."""
-    exchanged: list[tuple[str, str]] = []
-    for (left, left_matches), (right, right_matches) in combinations(zip(triples, occurrences, strict=True), 2):
-        if left.predicate != right.predicate or left.subject == right.subject or left.object == right.object:
-            continue
-        names = sorted((span, name) for name in (left.subject, right.subject) for span in subject_spans[name])
-        owners = [
-            {[name for (_, end), name in names if end <= span[0]][-1:] == [other.subject] for span, _ in matches}
-            for matches, other in ((left_matches, right), (right_matches, left))
-        ]
-        if owners == [{True}, {True}]:
-            exchanged.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
-    return tuple(exchanged)
 
 
 def _of_other_facts(

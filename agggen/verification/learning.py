@@ -9,6 +9,7 @@ from dataclasses import replace
 from agggen.records import Record
 from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker
+from agggen.verification.cues import learn_cues
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighbours, suspicious
 from agggen.verification.record_words import akin, forms
 from agggen.verification.templates import learn_articles, learn_templates
@@ -48,6 +49,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
         lower=lower,
         value_pairs=_value_pairs(texts, frequent),
         shared=_shared(frequent),
+        cues=learn_cues(texts),
     )
     lexicon = replace(lexicon, wordings=_wordings(texts, lexicon), implies=_implies(texts, lower - value_words))
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))

@@ -61,6 +61,8 @@ class Lexicon:
 
     implies: Mapping[str, str] = field(default_factory=dict)
     """The predicate that a record must have for an ordinary word (normal form): ``{"star": "customerRating"}``."""
+    cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By predicate: words of which nearly every sentence with its value has one: ``{"birthPlace": ("born", ...)}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -124,6 +126,11 @@ class Lexicon:
             for word, name in one.implies.items()
             if another.implies.get(word, name if word not in another.lower else "") == name
         }
+        cues = {
+            name: words
+            for name, words in _union(self.cues, other.cues).items()
+            if all(name in one.cues or name not in one.contexts for one in (self, other))
+        }
         return Lexicon(
             variants=_union(self.variants, other.variants),
             booleans=booleans,
@@ -137,6 +144,7 @@ class Lexicon:
             value_pairs=_union(self.value_pairs, other.value_pairs),
             shared=_union(self.shared, other.shared),
             implies=implies,
+            cues=cues,
         )
 
 

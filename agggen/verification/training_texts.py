@@ -25,8 +25,17 @@ class TrainingText:
     indexed: TextIndex
     values: tuple[set[tuple[int, int]], ...]
     """The spans that match each triple's value by rule."""
+    subjects: set[tuple[int, int]]
+    """The spans that match a subject."""
     explained: list[bool]
     """Whether each word is part of a value or of a subject's name."""
+
+    @classmethod
+    def of(cls, record: Record, text: str) -> TrainingText:
+        indexed = TextIndex(text)
+        values = tuple(indexed.find(*value_wordings(triple.object)) for triple in record.triples)
+        subjects = {span for triple in record.triples for span in indexed.find(*value_wordings(triple.subject))}
+        return cls(record, indexed, values, subjects, indexed.covered([*chain(*values), *subjects]))
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -37,10 +46,7 @@ def indexed_texts(records: Iterable[Record]) -> Iterator[TrainingText]:
     """The texts of the records, each with the matches of its record's values and names."""
     for record in records:
         for reference in record.references:
-            indexed = TextIndex(reference.text)
-            values = tuple(indexed.find(*value_wordings(triple.object)) for triple in record.triples)
-            subjects = {span for triple in record.triples for span in indexed.find(*value_wordings(triple.subject))}
-            yield TrainingText(record, indexed, values, indexed.covered([*chain(*values), *subjects]))
+            yield TrainingText.of(record, reference.text)
 
 
 def possible_wordings(text: TrainingText) -> Iterator[tuple[int, Gram]]:

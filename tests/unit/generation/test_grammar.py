@@ -37,6 +37,7 @@ def test_sound_facts_are_accepted(text: str) -> None:
         *("It is in, Texas.", "It is red,.", "It is red. .", "It ( ) is.", "It is (red.", 'It is "red.', "It is $$5."),
         *("It is on the 27nd.", "It is the 11st.", "It is the 21th.", "It is in the 1th runway."),
         *("It is an capital.", "It is a egg.", "She is in Hague."),
+        *("Ann The and has a home.", "She left. The Ann The and is in As."),
     ],
 )
 def test_broken_facts_are_rejected(text: str) -> None:
@@ -53,6 +54,15 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("The home of", "Ann The and", True),
         ("Its 4.5 m high tower", "in Hungary.", False),
         ("Its 4.5 m high tower", "stands in Hungary.", True),
+        ("Ann The is in As.", "Brown sauce in Hungary.", False),
+        ("", "Brown sauce in Hungary.", False),
+        ("", "Hague.", False),
+        ("She is born in Hungary.", "Hague, Hungary.", False),
+        ("Dr.", "Hague of Hungary.", False),
+        ("She is Dr.", "Hague of Hungary.", True),
+        ("It is red.", "The main parts of brown sauce.", False),
+        ("It is red.", "The main parts of it are brown sauce.", True),
+        ("It is red.", "Not in Hungary.", True),
     ],
 )
 def test_sentences_have_verbs(before: str, fact: str, accepted: bool) -> None:
@@ -66,7 +76,7 @@ def test_other_languages_have_no_rules_of_english() -> None:
     assert not german.accepts("Ann The ist (an Bord.")
 
 
-@pytest.mark.parametrize(("corpus", "most"), [("elements", 0), ("webnlg", 0.012), ("e2e", 0.02)])
+@pytest.mark.parametrize(("corpus", "most"), [("elements", 0), ("webnlg", 0.014), ("e2e", 0.04)])
 def test_few_texts_of_people_break_a_rule(corpus: str, most: float, request: pytest.FixtureRequest) -> None:
     """Of the texts that do, nearly all have a slip of the pen."""
     home = None if corpus == "elements" else request.getfixturevalue("data_home")

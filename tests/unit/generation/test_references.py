@@ -56,6 +56,13 @@ MAYORS = Record(
         (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann", "and has an area of 119.", False),
         (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann.", "It has an area of 119.", False),
         (TOWNS, [[0], [2]], "In the land of Oz lies Ulm", "and has an area of 119.", True),
+        # "which" means the name before it
+        (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "who plays in Serie B.", False),
+        (CLUB, [[2], [0]], "Ulm Town play in Serie B", "which is managed by Ann Bo.", False),
+        (CLUB, [[2], [0]], "Ulm Town play in the Serie B league", "which Ann Bo left to manage.", True),
+        (CLUB, [[2], [0]], "Ulm Town play in Serie B", "where Ann Bo manages.", True),
+        (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "which plays in Serie B.", True),
+        (CLUB, [[0], [1]], "The manager is Ann Bo of Ulm Town", "where Oz F.C. is a club.", False),
         # a verb belongs to the name that begins the sentence
         (CLUB, [[0], [1]], "Ann Bo manages Ulm Town", "and plays for Oz F.C.", True),
         (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "and plays in Serie B.", False),
@@ -90,3 +97,10 @@ def test_a_short_name_inside_another_name_is_none() -> None:
     before = "Ulm, Oz has an area of 119. Bo is led by Ann."
     assert not judge(before, "The university is Ulm University.")
     assert judge(before, "The university in Ulm is Ulm University.")
+
+
+def test_a_subject_inside_another_name_is_not_named() -> None:
+    said = [("Oz", "leader", "Ann of Oz"), ("Ulm", "leader", "Bo")]
+    judge = judge_of(Record("leaders", tuple(Triple(*triple) for triple in said)), [0])
+    assert not judge("", "Ann of Oz is the leader of a town.")
+    assert judge("", "Ann of Oz is the leader of Oz.")

@@ -250,11 +250,22 @@ METALS = Record("metals", (Triple("Gold", "group", "11"), Triple("Silver", "grou
         ("Gold is in group 11 and Silver in group 12.", False),
         ("Gold and Silver are in groups 11 and 12.", False),
         ("Group 11 has Gold, group 12 has Silver.", False),
+        ("Group 12 has Gold, group 11 has Silver.", True),
+        ("The group of Gold is 12 and 11 is that of Silver.", True),
+        ("The group of Gold is 11 and 12 is that of Silver.", False),
         ("Gold is in group 11.", False),
     ],
 )
 def test_values_exchanged_between_subjects_are_swapped(text: str, swapped: bool) -> None:
     assert PLAIN.check(METALS, text).swapped == ((("group of Gold", "group of Silver"),) if swapped else ())
+
+
+def test_values_exchanged_between_subjects_with_short_names_are_swapped() -> None:
+    lands = Record("lands", (Triple("East, Oz", "leader", "Ann"), Triple("Oz", "leader", "Bo")))
+    assert PLAIN.check(lands, "The leader of the East is Bo and Ann is the leader of Oz.").swapped
+    assert not PLAIN.check(lands, "The leader of the East is Ann and Bo is the leader of Oz.").swapped
+    chain = Record("chain", (Triple("Oz", "next", "Ulm"), Triple("Ulm", "next", "Bo")))
+    assert not PLAIN.check(chain, "Next to Ulm and Bo lie Oz and Ulm.").swapped
 
 
 @pytest.mark.parametrize(

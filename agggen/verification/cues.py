@@ -1,0 +1,121 @@
+"""Cue words: the words of a sentence that express a predicate, such as "born" for ``birthPlace``."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+
+from agggen.records import Triple
+from agggen.verification.training_texts import TrainingText
+
+_ITERATIONS = 5
+_MIN_SENTENCES = 20
+"""Minimum number of training sentences with a value of a predicate."""
+_MIN_SHARE = 0.95
+"""Of the texts with a value of a predicate, the minimum share that have it in a sentence with a cue."""
+_MIN_COUNT = 1.5
+"""Minimum expected count of a cue."""
+_MIN_RATIO = 3.0
+"""Minimum ratio of the rate at which a predicate explains a cue in its sentences, and the cue's rate in all."""
+
+_Sentence = tuple[frozenset[str], tuple[str, ...]]
+"""The possible cues of a sentence, and the predicates of its values."""
+
+
+def learn_cues(texts: Sequence[TrainingText]) -> dict[str, tuple[str, ...]]:
+    """The cues of the predicates that nearly all training texts express by a sentence with one.
+
+    Which predicate of a sentence explains a word is estimated by the first model of Brown et al. (1993, "The
+    Mathematics of Statistical Machine Translation"). So "language" is no cue of ``currency``, though it often is near.
+    """
+    sentences = Counter[_Sentence]()
+    for text in texts:
+        for words, values in _sentences(text):
+            if values:
+                names = {text.record.triples[index].predicate for index in values}
+                sentences[frozenset(words), tuple(sorted(names))] += 1
+    total = sentences.total()
+    word_counts, sizes = Counter[str](), Counter[str]()
+    for (forms, predicates), count in sentences.items():
+        word_counts.update(dict.fromkeys(forms, count))
+        sizes.update(dict.fromkeys(predicates, count))
+    expected = _expected_counts(sentences, sizes)
+    cues = {
+        predicate: {
+            word
+            for word, count in expected.get(predicate, {}).items()
+            if count >= _MIN_COUNT and count / size >= _MIN_RATIO * word_counts[word] / total
+        }
+        for predicate, size in sizes.items()
+        if size >= _MIN_SENTENCES
+    }
+    said = Counter(
+        triple.predicate
+        for text in texts
+        for triple, spans in zip(text.record.triples, text.values, strict=True)
+        if spans
+    )
+    missing = Counter(triple.predicate for text in texts for triple in unexpressed(text, cues))
+    most = 1 - _MIN_SHARE
+    return {name: tuple(sorted(own)) for name, own in sorted(cues.items()) if missing[name] <= most * said[name]}
+
+
+def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
+    """The triples whose values stand only in sentences without a cue of their predicate."""
+    triples = text.record.triples
+    found: dict[int, bool] = {}
+    for words, values in _sentences(text):
+        for index in values:
+            own = cues.get(triples[index].predicate)
+            found[index] = found.get(index, False) or own is None or not words.isdisjoint(own)
+    return tuple(triples[index] for index, expressed in sorted(found.items()) if not expressed)
+
+
+def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """By predicate: how often it explains each word, after `_ITERATIONS` of expectation maximisation.
+
+    Args:
+        sizes: the number of sentences with a value of each predicate.
+    """
+    total = sum(sentences.values())
+    rates: dict[str, dict[str, float]] = {}
+    counts: dict[str, dict[str, float]] = {}
+    for _ in range(_ITERATIONS):
+        counts = defaultdict(lambda: defaultdict(float))
+        for (words, predicates), count in sentences.items():
+            causes = ("", *predicates)  # "" explains words that belong to no predicate
+            for word in words:
+                shares = [rates[cause].get(word, 0.0) if rates else 1.0 for cause in causes]
+                for cause, share in zip(causes, shares, strict=True):
+                    if share > 0.0:
+                        counts[cause][word] += count * share / sum(shares)
+        rates = {
+            cause: {word: count / sizes.get(cause, total) for word, count in own.items() if count > 1e-3}
+            for cause, own in counts.items()
+        }
+    return counts
+
+
+def _sentences(text: TrainingText) -> Iterator[tuple[set[str], Sequence[int]]]:
+    """The possible cues of each sentence, and the indices of the triples that have a value in it.
+
+    Possible cues are words outside names and values; within a sentence only those in small letters.
+    """
+    names = [at for span in chain(text.subjects, *text.values) if (at := text.indexed.words_in(span))]
+    inner = {number for first, end in names for number in range(first + 1, end)}  # "Ulm" of "A.F.C. Ulm"
+    starts = [
+        number
+        for number, word in enumerate(text.words)
+        if word.initial and not word.raw[:1].islower() and number not in inner
+    ]
+    places = [{at[0] for span in spans if (at := text.indexed.words_in(span))} for spans in text.values]
+    for start, end in pairwise(dict.fromkeys((0, *starts, len(text.words)))):
+        words = {
+            text.words[number].form
+            for number in range(start, end)
+            if not text.explained[number]
+            and text.words[number].kind == "word"
+            and (text.words[number].initial or text.words[number].raw.islower())
+        }
+        yield words, [index for index, own in enumerate(places) if not own.isdisjoint(range(start, end))]

@@ -1,0 +1,66 @@
+"""Values of one predicate that a text gives to each other's subjects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from itertools import chain, combinations
+
+from agggen.records import Triple
+from agggen.text.linearise import entity_words
+from agggen.verification.normal import Span
+from agggen.verification.values import Match, TextIndex, value_wordings
+
+_BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")
+"""Where a clause may end, outside names and values."""
+
+
+def exchanged(
+    triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], indexed: TextIndex
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of values of one predicate, each said of the other's subject: "Gold is in group 12 and Silver in 11".
+
+    A value belongs to the only one of the two subjects in its clause, or else to the last one before it. What follows
+    the comma of a subject's name may be omitted.
+
+    Args:
+        occurrences: the matches of each triple's value.
+    """
+    pairs: list[tuple[str, str]] = []
+    for (left, left_matches), (right, right_matches) in combinations(zip(triples, occurrences, strict=True), 2):
+        four = {left.subject, left.object, right.subject, right.object}
+        if left.predicate != right.predicate or len(four) < 4:
+            continue
+        names = [
+            (span, subject)
+            for subject in (left.subject, right.subject)
+            for wording in (subject, entity_words(subject).partition(", ")[0])
+            for span in indexed.find(*value_wordings(wording))
+        ]
+        spans = [span for span, _ in chain(names, left_matches, right_matches)]
+        borders = [
+            match.start()
+            for match in _BORDER.finditer(indexed.text)
+            if not any(start <= match.start() < end for start, end in spans)
+        ]
+        owners = [
+            {_owner(span, names, borders, len(indexed.text)) for span, _ in matches}
+            for matches in (left_matches, right_matches)
+        ]
+        if owners == [{right.subject}, {left.subject}]:
+            pairs.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
+    return tuple(pairs)
+
+
+def _owner(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int], length: int) -> str | None:
+    """The only one of `names` in the clause of `value`, or else the last one before it.
+
+    Args:
+        borders: where clauses end, ascending.
+        length: of the text.
+    """
+    start = max((border for border in borders if border < value[0]), default=0)
+    end = min((border for border in borders if border >= value[1]), default=length)
+    near = {name for span, name in names if start <= span[0] and span[1] <= end}
+    before = sorted((span, name) for span, name in names if span[1] <= value[0])
+    return near.pop() if len(near) == 1 else before[-1][1] if before else None
