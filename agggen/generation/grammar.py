@@ -64,8 +64,11 @@ _MUTE_H = re.compile(r"hour|hono|hones|heir|herb|hist|hotel", re.IGNORECASE)
 """How words begin before which both articles are in use."""
 _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
 """A word that begins a sentence, unless it begins a name."""
-_NOT_ABBREVIATED = re.compile(r"(?:[^\W\d_]{5}|\d)[.!?]$")
+_NOT_ABBREVIATED = re.compile(r"(?:(?<!Corp)(?<!Prof)(?<!Univ)(?<=[^\W\d_]{4})|\d)[.!?]$")
 """A full stop after a number or a word too long for an abbreviation, so that it ends a sentence."""
+_FINITE = re.compile(rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?)\b")
+_SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
+_JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
 
 
 class Grammar:
@@ -104,6 +107,16 @@ class Grammar:
         return not any(
             sentence.end(1) > len(before) and not _VERB.search(_NOUN_PHRASE.sub("", sentence[1], count=1))
             for sentence in _SENTENCE.finditer(before + fact)
+        )
+
+    def runs_on(self, before: str, fact: str) -> bool:
+        """Whether a fact begins with a verb although the clause before it has one: "Ulm is in Oz" "is led by Ann"."""
+        sentence = re.split(r"[.!?]\s+", self._names.sub("Name", before).rstrip())[-1]
+        return bool(
+            self._english
+            and _FINITE.match(self._names.sub("Name", fact.lstrip(" ,")))
+            and _FINITE.search(_SUBORDINATE.split(sentence)[0])
+            and not _JOINS.search(sentence)
         )
 
     def _is_broken(self, text: str) -> bool:

@@ -25,7 +25,8 @@ _PRONOUN = re.compile(
 )
 """The beginning of a sentence that does not name its subject: "It was", "The book was"."""
 _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
-_BEGINS_RELATIVE = re.compile(r"\W*(which|who|whose|where)\b")
+_ATTACHES = re.compile(r".?\W*(which|who|whose|where)\b|(?:.\s*)?,\s*(?:an?|one)\b")
+"""Where, after the last character before the fact, a relative clause or an apposition begins: ", a member of"."""
 _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
@@ -54,7 +55,8 @@ class References:
         - "and was" refers to the name with which its sentence begins. If the sentence begins with other words, or has a
           relative clause or a second main clause, it refers to the subject of the preceding fact.
         - "and the capital is" refers to the subject of the preceding fact.
-        - "which" and "who" refer to the name directly before them, "where" to a subject directly before it.
+        - "which", and ", a member of", refer to the name directly before them. So does "where", or else to the subject
+          before that name and a comma: "Ulm, Germany, where".
         - "in", and "which" after other words, refer to any subject of the sentence.
         - After a fact with several subjects, only references to the name with which the sentence begins are clear.
         - What follows the comma of a name may be omitted after the text has said the whole name: "Adams County" for
@@ -76,9 +78,10 @@ class References:
         if not sentences:
             return frozenset()
         last, several = sentences[-1], len(previous) > 1
-        relative, nearest = _BEGINS_RELATIVE.match(fact), self._ends_with(last)
-        if relative and nearest and (relative[1] != "where" or nearest in self._subjects):
-            return self._subjects & {nearest}
+        attached, names = _ATTACHES.match(last.rstrip()[-1:] + fact), self._last_names(last)
+        if attached and names:
+            near = [name for name in names if name in self._subjects] if attached[1] == "where" else names
+            return self._subjects.intersection(near[:1])
         first = None if _SECOND_CLAUSE.search(last) else self._begins_with(sentences)
         if begins_sentence:
             return frozenset((first or ())[:1] if several else self._subjects_of(sentences)[:1])
@@ -100,11 +103,16 @@ class References:
         name = next((name for name, own in spans.items() if own[0][0] in (0, article)), None)
         return None if name is None else (name,) if name in self._subjects else ()
 
-    def _ends_with(self, text: str) -> str | None:
-        """The name with which the text ends, apart from punctuation."""
+    def _last_names(self, text: str) -> list[str]:
+        """The names with which the text ends, joined by commas, the last one first."""
+        starts = {own[-1][1]: (name, own[-1][0]) for name, own in self._names(text).items()}
+        names: list[str] = []
         end = len(text.rstrip(" ,()\u2013"))
-        names = self._names(text)
-        return next((name for name, own in names.items() if own[-1][1] == end), None)
+        while end in starts:
+            name, start = starts[end]
+            names.append(name)
+            end = len(text[:start].rstrip(", ")) if text[:start].endswith(", ") else -1
+        return names
 
     def _subjects_of(self, sentences: Sequence[str]) -> tuple[str, ...]:
         """The subjects of the last sentence that names one, in order of mention; the referent of its pronoun is first.

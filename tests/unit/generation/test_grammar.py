@@ -70,6 +70,22 @@ def test_sentences_have_verbs(before: str, fact: str, accepted: bool) -> None:
     assert Grammar(TRIPLES, Lexicon()).has_verbs(before, fact), "not known to be English"
 
 
+@pytest.mark.parametrize(
+    ("before", "fact", "runs_on"),
+    [
+        ("Ann The is in As", "is at home in Hague.", True),
+        ("Ann The is in As, which is big", ", has a home.", True),
+        ("The home of Ann The, who is big,", "is in Hague.", False),
+        ("The home of Ann The", "is in Hague.", False),
+        ("Ann The is in As and", "is at home in Hague.", False),
+        ("She was big. Ann The", "is at home in Hague.", False),
+        ("Ann The is in As", "at home.", False),
+    ],
+)
+def test_no_clause_has_two_verbs(before: str, fact: str, runs_on: bool) -> None:
+    assert GRAMMAR.runs_on(before, fact) is runs_on
+
+
 def test_other_languages_have_no_rules_of_english() -> None:
     german = Grammar(TRIPLES, Lexicon(lower=frozenset(("der", "ist", "of"))))
     assert german.accepts("Ann The ist an Bord von As. Das Boot, mit dem sie in, an und mit Ulm war.")

@@ -60,9 +60,12 @@ MAYORS = Record(
         (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "who plays in Serie B.", False),
         (CLUB, [[2], [0]], "Ulm Town play in Serie B", "which is managed by Ann Bo.", False),
         (CLUB, [[2], [0]], "Ulm Town play in the Serie B league", "which Ann Bo left to manage.", True),
-        (CLUB, [[2], [0]], "Ulm Town play in Serie B", "where Ann Bo manages.", True),
         (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "which plays in Serie B.", True),
         (CLUB, [[0], [1]], "The manager is Ann Bo of Ulm Town", "where Oz F.C. is a club.", False),
+        (CLUB, [[0], [1]], "The manager of Ulm Town is Ann Bo", ", a player of Oz F.C.", True),
+        (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "a club of Serie B.", False),
+        (CLUB, [[2], [0]], "Ulm Town, Serie B,", "where Ann Bo manages.", True),
+        (CLUB, [[2], [0]], "Ulm Town is in Serie B", "where Ann Bo manages.", False),
         # a verb belongs to the name that begins the sentence
         (CLUB, [[0], [1]], "Ann Bo manages Ulm Town", "and plays for Oz F.C.", True),
         (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "and plays in Serie B.", False),
