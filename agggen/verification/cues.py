@@ -26,6 +26,8 @@ _Sentence = tuple[frozenset[str], tuple[str, ...]]
 def learn_cues(texts: Sequence[TrainingText]) -> dict[str, tuple[str, ...]]:
     """The cues of the predicates that nearly all training texts express by a sentence with one.
 
+    They are the words of which the predicate explains the largest shares, no more than needed for `_MIN_SHARE`.
+
     Which predicate of a sentence explains a word is estimated by the first model of Brown et al. (1993, "The
     Mathematics of Statistical Machine Translation"). So "language" is no cue of ``currency``, though it often is near.
     """
@@ -41,24 +43,30 @@ def learn_cues(texts: Sequence[TrainingText]) -> dict[str, tuple[str, ...]]:
         word_counts.update(dict.fromkeys(forms, count))
         sizes.update(dict.fromkeys(predicates, count))
     expected = _expected_counts(sentences, sizes)
-    cues = {
+    shares = {
         predicate: {
-            word
+            word: count / word_counts[word]
             for word, count in expected.get(predicate, {}).items()
             if count >= _MIN_COUNT and count / size >= _MIN_RATIO * word_counts[word] / total
         }
         for predicate, size in sizes.items()
         if size >= _MIN_SENTENCES
     }
-    said = Counter(
-        triple.predicate
-        for text in texts
-        for triple, spans in zip(text.record.triples, text.values, strict=True)
-        if spans
-    )
-    missing = Counter(triple.predicate for text in texts for triple in unexpressed(text, cues))
-    most = 1 - _MIN_SHARE
-    return {name: tuple(sorted(own)) for name, own in sorted(cues.items()) if missing[name] <= most * said[name]}
+    largest: dict[str, list[float]] = defaultdict(list)
+    for text in texts:
+        found: dict[int, float] = {}
+        for words, values in _sentences(text):
+            for index in values:
+                own = shares.get(text.record.triples[index].predicate, {})
+                found[index] = max(found.get(index, 0.0), *(own[word] for word in words & own.keys()), 0.0)
+        for index, share in found.items():
+            largest[text.record.triples[index].predicate].append(share)
+    least = {name: sorted(all_found)[int((1 - _MIN_SHARE) * len(all_found))] for name, all_found in largest.items()}
+    return {
+        name: tuple(sorted(word for word, share in own.items() if share >= least[name]))
+        for name, own in sorted(shares.items())
+        if least[name] > 0.0
+    }
 
 
 def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
