@@ -22,8 +22,8 @@ MODELS: tuple[Model, ...] = ("transformer", "agggen")
 """Those that learn from the corpus, in the order in which they are trained."""
 TEACHERS = (1, 2, 3)
 """The seeds of the AggGen models that write the texts of every student."""
-SUBSETS = 5000
-"""Subsets of training records for which the teachers write texts, too."""
+SUBSETS = 20_000
+"""The teachers write texts for at most so many subsets of training records, too. WebNLG has 12,444 that are drawn."""
 
 _SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
 _MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
