@@ -66,7 +66,9 @@ _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
 """A word that begins a sentence, unless it begins a name."""
 _NOT_ABBREVIATED = re.compile(r"(?:(?<!Corp)(?<!Prof)(?<!Univ)(?<=[^\W\d_]{4})|\d)[.!?]$")
 """A full stop after a number or a word too long for an abbreviation, so that it ends a sentence."""
-_FINITE = re.compile(rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?)\b")
+_FINITE = re.compile(
+    rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?|originates?|belongs|manages|stars|died|graduated|retired)\b"
+)
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
 _JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
 

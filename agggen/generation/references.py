@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import pairwise
 
-from agggen.records import Record
+from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
 from agggen.verification.results import Span
 from agggen.verification.values import TextIndex, Wording, value_wordings
@@ -27,6 +27,8 @@ _PRONOUN = re.compile(
 _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
 _ATTACHES = re.compile(r".?\W*(which|who|whose|where)\b|(?:.\s*)?,\s*(?:an?|one)\b")
 """Where, after the last character before the fact, a relative clause or an apposition begins: ", a member of"."""
+_RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")
+_CLAUSE_END = re.compile(r"[,;.]\s|\b(?:and|but|which|who|whose|where|while)\b|$")
 _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
@@ -47,6 +49,29 @@ class References:
     def named(self, fact: str) -> frozenset[str]:
         """The subjects that a fact names in full, outside longer names: not Spain in "Felipe VI of Spain"."""
         return self._subjects & self._names(fact).keys()
+
+    def misattaches(self, fact: str, triples: Collection[Triple]) -> bool:
+        """Whether a relative clause directly after a name says a value of another subject, which it does not name:
+        "the owner of Ulm, whose mayor is Ann" for Ann as the owner's mayor.
+
+        Args:
+            triples: those that the fact expresses.
+        """
+        names = self._names(fact)
+        indexed = TextIndex(fact)
+        for pronoun in _RELATIVE_CLAUSE.finditer(fact):
+            before = {name for name, own in names.items() if pronoun.start() in (end for _, end in own)}
+            spans = [span for own in names.values() for span in own]
+            ends = (end.start() for end in _CLAUSE_END.finditer(fact, pronoun.end()))
+            end = next(end for end in ends if not any(start < end < stop for start, stop in spans))
+            inside = {name for name, own in names.items() if any(_within(span, pronoun.end(), end) for span in own)}
+            for triple in triples if before else ():
+                found = indexed.find(*value_wordings(triple.object))
+                if any(_within(span, pronoun.end(), end) for span in found) and not (
+                    triple.subject in inside or {triple.subject, triple.object} & before
+                ):
+                    return True
+        return False
 
     def implied(self, before: str, fact: str, begins_sentence: bool, previous: frozenset[str]) -> frozenset[str]:
         """The subjects that a fact need not name in full.
@@ -159,6 +184,10 @@ class References:
         spans = {span for own in self._names(fact).values() for span in own}
         said = any(not _inside(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
         return said and any(name in self._names(sentence) for sentence in sentences)
+
+
+def _within(span: Span, start: int, end: int) -> bool:
+    return start <= span[0] and span[1] <= end
 
 
 def _inside(span: Span, spans: Collection[Span]) -> bool:

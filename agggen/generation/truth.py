@@ -180,6 +180,8 @@ class RecordConstraints:
                 implied = self._references.implied(text_before, text, begins_sentence, previous_subjects)
                 if not fact_subjects <= implied | self._references.named(text):
                     return False
+            if len(self._subjects) > 1 and self._references.misattaches(text, triples):
+                return False
             if (key := (tuple(fact), begins_sentence)) not in passed:
                 findings = checker.findings(self.record, text, indices, (), begins_sentence)
                 passed[key] = passes(findings) and grammar.accepts(text)

@@ -107,3 +107,18 @@ def test_a_subject_inside_another_name_is_not_named() -> None:
     judge = judge_of(Record("leaders", tuple(Triple(*triple) for triple in said)), [0])
     assert not judge("", "Ann of Oz is the leader of a town.")
     assert judge("", "Ann of Oz is the leader of Oz.")
+
+
+@pytest.mark.parametrize(
+    ("fact", "passes"),
+    [
+        ("Ann Bo manages Ulm Town, which plays in Serie B.", True),
+        ("Ulm Town is managed by Ann Bo, who plays in Serie B.", False),
+        ("Ulm Town is managed by Ann Bo, whose league is called Serie B.", False),
+        ("Ulm Town is managed by Ann Bo who came late, and plays in Serie B.", True),
+        ("Ulm Town is managed by Ann Bo, who led Ulm Town to Serie B.", True),
+        ("Serie B, which Ulm Town entered, is known to Ann Bo.", True),
+    ],
+)
+def test_a_relative_clause_says_nothing_of_another_subject(fact: str, passes: bool) -> None:
+    assert judge_of(CLUB, [0, 2])("", fact) is passes
