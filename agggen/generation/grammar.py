@@ -69,8 +69,11 @@ _NOT_ABBREVIATED = re.compile(r"(?:(?<!Corp)(?<!Prof)(?<!Univ)(?<=[^\W\d_]{4})|\
 _FINITE = re.compile(
     rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?|originates?|belongs|manages|stars|died|graduated|retired)\b"
 )
+"""A verb that needs a subject; "designed by" does not."""
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
+"""Where the main clause may be interrupted."""
 _JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
+"""The end of a text after which another verb may follow."""
 
 
 class Grammar:
