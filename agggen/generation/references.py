@@ -1,4 +1,4 @@
-"""Which subjects a fact need not name, because its first words refer to a subject of the text before it."""
+"""To which names "it", "which" or "and was" refer, and so which subjects a fact need not name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
 _ATTACHES = re.compile(r".?\W*(which|who|whose|where)\b|(?:.\s*)?,\s*(?:an?|one)\b")
 """Where, after the last character before the fact, a relative clause or an apposition begins: ", a member of"."""
 _RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")
+"""The beginning of a relative clause inside a fact."""
 _CLAUSE_END = re.compile(r"[,;.]\s|\b(?:and|but|which|who|whose|where|while)\b|$")
+"""Where a relative clause may end, outside names."""
 _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
@@ -58,17 +60,19 @@ class References:
             triples: those that the fact expresses.
         """
         names = self._names(fact)
+        spans = [span for own in names.values() for span in own]
         indexed = TextIndex(fact)
         for pronoun in _RELATIVE_CLAUSE.finditer(fact):
-            before = {name for name, own in names.items() if pronoun.start() in (end for _, end in own)}
-            spans = [span for own in names.values() for span in own]
-            ends = (end.start() for end in _CLAUSE_END.finditer(fact, pronoun.end()))
-            end = next(end for end in ends if not any(start < end < stop for start, stop in spans))
-            inside = {name for name, own in names.items() if any(_within(span, pronoun.end(), end) for span in own)}
-            for triple in triples if before else ():
-                found = indexed.find(*value_wordings(triple.object))
-                if any(_within(span, pronoun.end(), end) for span in found) and not (
-                    triple.subject in inside or {triple.subject, triple.object} & before
+            antecedents = {name for name, own in names.items() if pronoun.start() in (end for _, end in own)}
+            if not antecedents:
+                continue
+            start, ends = pronoun.end(), (match.start() for match in _CLAUSE_END.finditer(fact, pronoun.end()))
+            end = next(end for end in ends if not any(first < end < last for first, last in spans))
+            clause_names = {name for name, own in names.items() if any(_within(span, start, end) for span in own)}
+            for triple in triples:
+                values = indexed.find(*value_wordings(triple.object))
+                if any(_within(span, start, end) for span in values) and not (
+                    triple.subject in clause_names or {triple.subject, triple.object} & antecedents
                 ):
                     return True
         return False

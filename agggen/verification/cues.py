@@ -52,16 +52,17 @@ def learn_cues(texts: Sequence[TrainingText]) -> dict[str, tuple[str, ...]]:
         for predicate, size in sizes.items()
         if size >= _MIN_SENTENCES
     }
-    largest: dict[str, list[float]] = defaultdict(list)
+    largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
-        found: dict[int, float] = {}
+        largest_here: dict[int, float] = {}
         for words, values in _sentences(text):
             for index in values:
                 own = shares.get(text.record.triples[index].predicate, {})
-                found[index] = max(found.get(index, 0.0), *(own[word] for word in words & own.keys()), 0.0)
-        for index, share in found.items():
+                here = (own[word] for word in words & own.keys())
+                largest_here[index] = max(largest_here.get(index, 0.0), *here, 0.0)
+        for index, share in largest_here.items():
             largest[text.record.triples[index].predicate].append(share)
-    least = {name: sorted(all_found)[int((1 - _MIN_SHARE) * len(all_found))] for name, all_found in largest.items()}
+    least = {name: sorted(all_shares)[int((1 - _MIN_SHARE) * len(all_shares))] for name, all_shares in largest.items()}
     return {
         name: tuple(sorted(word for word, share in own.items() if share >= least[name]))
         for name, own in sorted(shares.items())
@@ -72,12 +73,12 @@ def learn_cues(texts: Sequence[TrainingText]) -> dict[str, tuple[str, ...]]:
 def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
     """The triples whose values stand only in sentences without a cue of their predicate."""
     triples = text.record.triples
-    found: dict[int, bool] = {}
+    expressed: dict[int, bool] = {}
     for words, values in _sentences(text):
         for index in values:
             own = cues.get(triples[index].predicate)
-            found[index] = found.get(index, False) or own is None or not words.isdisjoint(own)
-    return tuple(triples[index] for index, expressed in sorted(found.items()) if not expressed)
+            expressed[index] = expressed.get(index, False) or own is None or not words.isdisjoint(own)
+    return tuple(triples[index] for index, is_expressed in sorted(expressed.items()) if not is_expressed)
 
 
 def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int]) -> dict[str, dict[str, float]]:

@@ -28,8 +28,8 @@ def exchanged(
     """
     pairs: list[tuple[str, str]] = []
     for (left, left_matches), (right, right_matches) in combinations(zip(triples, occurrences, strict=True), 2):
-        four = {left.subject, left.object, right.subject, right.object}
-        if left.predicate != right.predicate or len(four) < 4:
+        entities = {left.subject, left.object, right.subject, right.object}
+        if left.predicate != right.predicate or len(entities) < 4:
             continue
         names = [
             (span, subject)

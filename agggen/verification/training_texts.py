@@ -19,7 +19,7 @@ MAX_WORDS = 4
 
 @dataclass(frozen=True)
 class TrainingText:
-    """A training text with the matches of its record's values."""
+    """A text with the matches of its record's values and subjects."""
 
     record: Record
     indexed: TextIndex
