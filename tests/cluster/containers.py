@@ -177,7 +177,8 @@ class Cluster:
     def cut_off(self, node: str) -> Iterator[None]:
         """The node has no network; at the end it has, with the address that it had.
 
-        Ray may have counted it as lost by then, and ends it when it hears of that, up to a minute later.
+        Ray may have counted it as lost by then, and ends it, with all processes in it, when it hears of that, up to a
+        minute later.
         """
         self._was_cut_off.add(node)
         address = _address_of(node)
@@ -203,18 +204,25 @@ class Cluster:
         """The address that a container keeps when it starts again; the other nodes remember where that leads."""
         return [f"--ip={self._at(number)}", f"--mac-address=02:00:00:00:00:{number:x}"]
 
-    def _node(self, name: str, options: str, *options_of_podman: str) -> str:
+    def machine(self, name: str) -> str:
+        """The name of a new container without Ray: one that is cut off is not ended when it has a network again."""
+        return self._run(name, self._usual(), "sleep", "infinity")
+
+    def _usual(self) -> list[str]:
+        """Options of a container that runs agggen."""
         env = {
             **self._store,
             "MLFLOW_TRACKING_URI": "",
             "OMP_NUM_THREADS": "1",
             "RAY_AUTH_TOKEN_PATH": f"{self.folder}/secrets/token",
         }
-        usual = [f"--env={key}={value}" for key, value in env.items()]
-        usual += ["--shm-size=300m", "--mount=type=tmpfs,destination=/var/lib/agggen,chown"]
-        usual += ["--tmpfs=/tmp:mode=1777,size=512m", f"--volume={self.folder}:{self.folder}:ro"]
+        options = [f"--env={key}={value}" for key, value in env.items()]
+        options += ["--shm-size=300m", "--mount=type=tmpfs,destination=/var/lib/agggen,chown"]
+        return [*options, "--tmpfs=/tmp:mode=1777,size=512m", f"--volume={self.folder}:{self.folder}:ro"]
+
+    def _node(self, name: str, options: str, *options_of_podman: str) -> str:
         start = f"exec ray start {options} --block --node-ip-address=$(hostname -i) --object-store-memory=100000000"
-        full = self._run(name, [*usual, *options_of_podman], "bash", "-c", start)
+        full = self._run(name, [*self._usual(), *options_of_podman], "bash", "-c", start)
         until(lambda: "Ray runtime started" in podman("logs", full).stdout, f"start of {name}")
         return full
 

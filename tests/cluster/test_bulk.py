@@ -139,7 +139,7 @@ def test_a_store_that_is_gone_for_a_minute_ends_the_job_which_then_resumes(bulk:
 
 
 def test_a_driver_cut_off_from_the_store_stops_when_another_took_over(bulk: Bulk, cluster: Cluster) -> None:
-    node = cluster.workers[0]
+    node = cluster.machine("driver")
     cut_off = bulk.start("actors=0", node=node)
     bulk.wait_for(cut_off, 0.2, nodes=1)
     with cluster.cut_off(node):
