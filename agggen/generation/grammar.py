@@ -66,10 +66,20 @@ _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
 """A word that begins a sentence, unless it begins a name."""
 _NOT_ABBREVIATED = re.compile(r"(?:(?<!Corp)(?<!Prof)(?<!Univ)(?<=[^\W\d_]{4})|\d)[.!?]$")
 """A full stop after a number or a word too long for an abbreviation, so that it ends a sentence."""
-_FINITE = re.compile(
-    rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?|originates?|belongs|manages|stars|died|graduated|retired)\b"
+_FINITE_VERB = (
+    rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?|originates?|belongs|manages|stars|died|graduated|"
+    r"retired)\b"
 )
 """A verb that needs a subject; "designed by" does not."""
+_FINITE = re.compile(_FINITE_VERB)
+_NO_CONJUNCTION = r"(?:(?!\b(?:and|but|so|if|as|when|while|because|since|though|although|that|wh[a-z]+)\b).)*?"
+_SPLICE = re.compile(
+    rf"(?:The )?(?:Name|It|He|She|They)\b{_NO_CONJUNCTION}{_FINITE_VERB}{_NO_CONJUNCTION}"
+    rf", (?:[Tt]he )?(?:Name|[Ii]t|[Hh]e|[Ss]he|[Tt]hey) {_FINITE_VERB}"
+)
+"""Two main clauses that only a comma joins, at the beginning of a sentence."""
+_CUT_OFF = re.compile(r"\b[Aa]n?\s+(?:high|low|moderate|large|small)\s*[.!?](?:\s|$)")
+"""An adjective in place of a noun, even if it is a value: "It has a high." """
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
 """Where the main clause may be interrupted."""
 _JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
@@ -104,14 +114,16 @@ class Grammar:
             or (self._english and self._is_broken(text))
         )
 
-    def has_verbs(self, before: str, fact: str) -> bool:
-        """Whether each sentence that ends with or in the fact has a word that may be a verb, outside names."""
+    def makes_sentences(self, before: str, fact: str) -> bool:
+        """Whether each sentence that ends with or in the fact has a word that may be a verb, outside names, and does
+        not consist of two sentences joined by a comma."""
         if not self._english:
             return True
         before, fact = (self._names.sub("Name", text) for text in (f"{before} ".lstrip(), fact))
         return not any(
-            sentence.end(1) > len(before) and not _VERB.search(_NOUN_PHRASE.sub("", sentence[1], count=1))
+            _SPLICE.match(sentence[1]) or not _VERB.search(_NOUN_PHRASE.sub("", sentence[1], count=1))
             for sentence in _SENTENCE.finditer(before + fact)
+            if sentence.end(1) > len(before)
         )
 
     def runs_on(self, before: str, fact: str) -> bool:
@@ -126,7 +138,8 @@ class Grammar:
 
     def _is_broken(self, text: str) -> bool:
         wrong_articles = (_wrong_article(*found) for found in _A_OR_AN.findall(text))
-        return any(wrong_articles) or _BROKEN.search(self._names.sub("Name", text)) is not None
+        broken = _CUT_OFF.search(text) or _BROKEN.search(self._names.sub("Name", text))
+        return any(wrong_articles) or broken is not None
 
 
 def _lacks_article(text: str, names: Collection[str]) -> bool:

@@ -188,7 +188,7 @@ class RecordConstraints:
             return (
                 passed[key]
                 and follows(text_before, text, begins_sentence, entities)
-                and grammar.has_verbs(text_before, text)
+                and grammar.makes_sentences(text_before, text)
                 and (begins_sentence or not grammar.runs_on(text_before, text))
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
                 and self._expresses(triples, earlier, fact)

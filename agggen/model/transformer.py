@@ -80,16 +80,17 @@ class Cache:
         """
         first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
         (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)
-        keys = first._keys.new_zeros(rows, heads, width, length + room)
-        values = first._values.new_zeros(rows, heads, length + room, width)
+        keys = first._keys.new_empty(rows, heads, width, length + room)
+        values = first._values.new_empty(rows, heads, length + room, width)
         begin = 0
         for cache, index, slots in parts:
-            n, places = len(index), slice(begin, begin + len(index))
+            places, end = slice(begin, begin + len(index)), slots.shape[1]
             key_index = slots[:, None, None].expand(-1, heads, width, -1)
-            keys[places, ..., : slots.shape[1]] = cache._keys[..., : cache.length][index].gather(3, key_index)
+            keys[places, ..., :end] = cache._keys[..., : cache.length][index].gather(3, key_index)
             value_index = slots[:, None, :, None].expand(-1, heads, -1, width)
-            values[places, :, : slots.shape[1]] = cache._values[:, :, : cache.length][index].gather(2, value_index)
-            begin += n
+            values[places, :, :end] = cache._values[:, :, : cache.length][index].gather(2, value_index)
+            keys[places, ..., end:length] = values[places, :, end:length] = 0.0
+            begin += len(index)
         return Cache(keys, values, length)
 
 

@@ -137,7 +137,10 @@ class Checker:
         yield "misplaced", self._misplaced(required, occurrences, indexed, explained, rate, initial)
         invented, elsewhere = self._hallucinated(record, required, indexed, explained)
         if triples is not None:
-            values = _of_other_facts(record, indices, indexed, spans)
+            in_parts = [triple for triple, matches in zip(required, occurrences, strict=True) if not matches]
+            own = frozenset[str]().union(*(forms(triple.object) for triple in in_parts))
+            own = own.union(*(forms(predicate_words(triple.predicate)) for triple in required))
+            values = _of_other_facts(record, indices, indexed, spans, own)
             elsewhere += tuple(value for value in values if not set(elsewhere) & {word.raw for word in words(value)})
         yield "elsewhere", elsewhere
         yield "invented", (*invented, *self._contradictions(record, indexed))
@@ -336,15 +339,19 @@ def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
 
 
 def _of_other_facts(
-    record: Record, indices: Collection[int], indexed: TextIndex, spans: Collection[Span]
+    record: Record, indices: Collection[int], indexed: TextIndex, spans: Collection[Span], own_forms: frozenset[str]
 ) -> tuple[str, ...]:
-    """The names and numbers that are values of triples not in `indices`, outside `spans`, the values of those."""
+    """The names and numbers that are values of triples not in `indices`, outside `spans`, the values of those.
+
+    Args:
+        own_forms: forms that those triples license wherever they occur: values consist of other words, too.
+    """
     own = {name for index in indices for name in (record.triples[index].subject, record.triples[index].object)}
     text_forms = {word.form for word in indexed.whole.words}
     found: list[str] = []
     for index, triple in enumerate(record.triples):
         literal = entity_words(triple.object)
-        if index in indices or triple.object in own or forms(triple.object).isdisjoint(text_forms):
+        if index in indices or triple.object in own or forms(triple.object).isdisjoint(text_forms - own_forms):
             continue
         if literal[:1].isupper() or literal[:1].isdigit():
             others = indexed.find(*value_wordings(triple.object))

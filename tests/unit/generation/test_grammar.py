@@ -38,6 +38,7 @@ def test_sound_facts_are_accepted(text: str) -> None:
         *("It is on the 27nd.", "It is the 11st.", "It is the 21th.", "It is in the 1th runway."),
         *("It is an capital.", "It is a egg.", "She is in Hague."),
         *("Ann The and has a home.", "She left. The Ann The and is in As."),
+        *("It has a high.", "Ann The has an average rating and a moderate. It is in As."),
     ],
 )
 def test_broken_facts_are_rejected(text: str) -> None:
@@ -63,11 +64,16 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("It is red.", "The main parts of brown sauce.", False),
         ("It is red.", "The main parts of it are brown sauce.", True),
         ("It is red.", "Not in Hungary.", True),
+        ("It is in Hague,", "Ann The is at home.", False),
+        ("It is in Hague.", "Ann The has a home, it is white.", False),
+        ("It is in Hague, the home of Ann The,", "and Ann The is at home.", True),
+        ("Located in Hague,", "Ann The is at home.", True),
+        ("It is in Hague, which,", "Ann The has said, is white.", True),
     ],
 )
-def test_sentences_have_verbs(before: str, fact: str, accepted: bool) -> None:
-    assert GRAMMAR.has_verbs(before, fact) is accepted
-    assert Grammar(TRIPLES, Lexicon()).has_verbs(before, fact), "not known to be English"
+def test_sentences_have_verbs_and_are_not_spliced(before: str, fact: str, accepted: bool) -> None:
+    assert GRAMMAR.makes_sentences(before, fact) is accepted
+    assert Grammar(TRIPLES, Lexicon()).makes_sentences(before, fact), "not known to be English"
 
 
 @pytest.mark.parametrize(
@@ -94,11 +100,11 @@ def test_other_languages_have_no_rules_of_english() -> None:
     assert not german.accepts("Ann The ist (an Bord.")
 
 
-@pytest.mark.parametrize(("corpus", "most"), [("elements", 0), ("webnlg", 0.014), ("e2e", 0.04)])
+@pytest.mark.parametrize(("corpus", "most"), [("elements", 0), ("webnlg", 0.02), ("e2e", 0.05)])
 def test_few_texts_of_people_break_a_rule(corpus: str, most: float, request: pytest.FixtureRequest) -> None:
     """Of the texts that do, nearly all have a slip of the pen."""
     home = None if corpus == "elements" else request.getfixturevalue("data_home")
     records, _ = split_rejects(load(corpus, "dev", home))
     texts = [(Grammar(record.triples, ENGLISH), text.text) for record in records for text in record.references]
-    accepted = [grammar.accepts(text) and grammar.has_verbs("", text) for grammar, text in texts]
+    accepted = [grammar.accepts(text) and grammar.makes_sentences("", text) for grammar, text in texts]
     assert accepted.count(False) <= most * len(accepted)

@@ -219,6 +219,17 @@ def test_a_fact_says_no_name_or_number_of_another() -> None:
             assert checker.check(made, text, own).elsewhere == elsewhere, text
 
 
+def test_words_of_a_fact_s_own_predicates_and_values_belong_to_it_though_others_have_them() -> None:
+    made = record("school = Ulm College, M.S. 1963", "chosen by NASA = 1963", "employer = NASA")
+    for own, text, elsewhere in (
+        ([0], "Zyx has an M.S. of 1963 from Ulm College.", ()),
+        ([1], "Zyx was chosen by NASA in 1963.", ()),
+        ([0], "Zyx of NASA has an M.S. of 1963 from Ulm College.", ("NASA",)),
+        ([2], "Zyx works for NASA since 1963.", ("1963",)),
+    ):
+        assert PLAIN.check(made, text, own).elsewhere == elsewhere, text
+
+
 def test_names_in_the_wordings_of_each_other_s_predicates() -> None:
     pairs = product(CITIES, CITIES)
     births = [told(f"{a}o", "born", a, f"{a}o was born in {a} and died in {b}.", died=b) for a, b in pairs]
