@@ -11,7 +11,7 @@ from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker
 from agggen.verification.cues import learn_cues
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighbours, suspicious
-from agggen.verification.record_words import akin, forms
+from agggen.verification.record_words import akin, claims, forms
 from agggen.verification.templates import learn_articles, learn_templates
 from agggen.verification.training_texts import TrainingText, indexed_texts
 from agggen.verification.values import FUNCTION_WORDS
@@ -28,8 +28,8 @@ _MIN_WORDING_SHARE = 0.01
 _MIN_TRIPLES = 5
 """Minimum number of a predicate's triples that have a frequent value, and of texts with a pair of words."""
 _MIN_IMPLYING_TEXTS = 30
-"""Minimum number of texts with a word that implies a predicate."""
-_IMPLIED_SHARE = 0.98
+"""Minimum number of texts with a word or pair of words that implies a predicate."""
+_IMPLIED_SHARE = 0.985
 """Minimum share of these texts whose record has the predicate."""
 _MAX_SHARE = 0.9
 """Predicates of a larger share of all texts are left out, since nearly every word stands in texts with them."""
@@ -51,7 +51,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
         shared=_shared(frequent),
         cues=learn_cues(texts),
     )
-    lexicon = replace(lexicon, wordings=_wordings(texts, lexicon), implies=_implies(texts, lower - value_words))
+    lexicon = replace(lexicon, wordings=_wordings(texts, lexicon), implies=_implies(texts, lower, value_words))
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
 
 
@@ -170,16 +170,20 @@ def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tupl
     return {predicate: tuple(sorted(found)) for predicate, found in wordings.items()}
 
 
-def _implies(texts: Sequence[TrainingText], ordinary: Collection[str]) -> dict[str, str]:
-    """The lexicon's ``implies``, by the texts with and without a predicate, of the `ordinary` words."""
+def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
+    """The lexicon's ``implies``, by the texts with and without a predicate: of ordinary words, which are in `lower` and
+    no value words, and of pairs from `lower` without such a word.
+    """
     word_counts: Counter[str] = Counter()
     predicate_counts: Counter[str] = Counter()
     together: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
         predicate_counts.update(predicates)
-        for form in {word.form for word, explained in zip(text.words, text.explained, strict=True) if not explained}:
-            if form in ordinary and form not in FUNCTION_WORDS and len(form) > 2:
+        for form, claim in dict(claims(text.words, text.explained)).items():
+            if all(word.form in lower and word.form not in FUNCTION_WORDS for word in claim) and (
+                len(claim) == 2 or (len(form) > 2 and form not in value_words)
+            ):
                 word_counts[form] += 1
                 together[form].update(predicates)
     implied: dict[str, str] = {}
@@ -188,7 +192,7 @@ def _implies(texts: Sequence[TrainingText], ordinary: Collection[str]) -> dict[s
         for name, n in counts.most_common(1):
             if word_counts[form] >= _MIN_IMPLYING_TEXTS and n >= _IMPLIED_SHARE * word_counts[form]:
                 implied[form] = name
-    return implied
+    return {form: name for form, name in implied.items() if " " not in form or implied.keys().isdisjoint(form.split())}
 
 
 def _contexts(texts: Sequence[TrainingText]) -> dict[str, dict[str, int]]:

@@ -60,7 +60,8 @@ class Lexicon:
     """The predicates of numbers and values in lower case that several have: ``{"high": ("price", "rating")}``."""
 
     implies: Mapping[str, str] = field(default_factory=dict)
-    """The predicate that a record must have for an ordinary word (normal form): ``{"star": "customerRating"}``."""
+    """The predicate that a record must have for an ordinary word or pair of words (normal forms): ``{"star":
+    "customerRating", "main ingredients": "mainIngredients"}``."""
     cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: words of which nearly every sentence with its value has one: ``{"birthPlace": ("born", ...)}``."""
 
@@ -124,7 +125,7 @@ class Lexicon:
             word: name
             for one, another in ((other, self), (self, other))
             for word, name in one.implies.items()
-            if another.implies.get(word, name if word not in another.lower else "") == name
+            if another.implies.get(word, "" if another.lower.issuperset(word.split()) else name) == name
         }
         cues = {
             name: words

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from agggen.records import Record
 from agggen.text.linearise import entity_words
@@ -90,7 +90,7 @@ def akin(word: Word, form: str) -> bool:
 def unsupported(
     tokens: Sequence[Word], explained: Sequence[bool], lexicon: Lexicon, record: Record, allowed: Collection[str]
 ) -> tuple[str, ...]:
-    """Words that training texts have only with a predicate that the record lacks ("a five star restaurant").
+    """Words and pairs of words that training texts have only with a predicate that the record lacks ("five star").
 
     A record with a predicate that training never saw has none, since any word may speak of that predicate.
 
@@ -104,14 +104,22 @@ def unsupported(
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
         return ()
     found = (
-        word.raw
-        for word, covered in zip(tokens, explained, strict=True)
-        if not covered
-        and word.form in lexicon.implies
-        and lexicon.implies[word.form] not in predicates
-        and not any(akin(word, form) for form in allowed)
+        " ".join(word.raw for word in claim)
+        for form, claim in claims(tokens, explained)
+        if lexicon.implies.get(form, "") not in {"", *predicates}
+        and not all(any(akin(word, form) for form in allowed) for word in claim)
     )
     return tuple(dict.fromkeys(found))
+
+
+def claims(tokens: Sequence[Word], explained: Sequence[bool]) -> Iterator[tuple[str, tuple[Word, ...]]]:
+    """The words outside values and names and the adjacent pairs of them, each with its normal form ("main dish")."""
+    outside = [None if covered else word for word, covered in zip(tokens, explained, strict=True)]
+    for word, following in zip_longest(outside, outside[1:]):
+        if word:
+            yield word.form, (word,)
+        if word and following and not following.initial:
+            yield f"{word.form} {following.form}", (word, following)
 
 
 def derived(form: str, base: str) -> bool:

@@ -54,6 +54,23 @@ def test_a_word_of_a_missing_predicate_is_a_fault(given: Record, text: str, word
     ]
 
 
+def test_a_pair_of_words_may_speak_of_a_predicate_though_neither_word_does() -> None:
+    dear = inns("price", "{} is average priced at {} dollars.", ("1", "3", "5"))
+    liked = inns("rating", "{} has average guests of grade {}.", ("1", "3", "5"))
+    cheap = inns("deal", "{} is low priced on {}.", ("Friday", "Monday"))
+    lexicon = learn([*dear, *liked, *cheap])
+    assert lexicon.implies["average priced"] == "price" and {"average", "priced"}.isdisjoint(lexicon.implies)
+    for given, text, words in (
+        (record("deal = Friday"), "Zyx is average priced on Friday.", ("average priced",)),
+        (record("deal = Friday"), "On average priced, Zyx is low priced on Friday.", ("average priced",)),
+        (record("deal = Friday"), "Zyx is low priced on average. Priced on Friday.", ()),
+        (record("price = 3"), "Zyx is average priced at 3 dollars.", ()),
+    ):
+        assert Checker(lexicon).check(given, text).unsupported == words, text
+    assert "average priced" not in lexicon.merged(Lexicon(lower=frozenset(("average", "priced")))).implies
+    assert "average priced" in lexicon.merged(Lexicon(lower=frozenset(("average",)))).implies
+
+
 def test_words_in_few_texts_or_of_a_predicate_of_nearly_all_records_imply_nothing() -> None:
     few = inns("rating", "{} is rated {} by guests.", ("1", "3", "5"), KINDS[:3])
     assert "rated" not in learn([*few, *FED]).implies
