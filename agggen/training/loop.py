@@ -60,6 +60,7 @@ class StageConfig:
     accumulate: int = 1  # forward passes per update
     clip: float = 1.0  # largest norm of the gradient
     patience: int = 3  # evaluations without a better dev loss before the stage ends
+    initial_share: float = 0.0  # of the weights before the stage in the mean that it ends with, except transitions
     log_every: int = 50  # updates
 
     def __post_init__(self) -> None:
@@ -72,8 +73,9 @@ class StageConfig:
             raise ConfigError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
         if self.alignment_penalty is not None and not self.alignment_penalty >= 0:
             raise ConfigError(f"alignment_penalty must be at least 0, or null, not {self.alignment_penalty}")
-        if not 0 <= self.substitute <= 1:
-            raise ConfigError(f"substitute must be between 0 and 1, not {self.substitute}")
+        for name in ("substitute", "initial_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
         if not 0 <= self.beta2 < 1:
             raise ConfigError(f"beta2 must be at least 0 and less than 1, not {self.beta2}")
         if not self.clip > 0:
@@ -129,7 +131,8 @@ class _Update(NamedTuple):
 
 
 class Trainer:
-    """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation.
+    """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation, or with their mean
+    with the weights that it has now (``initial_share``; Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").
 
     Every worker of `group` makes a trainer from the same arguments, except for the callbacks. `stop` is called before
     every update; if it returns True on any worker, all workers stop. `substitute` changes each training example.
@@ -183,6 +186,8 @@ class Trainer:
         self._rates = list(zip((config.learning_rate, config.transition_learning_rate), factors, strict=True))
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
+        initial = model.state_dict().items() if config.initial_share else ()
+        self._initial = {name: tensor.clone() for name, tensor in initial if not name.startswith("transitions.")}
         self.stop_requested = False
         self._last: tuple[int, list[list[int]], Tensor, Tensor] | None = None  # update, batches, loss, gradient norm
 
@@ -212,6 +217,9 @@ class Trainer:
                 callback.on_evaluation(self, metrics)
         if self.best:
             self.model.load_state_dict(self.best)
+        weights = self.model.state_dict()
+        for name, initial in self._initial.items():
+            weights[name].lerp_(initial, self.config.initial_share)
         self.model.eval()
         self.progress.done = True
         for callback in self.callbacks:
@@ -387,8 +395,5 @@ class _Window:
     def metrics(self) -> dict[str, float]:
         """The averages since the last log line; waits for the device."""
         seconds = max(time.monotonic() - self.begin, 1e-9)
-        return {
-            "train_loss": float(sum(self.losses)) / self.positions,
-            "gradient_norm": float(sum(self.norms)) / len(self.norms),
-            "texts_per_second": self.texts / seconds,
-        }
+        loss, norm = float(sum(self.losses)) / self.positions, float(sum(self.norms)) / len(self.norms)
+        return {"train_loss": loss, "gradient_norm": norm, "texts_per_second": self.texts / seconds}

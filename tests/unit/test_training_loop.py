@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from agggen.errors import ConfigError, TrainingError
 from agggen.model.batch import CLS, SEP, Example, collate
-from agggen.training.callbacks import Metrics, Silent
+from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.checkpoints import FileKeeper
 from agggen.training.loop import StageConfig, Trainer, repeatable
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import random_example, tiny_model
@@ -200,6 +202,23 @@ def test_early_stopping_puts_the_best_weights_back(losses: list[float], patience
     assert not any(same(weights(training.model), seen) for seen in others)
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_ends_with_the_mean_of_its_weights_and_those_before_it(stage: ObjectiveName, tmp_path: Path) -> None:
+    plain, mixed = trainer(stage), trainer(stage, replace(CONFIG, initial_share=0.4))
+    before = weights(plain.model)
+    mixed.callbacks = [CheckpointEvery(FileKeeper(tmp_path))]
+    plain.run()
+    mixed.run()
+    trained = weights(plain.model)
+    for name, mean in weights(mixed.model).items():
+        share = 0.0 if name.startswith("transitions.") else 0.4
+        torch.testing.assert_close(mean, share * before[name] + (1 - share) * trained[name])
+    repeated = trainer(stage, mixed.config)
+    assert FileKeeper(tmp_path).restore(repeated)
+    repeated.run()
+    assert same(weights(repeated.model), weights(mixed.model)), "a finished stage is averaged once"
+
+
 def test_callbacks_hear_in_order_and_each_event_once() -> None:
     order: list[str] = []
 
@@ -304,6 +323,7 @@ def test_a_stage_needs_texts(train: list[Example], dev: list[Example]) -> None:
         ({"epochs": -1}, "epochs must be at least 0"),
         ({"patience": 0}, "patience must be at least 1"),
         ({"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
+        ({"initial_share": 1.5}, "initial_share must be between 0 and 1, not 1.5"),
         ({"clip": 0.0}, "clip must be greater than 0"),
     ],
 )
