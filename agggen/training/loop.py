@@ -131,8 +131,8 @@ class _Update(NamedTuple):
 
 
 class Trainer:
-    """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation, or with their mean
-    with the weights that it has now (``initial_share``; Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").
+    """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation, or with the mean of
+    these and its present ones (``initial_share``; Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").
 
     Every worker of `group` makes a trainer from the same arguments, except for the callbacks. `stop` is called before
     every update; if it returns True on any worker, all workers stop. `substitute` changes each training example.
