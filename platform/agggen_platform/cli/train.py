@@ -139,7 +139,7 @@ def distill(
 
     \b
         agggen distill runs/a/bundle webnlg --teacher runs/b/bundle --teacher runs/c/bundle
-        agggen adjust runs/distill-webnlg-1f2e/bundle -o student plans=2
+        agggen adjust runs/distill-webnlg-1f2e/bundle -o student plans=3 beam.beam=3
     """
     from agggen.bundle import load_bundle
     from agggen.training.adaptation import adaptation, configuration
