@@ -60,7 +60,7 @@ class StageConfig:
     accumulate: int = 1  # forward passes per update
     clip: float = 1.0  # largest norm of the gradient
     patience: int = 3  # evaluations without a better dev loss before the stage ends
-    initial_share: float = 0.0  # of the weights before the stage in the mean that it ends with, except transitions
+    initial_share: float = 0.0  # of the weights before the stage in its result; transitions are not averaged
     log_every: int = 50  # updates
 
     def __post_init__(self) -> None:
