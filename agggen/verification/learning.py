@@ -31,6 +31,10 @@ _MIN_IMPLYING_TEXTS = 30
 """Minimum number of texts with a word or pair of words that implies a predicate."""
 _IMPLIED_SHARE = 0.985
 """Minimum share of these texts whose record has the predicate."""
+_MAX_RATE_BESIDE_OTHERS = 0.1
+"""Maximum rate of a value in texts of another value of its predicate, as a multiple of the rate in its own texts."""
+_MIN_ABSENT_RATIO = 3
+"""Minimum ratio of a value's rate in texts without its predicate to that in texts of another value."""
 _MAX_SHARE = 0.9
 """Predicates of a larger share of all texts are left out, since nearly every word stands in texts with them."""
 
@@ -51,7 +55,8 @@ def learn(records: Sequence[Record]) -> Lexicon:
         shared=_shared(frequent),
         cues=learn_cues(texts),
     )
-    lexicon = replace(lexicon, wordings=_wordings(texts, lexicon), implies=_implies(texts, lower, value_words))
+    implies = _implies(texts, lower, value_words) | _implying_values(texts, frequent, value_words)
+    lexicon = replace(lexicon, wordings=_wordings(texts, lexicon), implies=implies)
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
 
 
@@ -193,6 +198,37 @@ def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words:
             if word_counts[form] >= _MIN_IMPLYING_TEXTS and n >= _IMPLIED_SHARE * word_counts[form]:
                 implied[form] = name
     return {form: name for form, name in implied.items() if " " not in form or implied.keys().isdisjoint(form.split())}
+
+
+def _implying_values(
+    texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
+) -> dict[str, str]:
+    """Values of one word in lower case, other than `value_words`, that texts often say although their record lacks the
+    predicate, but seldom if it has another value: such a text says more than its record ("restaurant" in E2E).
+    """
+    predicate_of = {
+        value: names[0]
+        for value, names in frequent.items()
+        if len(names) == 1 and value.isalpha() and value.islower() and value not in value_words
+    }
+    total: Counter[tuple[str, str]] = Counter()
+    said: Counter[tuple[str, str]] = Counter()
+    for text in texts:
+        values = {triple.object for triple in text.record.triples}
+        predicates = {triple.predicate for triple in text.record.triples}
+        forms_here = {word.form for word in text.words}
+        for value, predicate in predicate_of.items():
+            kind = "own" if value in values else "other" if predicate in predicates else "absent"
+            total[value, kind] += 1
+            said[value, kind] += value in forms_here
+    implied: dict[str, str] = {}
+    for value, predicate in predicate_of.items():
+        if min(total[value, kind] for kind in ("own", "other", "absent")) < _MIN_IMPLYING_TEXTS:
+            continue
+        own, other, absent = (said[value, kind] / total[value, kind] for kind in ("own", "other", "absent"))
+        if other <= _MAX_RATE_BESIDE_OTHERS * own and absent >= _MIN_ABSENT_RATIO * max(other, 1 - _IMPLIED_SHARE):
+            implied[value] = predicate
+    return implied
 
 
 def _contexts(texts: Sequence[TrainingText]) -> dict[str, dict[str, int]]:

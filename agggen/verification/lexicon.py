@@ -60,8 +60,8 @@ class Lexicon:
     """The predicates of numbers and values in lower case that several have: ``{"high": ("price", "rating")}``."""
 
     implies: Mapping[str, str] = field(default_factory=dict)
-    """The predicate that a record must have for an ordinary word or pair of words (normal forms): ``{"star":
-    "customerRating", "main ingredients": "mainIngredients"}``."""
+    """The predicate that a record must have for a word or pair of words (normal forms): ``{"star": "customerRating",
+    "main ingredients": "mainIngredients"}``."""
     cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: words of which nearly every sentence with its value has one: ``{"birthPlace": ("born", ...)}``."""
 

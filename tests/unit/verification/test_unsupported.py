@@ -71,6 +71,22 @@ def test_a_pair_of_words_may_speak_of_a_predicate_though_neither_word_does() -> 
     assert "average priced" in lexicon.merged(Lexicon(lower=frozenset(("average",)))).implies
 
 
+@pytest.mark.parametrize(("of_pubs", "implied"), [(0, True), (1, True), (10, False)])
+def test_a_value_that_texts_say_unless_the_record_has_another_one_speaks_of_its_predicate(
+    of_pubs: int, implied: bool
+) -> None:
+    """E2E: 45 % of the texts without a type say "restaurant", and 5 % of those about pubs."""
+    hotels = inns("type", "{} is a {} in town.", ("hotel",))
+    pubs = inns("type", "{} is a {} in town.", ("pub",))
+    mixed = inns("type", "{} is a {} and hotel in town.", ("pub",))[:of_pubs]
+    untyped = inns("rating", "{} is a hotel rated {} by guests.", ("1", "3", "5"))
+    lexicon = learn([*hotels, *pubs, *mixed, *untyped])
+    assert "hotel" not in lexicon.value_words and (lexicon.implies.get("hotel") == "type") == implied
+    for given, text in ((record("rating = 5"), "Zyx is a hotel rated 5."), (record("type = pub"), "Zyx: pub, hotel.")):
+        words = ("hotel",) if implied and given.triples[0].predicate == "rating" else ()
+        assert Checker(lexicon).check(given, text).unsupported == words
+
+
 def test_words_in_few_texts_or_of_a_predicate_of_nearly_all_records_imply_nothing() -> None:
     few = inns("rating", "{} is rated {} by guests.", ("1", "3", "5"), KINDS[:3])
     assert "rated" not in learn([*few, *FED]).implies
