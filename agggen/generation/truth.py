@@ -26,7 +26,7 @@ from agggen.text.linearise import entity_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
-from agggen.verification.cues import unexpressed
+from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.lexicon import suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
@@ -206,13 +206,21 @@ class RecordConstraints:
         )
 
     def _expresses(self, triples: Sequence[Triple], earlier: Sequence[int], fact: Sequence[int]) -> bool:
-        """Whether the sentences of a fact have a cue of each triple, if its predicate has cues."""
-        cues = self.watched.checker.lexicon.cues
-        if all(triple.predicate not in cues for triple in triples):
+        """Whether a fact has no word of other predicates only, and its sentences have cues of its own predicates."""
+        lexicon = self.watched.checker.lexicon
+        predicates = {triple.predicate for triple in triples}
+        foreign = {
+            word.form
+            for word in words(self._text(fact))
+            if word.form in lexicon.predicates_of and predicates.isdisjoint(lexicon.predicates_of[word.form])
+        }
+        if not foreign and predicates.isdisjoint(lexicon.cues):
             return True
         ends = [number for number, word in enumerate(earlier, start=1) if word in self.watched.sentence_ends]
         text = TrainingText.of(self.record, self._text([*earlier[max(ends, default=0) :], *fact]))
-        return not any(triple in triples for triple in unexpressed(text, cues))
+        return foreign.isdisjoint(foreign_words(text, lexicon.predicates_of, predicates)) and not any(
+            triple in triples for triple in unexpressed(text, lexicon.cues)
+        )
 
     def _watched_extras(self) -> Iterable[tuple[int, tuple[str, ...]]]:
         """The ids and normal forms of the watched words among the extras."""

@@ -1,4 +1,8 @@
-"""Cue words: the words of a sentence that express a predicate, such as "born" for ``birthPlace``."""
+"""Cue words: the words of a sentence that express a predicate, such as "born" for ``birthPlace``.
+
+Which predicate of a sentence explains a word is estimated by the first model of Brown et al. (1993, "The Mathematics of
+Statistical Machine Translation"). So "language" is no cue of ``currency``, though it often is near.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from itertools import chain, pairwise
 
 from agggen.records import Triple
 from agggen.verification.training_texts import TrainingText
+from agggen.verification.values import FUNCTION_WORDS
 
 _ITERATIONS = 5
 _MIN_SENTENCES = 20
@@ -19,17 +24,24 @@ _MIN_COUNT = 1.5
 _MIN_RATIO = 3.0
 """Minimum ratio of the rate at which a predicate explains a cue in its sentences, and the cue's rate in all."""
 
+_MIN_WORD_SENTENCES = 30
+"""Minimum number of training sentences with a word that speaks of some predicates only."""
+_COVERED_SHARE = 0.985
+"""Minimum share of a word's sentences that have a value of one of its predicates."""
+_MAX_PREDICATES = 10
+"""Maximum number of predicates needed for that share."""
+_MAX_BASE_SHARE = 0.5
+"""Maximum share of all sentences that have a value of one of these predicates."""
+
 _Sentence = tuple[frozenset[str], tuple[str, ...]]
 """The possible cues of a sentence, and the predicates of its values."""
 
 
-def learn_cues(texts: Sequence[TrainingText]) -> dict[str, tuple[str, ...]]:
-    """The cues of the predicates that nearly all training texts express by a sentence with one.
+def learn_cues(texts: Sequence[TrainingText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """The lexicon's ``cues`` and ``predicates_of``.
 
-    They are the words of which the predicate explains the largest shares, no more than needed for `_MIN_SHARE`.
-
-    Which predicate of a sentence explains a word is estimated by the first model of Brown et al. (1993, "The
-    Mathematics of Statistical Machine Translation"). So "language" is no cue of ``currency``, though it often is near.
+    Cues have the predicates that nearly all training texts express by a sentence with a cue: the words of which the
+    predicate explains the largest shares, no more than needed for `_MIN_SHARE`.
     """
     sentences = Counter[_Sentence]()
     for text in texts:
@@ -50,8 +62,18 @@ def learn_cues(texts: Sequence[TrainingText]) -> dict[str, tuple[str, ...]]:
             if count >= _MIN_COUNT and count / size >= _MIN_RATIO * word_counts[word] / total
         }
         for predicate, size in sizes.items()
-        if size >= _MIN_SENTENCES
     }
+    return _cues(texts, {name: own for name, own in shares.items() if sizes[name] >= _MIN_SENTENCES}), _predicates_of(
+        sentences, word_counts, expected, shares
+    )
+
+
+def _cues(texts: Sequence[TrainingText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``cues``.
+
+    Args:
+        shares: by predicate: its possible cues, with the share of each word that the predicate explains.
+    """
     largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
         largest_here: dict[int, float] = {}
@@ -70,6 +92,41 @@ def learn_cues(texts: Sequence[TrainingText]) -> dict[str, tuple[str, ...]]:
     }
 
 
+def _predicates_of(
+    sentences: Mapping[_Sentence, int],
+    word_counts: Mapping[str, int],
+    expected: Mapping[str, Mapping[str, float]],
+    shares: Mapping[str, Mapping[str, float]],
+) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``predicates_of``: for each word the predicates that explain most of it, as many as are needed for
+    `_COVERED_SHARE` of its sentences, and all others of which it may be a cue.
+
+    Args:
+        expected: by predicate: how often it explains each word.
+        shares: see `_cues`.
+    """
+    with_word: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
+    for (words, predicates), count in sentences.items():
+        for word in words:
+            if word_counts[word] >= _MIN_WORD_SENTENCES and word not in FUNCTION_WORDS:
+                with_word[word].append((predicates, count))
+    total = sum(sentences.values())
+    result: dict[str, tuple[str, ...]] = {}
+    for word, rest in sorted(with_word.items()):
+        explained = {name: own[word] for name, own in expected.items() if name and word in own}
+        chosen: set[str] = set()
+        for name in sorted(explained, key=lambda name: -explained[name])[:_MAX_PREDICATES]:
+            chosen.add(name)
+            rest = [(predicates, count) for predicates, count in rest if name not in predicates]
+            if sum(count for _, count in rest) <= (1 - _COVERED_SHARE) * word_counts[word]:
+                chosen |= {name for name, own in shares.items() if word in own}
+                base = sum(count for (_, predicates), count in sentences.items() if not chosen.isdisjoint(predicates))
+                if base <= _MAX_BASE_SHARE * total:
+                    result[word] = tuple(sorted(chosen))
+                break
+    return result
+
+
 def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
     """The triples whose values stand only in sentences without a cue of their predicate."""
     triples = text.record.triples
@@ -79,6 +136,20 @@ def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tupl
             own = cues.get(triples[index].predicate)
             expressed[index] = expressed.get(index, False) or own is None or not words.isdisjoint(own)
     return tuple(triples[index] for index, is_expressed in sorted(expressed.items()) if not is_expressed)
+
+
+def foreign_words(
+    text: TrainingText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
+) -> tuple[str, ...]:
+    """The normal forms of words that are words of neither `predicates` nor those with a value in their sentence, but of
+    others: "born" in "Apollo 14 was born by NASA".
+    """
+    return tuple(
+        word
+        for words, values in _sentences(text)
+        for word in sorted(words & predicates_of.keys())
+        if not {*predicates, *(text.record.triples[index].predicate for index in values)} & set(predicates_of[word])
+    )
 
 
 def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int]) -> dict[str, dict[str, float]]:

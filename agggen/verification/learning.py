@@ -45,6 +45,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
     lower, value_words = _word_kinds(texts)
     booleans_of = _boolean_predicates(records)
     frequent = _frequent_values(records)
+    cues, predicates_of = learn_cues(texts)
     lexicon = Lexicon(
         variants=learn_variants(texts, booleans_of),
         booleans=learn_booleans(texts, booleans_of),
@@ -53,7 +54,8 @@ def learn(records: Sequence[Record]) -> Lexicon:
         lower=lower,
         value_pairs=_value_pairs(texts, frequent),
         shared=_shared(frequent),
-        cues=learn_cues(texts),
+        cues=cues,
+        predicates_of=predicates_of,
     )
     implies = _implies(texts, lower, value_words) | _implying_values(texts, frequent, value_words)
     lexicon = replace(lexicon, wordings=_wordings(texts, lexicon), implies=implies)

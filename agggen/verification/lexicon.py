@@ -64,6 +64,8 @@ class Lexicon:
     "main ingredients": "mainIngredients"}``."""
     cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: words of which nearly every sentence with its value has one: ``{"birthPlace": ("born", ...)}``."""
+    predicates_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By word: predicates of which nearly every sentence with it has a value: ``{"born": ("birthPlace", ...)}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -132,6 +134,11 @@ class Lexicon:
             for name, words in _union(self.cues, other.cues).items()
             if all(name in one.cues or name not in one.contexts for one in (self, other))
         }
+        predicates_of: dict[str, set[str]] = {}
+        for word in {**self.predicates_of, **other.predicates_of}:
+            for one, another in ((self, other), (other, self)):
+                free = one.contexts.keys() - another.contexts.keys() if word in one.lower else ()
+                predicates_of.setdefault(word, set()).update(one.predicates_of.get(word, free))
         return Lexicon(
             variants=_union(self.variants, other.variants),
             booleans=booleans,
@@ -146,6 +153,7 @@ class Lexicon:
             shared=_union(self.shared, other.shared),
             implies=implies,
             cues=cues,
+            predicates_of={word: tuple(sorted(names)) for word, names in predicates_of.items()},
         )
 
 

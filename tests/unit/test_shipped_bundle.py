@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "0c5515382454a20d085766c4677cf3c714cbb27298794e1fa19a8a1dbe796e15"
+FINGERPRINT = "ba6d4e562fae8483f6e4b5d3b6739c2d395263fc1f9345d164712be463cf5e87"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 

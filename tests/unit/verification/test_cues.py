@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from agggen.records import Record, Reference, Triple
-from agggen.verification.cues import unexpressed
+from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.training_texts import TrainingText
@@ -87,6 +89,56 @@ def test_the_search_accepts_no_fact_without_a_cue(before: str, fact: str, passes
     assert judge_of(Record("oz", triples), *groups, lexicon=Lexicon(cues=LEXICON.cues))(before, fact) is passes
 
 
+BORN = [
+    told(number, land, text, *names)
+    for number, land in enumerate(LANDS)
+    for text, names in (
+        ("{} was born in {town}.", ("town",)),
+        ("Born {year}, {} is known.", ("year",)),
+        ("{} lives in {home}.", ("home",)),
+    )
+]
+BORN_LEXICON = learn([*BORN, *OTHERS])
+
+
+def test_a_word_has_the_predicates_that_explain_it() -> None:
+    assert BORN_LEXICON.predicates_of["born"] == ("town", "year"), "20 sentences each"
+    assert "known" not in BORN_LEXICON.predicates_of, "20 sentences"
+    assert "in" not in BORN_LEXICON.predicates_of and "lives" not in BORN_LEXICON.predicates_of
+
+
+@pytest.mark.parametrize(
+    ("before", "fact", "passes"),
+    [
+        ("", "Oz lives in Ur.", True),
+        ("", "Oz was born in Ur.", False),
+        ("", "Oz, who was born, lives in Ur.", False),
+        ("Born in Ulm, ", "Oz lives in Ur.", True),
+        ("Born, ", "Oz lives in Ur.", True),  # a fault of the fact before
+        ("Oz, a child of Ulm, ", "was born and lives in Ur.", True),  # the sentence has a value of town
+        ("Oz is a child of Ulm.", "Oz, who was born, lives in Ur.", False),
+        ("", "Oz lives in Born Ur.", True),
+    ],
+)
+def test_the_search_accepts_no_fact_with_a_word_of_other_predicates(before: str, fact: str, passes: bool) -> None:
+    home = "Born Ur" if "Born Ur" in fact else "Ur"
+    record = Record("oz", (Triple("Oz", "town", "Ulm"), Triple("Oz", "home", home)))
+    lexicon = Lexicon(predicates_of=BORN_LEXICON.predicates_of)
+    assert judge_of(record, *([[0], [1]] if before else [[1]]), lexicon=lexicon)(before, fact) is passes
+
+
+def test_words_of_other_predicates_in_two_corpora() -> None:
+    known = Lexicon(lower=frozenset(("born",)), contexts={"hatched": {"": 9}, "town": {"": 9}})
+    other = Lexicon(predicates_of={"born": ("birthPlace",), "sung": ("language",)})
+    assert (
+        BORN_LEXICON.merged(known).predicates_of["born"]
+        == ("hatched", "town", "year")
+        == (known.merged(BORN_LEXICON).predicates_of["born"])
+    )
+    assert BORN_LEXICON.merged(other).predicates_of["born"] == ("birthPlace", "town", "year")
+    assert BORN_LEXICON.merged(other).predicates_of["sung"] == ("language",)
+
+
 def test_cues_of_two_corpora() -> None:
     other = Lexicon(cues={"language": ("spoken",), "food": ("eat",)}, contexts={"currency": {"": 100}})
     for merged in (LEXICON.merged(other), other.merged(LEXICON)):
@@ -95,12 +147,35 @@ def test_cues_of_two_corpora() -> None:
 
 
 @pytest.mark.parametrize(
-    ("corpus", "predicates", "most"), [("elements", 10, 0.015), ("webnlg", 133, 0.075), ("e2e_cleaned", 0, 0.0)]
+    ("corpus", "predicates", "most", "foreign"),
+    [("elements", 10, 0.015, 0.02), ("webnlg", 133, 0.075, 0.06), ("e2e_cleaned", 0, 0.0, 0.0)],
 )
-def test_few_texts_of_people_have_no_cue(
-    corpus: str, predicates: int, most: float, request: pytest.FixtureRequest
+def test_few_texts_of_people_have_no_cue_or_a_word_of_other_predicates(
+    corpus: str, predicates: int, most: float, foreign: float, request: pytest.FixtureRequest
 ) -> None:
     checker, _, records_of = request.getfixturevalue(corpus)
+    lexicon = checker.lexicon
     texts = [TrainingText.of(item, text.text) for item in records_of("dev") for text in item.references]
-    without = sum(bool(unexpressed(text, checker.lexicon.cues)) for text in texts)
-    assert len(checker.lexicon.cues) == predicates and without <= most * len(texts)
+    without = sum(bool(unexpressed(text, lexicon.cues)) for text in texts)
+    assert len(lexicon.cues) == predicates and without <= most * len(texts)
+    assert sum(bool(foreign_words(text, lexicon.predicates_of, ())) for text in texts) <= foreign * len(texts)
+
+
+@pytest.mark.parametrize(("corpus", "cues", "both"), [("elements", 0.65, 0.9), ("webnlg", 0.54, 0.74)])
+def test_most_texts_are_rejected_if_a_triple_has_another_predicate(
+    corpus: str, cues: float, both: float, request: pytest.FixtureRequest
+) -> None:
+    checker, train, records_of = request.getfixturevalue(corpus)
+    predicates = sorted({triple.predicate for item in train for triple in item.triples})
+    rng, noticed = random.Random(1), []
+    for item in records_of("dev"):
+        for reference in item.references:
+            number, other = rng.randrange(len(item.triples)), rng.choice(predicates)
+            triples = list(item.triples)
+            if TrainingText.of(item, reference.text).values[number] and other not in item.predicates:
+                triples[number] = replace(triples[number], predicate=other)
+                text = TrainingText.of(Record("renamed", tuple(triples)), reference.text)
+                without = bool(unexpressed(text, checker.lexicon.cues))
+                noticed.append((without, without or bool(foreign_words(text, checker.lexicon.predicates_of, ()))))
+    by_cues, by_both = (sum(column) / len(noticed) for column in zip(*noticed, strict=True))
+    assert by_cues >= cues and by_both >= both
