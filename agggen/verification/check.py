@@ -307,8 +307,9 @@ class Checker:
         max_new_word_rate: float,
         initial: bool,
     ) -> tuple[Triple, ...]:
-        """The triples whose values occur only in contexts of another predicate that has the same values, or after words
-        that precede no value of their predicate ("is a 1766 gas") in training texts or in its ``clause``.
+        """The triples whose values occur only in contexts of another predicate that has the same values, in unrelated
+        pairs, or after words that precede no value of their predicate ("is a 1766 gas") in training texts or in its
+        ``clause``.
         """
         tokens, contexts = indexed.whole.words, self.lexicon.contexts
         misplaced: list[Triple] = []
@@ -323,12 +324,20 @@ class Checker:
             if all(
                 never_precedes(own, context[0], max_new_word_rate)
                 or any(fits_better(other, own, context) > MISPLACED_MARGIN for other in others)
-                for context in around
+                or self._unrelated(triple.predicate, indexed, at)
+                for at, context in zip(word_spans, around, strict=True)
             ):
                 before, _, _ = clause(triple, self.lexicon.articles).rpartition(spoken(triple.object))
                 if not any(indexed.text[: span[0]].endswith(before) for span, _ in matches):
                     misplaced.append(triple)
         return tuple(misplaced)
+
+    def _unrelated(self, predicate: str, indexed: TextIndex, at: tuple[int, int]) -> bool:
+        """Whether a value of one word and the word after it are one of the predicate's ``unrelated_pairs``."""
+        pair = indexed.whole.words[at[0] : at[0] + 2]
+        if at[1] > at[0] + 1 or len(pair) < 2 or pair[1].initial or "," in indexed.text[pair[0].end : pair[1].start]:
+            return False
+        return f"{pair[0].form} {pair[1].form}" in self.lexicon.unrelated_pairs.get(predicate, ())
 
 
 def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:

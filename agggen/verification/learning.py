@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from agggen.records import Record
 from agggen.text.linearise import entity_words
@@ -35,6 +36,8 @@ _MAX_RATE_BESIDE_OTHERS = 0.1
 """Maximum rate of a value in texts of another value of its predicate, as a multiple of the rate in its own texts."""
 _MIN_ABSENT_RATIO = 3
 """Minimum ratio of a value's rate in texts without its predicate to that in texts of another value."""
+_MAX_BASE_RATIO = 2
+"""Maximum ratio of a value's share in the records of texts with an unrelated pair to its share in all records."""
 _MAX_SHARE = 0.9
 """Predicates of a larger share of all texts are left out, since nearly every word stands in texts with them."""
 
@@ -58,7 +61,8 @@ def learn(records: Sequence[Record]) -> Lexicon:
         predicates_of=predicates_of,
     )
     implies = _implies(texts, lower, value_words) | _implying_values(texts, frequent, value_words)
-    lexicon = replace(lexicon, wordings=_wordings(texts, lexicon), implies=implies)
+    unrelated = _unrelated_pairs(texts, frequent, implies)
+    lexicon = replace(lexicon, implies=implies, unrelated_pairs=unrelated, wordings=_wordings(texts, lexicon))
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
 
 
@@ -107,6 +111,31 @@ def _value_pairs(texts: Sequence[TrainingText], frequent: Iterable[str]) -> dict
             )
         )
     }
+
+
+def _unrelated_pairs(
+    texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``unrelated_pairs``, of frequent values: pairs that imply another predicate."""
+    values = {value for value in frequent if value.isalpha() and value.islower()}
+    with_value: Counter[tuple[str, str]] = Counter()
+    with_pair: Counter[str] = Counter()
+    with_both: Counter[tuple[str, str]] = Counter()
+    for text in texts:
+        own = {(triple.predicate, triple.object) for triple in text.record.triples}
+        with_value.update(own)
+        pairs = {f"{a.form} {b.form}" for a, b in pairwise(text.words) if a.form in values and not b.initial}
+        with_pair.update(pairs)
+        with_both.update((predicate, pair) for predicate, value in own for pair in pairs if pair.split()[0] == value)
+    unrelated: dict[str, list[str]] = defaultdict(list)
+    for pair, count in sorted(with_pair.items()):
+        value, following = pair.split()
+        implied = implies.get(pair) or implies.get(following)
+        for predicate in frequent[value] if implied and count >= _MIN_IMPLYING_TEXTS else ():
+            base = with_value[predicate, value] / len(texts)
+            if predicate != implied and with_both[predicate, pair] / count <= _MAX_BASE_RATIO * base:
+                unrelated[predicate].append(pair)
+    return {predicate: tuple(pairs) for predicate, pairs in unrelated.items()}
 
 
 def _word_kinds(texts: Sequence[TrainingText]) -> tuple[frozenset[str], frozenset[str]]:

@@ -59,6 +59,11 @@ class Lexicon:
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The predicates of numbers and values in lower case that several have: ``{"high": ("price", "rating")}``."""
 
+    unrelated_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By predicate: pairs of a value of one word in lower case and the word after it that say nothing of the value, but
+    something of another predicate: ``{"customerRating": ("low price", ...)}``.
+    """
+
     implies: Mapping[str, str] = field(default_factory=dict)
     """The predicate that a record must have for a word or pair of words (normal forms): ``{"star": "customerRating",
     "main ingredients": "mainIngredients"}``."""
@@ -151,6 +156,7 @@ class Lexicon:
             articles={**other.articles, **self.articles},
             value_pairs=_union(self.value_pairs, other.value_pairs),
             shared=_union(self.shared, other.shared),
+            unrelated_pairs=_union(self.unrelated_pairs, other.unrelated_pairs),
             implies=implies,
             cues=cues,
             predicates_of={word: tuple(sorted(names)) for word, names in predicates_of.items()},

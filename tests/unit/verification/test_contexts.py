@@ -6,6 +6,7 @@ import pytest
 
 from agggen.verification.check import Checker
 from agggen.verification.learning import learn
+from agggen.verification.lexicon import Lexicon
 from tests.unit.verification.texts import CITIES, record, told
 
 INNS = [
@@ -38,6 +39,35 @@ def test_a_value_of_several_predicates_stands_where_its_own_predicate_has_it(
     triples: list[str], text: str, misplaced: set[str]
 ) -> None:
     assert {triple.predicate for triple in Checker(learn(INNS)).check(record(*triples), text).misplaced} == misplaced
+
+
+@pytest.mark.parametrize(
+    ("text", "misplaced"),
+    [
+        ("Zyx is cheap.", ()),
+        ("Zyx has a fair rating and is a priced place of 3 dollars.", ()),
+        ("Zyx is a fair priced place of 3 dollars.", ("rating",)),
+        ("Zyx has a fair. Priced place of 3 dollars.", ()),
+        ("Zyx has a fair, priced place of 3 dollars.", ()),
+        ("Zyx is a fair priced place of 3 dollars with a fair rating.", ()),
+    ],
+)
+def test_a_value_is_not_said_by_words_that_speak_of_another_predicate(text: str, misplaced: tuple[str, ...]) -> None:
+    """Once true by the check: "a low price range of less than £20" for a low customer rating."""
+    dear = [
+        told(f"{city} {kind}", "price", value, f"{city} {kind} is a fair priced place of {value} dollars.")
+        for city in CITIES
+        for kind, value in (("Inn", "1"), ("Bar", "3"), ("Hall", "5"), ("Mill", "7"))
+    ]
+    rated = [
+        told(f"{city} {kind}", "rating", value, f"{city} {kind} has a {value} rating.")
+        for city in CITIES
+        for kind, value in (("Inn", "fair"), ("Bar", "poor"), ("Hall", "fair"), ("Mill", "poor"))
+    ]
+    lexicon = learn([*dear, *rated])
+    assert lexicon.unrelated_pairs == {"rating": ("fair priced",)} == lexicon.merged(Lexicon()).unrelated_pairs
+    given = record("rating = fair", "price = 3")
+    assert tuple(triple.predicate for triple in Checker(lexicon).check(given, text).misplaced) == misplaced
 
 
 @pytest.mark.parametrize(
