@@ -26,7 +26,7 @@ C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
-_MIN_REPLAYED = 100  # training texts; fewer texts are soon overfitted
+_MIN_REPLAYED = 200  # training texts; fewer texts are soon overfitted, and more of the old domain is forgotten
 
 
 def adaptation(

@@ -95,7 +95,7 @@ def adapt(
     """Continue training a model on new data and write a new bundle; BUNDLE is not changed.
 
     New words and predicates are added to the model; its sizes and inference settings stay. Texts of the old corpus are
-    replayed, so that the model forgets less: as many as new texts, at least 100; training.replay=0.2 makes them a fifth
+    replayed, so that the model forgets less: as many as new texts, at least 200; training.replay=0.2 makes them a fifth
     of all texts, 0 turns replay off. The same command resumes an interrupted run.
 
     \b
