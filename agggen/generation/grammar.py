@@ -78,6 +78,8 @@ _SPLICE = re.compile(
     rf", (?:[Tt]he )?(?:Name|[Ii]t|[Hh]e|[Ss]he|[Tt]hey) {_FINITE_VERB}"
 )
 """Two main clauses that only a comma joins, at the beginning of a sentence."""
+_RELATIVE_ONLY = re.compile(r"(?:The )?Name, (?:which|who|whose|where)\b[^,]*[.!?]$")
+"""A sentence with nothing after its relative clause, unless a comma is missing: "Ulm, which has a tower." """
 _CUT_OFF = re.compile(r"\b[Aa]n?\s+(?:high|low|moderate|large|small)\s*[.!?](?:\s|$)")
 """An adjective in place of a noun, even if it is a value: "It has a high." """
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
@@ -115,13 +117,14 @@ class Grammar:
         )
 
     def makes_sentences(self, before: str, fact: str) -> bool:
-        """Whether each sentence that ends with or in the fact has a word that may be a verb, outside names, and does
-        not consist of two sentences joined by a comma."""
+        """Whether each sentence that ends with or in the fact has a word that may be a verb, outside names and not in a
+        relative clause alone, and does not consist of two sentences joined by a comma."""
         if not self._english:
             return True
         before, fact = (self._names.sub("Name", text) for text in (f"{before} ".lstrip(), fact))
         return not any(
-            _SPLICE.match(sentence[1]) or not _VERB.search(_NOUN_PHRASE.sub("", sentence[1], count=1))
+            _SPLICE.match(sentence[1])
+            or len(_VERB.findall(_NOUN_PHRASE.sub("", sentence[1], count=1))) <= bool(_RELATIVE_ONLY.match(sentence[1]))
             for sentence in _SENTENCE.finditer(before + fact)
             if sentence.end(1) > len(before)
         )

@@ -69,6 +69,9 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("It is in Hague, the home of Ann The,", "and Ann The is at home.", True),
         ("Located in Hague,", "Ann The is at home.", True),
         ("It is in Hague, which,", "Ann The has said, is white.", True),
+        ("It is in Hague.", "Ann The, who has the tower.", False),
+        ("Ann The, who has the tower,", "is red.", True),
+        ("", "Ann The, who has the tower is red.", True),
     ],
 )
 def test_sentences_have_verbs_and_are_not_spliced(before: str, fact: str, accepted: bool) -> None:
