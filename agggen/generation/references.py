@@ -35,7 +35,7 @@ _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
 class References:
-    """The references in texts of one record, which has several subjects."""
+    """The references in texts of one record."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -76,6 +76,18 @@ class References:
                 ):
                     return True
         return False
+
+    def continues_another(self, before: str, fact: str) -> bool:
+        """Whether a fact that does not name the record's only subject continues a sentence about another name:
+        "Ann leads Ulm" "and has an area of 119".
+        """
+        sentences = self._sentences(before)
+        continued = bool(sentences) and (sentences[-1].split()[-1] in ("and", "but") or _CONTINUES.match(fact))
+        if not continued or _HAS_SUBJECT.match(fact) or _RELATIVE.search(sentences[-1]) or self.named(fact):
+            return False
+        first = min((own[0] for own in self._names(sentences[-1]).values()), default=(0, 0))
+        is_alias = sentences[-1][first[1] :].lstrip()[:1] in (",", "(")  # "Ann Lee, known as Ann, is"
+        return not (_SECOND_CLAUSE.search(sentences[-1]) or is_alias) and self._begins_with(sentences) == ()
 
     def implied(self, before: str, fact: str, begins_sentence: bool, previous: frozenset[str]) -> frozenset[str]:
         """The subjects that a fact need not name in full.

@@ -182,6 +182,12 @@ class RecordConstraints:
                     return False
             if len(self._subjects) > 1 and self._references.misattaches(text, triples):
                 return False
+            if (
+                len(self._subjects) == 1
+                and not begins_sentence
+                and self._references.continues_another(text_before, text)
+            ):
+                return False
             if (key := (tuple(fact), begins_sentence)) not in passed:
                 findings = checker.findings(self.record, text, indices, (), begins_sentence)
                 passed[key] = passes(findings) and grammar.accepts(text)

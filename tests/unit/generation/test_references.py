@@ -94,6 +94,30 @@ def test_a_fact_names_its_subject_where_it_would_be_taken_for_another_s(
     assert judge_of(record, *groups)(before, fact) is passes
 
 
+@pytest.mark.parametrize(
+    ("before", "fact", "passes"),
+    [
+        ("Ulm is led by Ann", "and has an area of 119.", True),
+        ("Ann leads Ulm", "and has an area of 119.", False),
+        ("The Ann leads Ulm and", "has an area of 119.", False),
+        ("Ann leads Ulm", "and Ulm has an area of 119.", True),
+        ("Ann leads Ulm", "and the area is 119.", True),
+        ("Ann leads Ulm", ", which has an area of 119.", True),
+        ("Ann is the one who leads Ulm", "and has an area of 119.", True),
+        ("Ann leads Ulm and it is small", "and has an area of 119.", True),
+        ("Ann leads Ulm.", "It has an area of 119.", True),
+        ("Near Ann lies Ulm", "and has an area of 119.", True),
+        ("Ann, also known as Ulm, is a town", "and has an area of 119.", True),
+        ("Ann (in short Ulm) is a town", "and has an area of 119.", True),
+    ],
+)
+def test_a_fact_of_the_only_subject_continues_no_sentence_about_another_name(
+    before: str, fact: str, passes: bool
+) -> None:
+    record = Record("ulm", (Triple("Ulm", "leader", "Ann"), Triple("Ulm", "area", "119")))
+    assert judge_of(record, [0], [1])(before, fact) is passes
+
+
 def test_a_short_name_inside_another_name_is_none() -> None:
     said = [("Ulm, Oz", "area", "119"), ("Bo", "leader", "Ann"), ("Ulm, Oz", "university", "Ulm University")]
     judge = judge_of(Record("short", tuple(Triple(*triple) for triple in said)), [0], [1], [2])
