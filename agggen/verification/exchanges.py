@@ -1,4 +1,4 @@
-"""Values of one predicate that a text gives to each other's subjects."""
+"""Values of one predicate that a text gives to the wrong one of their subjects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")
 def exchanged(
     triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], indexed: TextIndex
 ) -> tuple[tuple[str, str], ...]:
-    """Pairs of values of one predicate, each said of the other's subject: "Gold is in group 12 and Silver in 11".
+    """Pairs of values of one predicate: each is said of the other's subject ("Gold is in group 12 and Silver in 11"),
+    or one stands only in clauses with the other's subject alone.
 
     A value belongs to the only one of the two subjects in its clause, or else to the last one before it. What follows
     the comma of a subject's name may be omitted.
@@ -41,19 +42,29 @@ def exchanged(
         borders = [
             match.start()
             for match in _BORDER.finditer(indexed.text)
-            if not any(start <= match.start() < end for start, end in spans)
+            if not any(start <= match.start() < end for start, end in spans) and not _joins(match, names)
         ]
+        both = [[span for span, _ in matches] for matches in (left_matches, right_matches)]
+        alone = [{_alone(span, names, borders, len(indexed.text)) for span in own} for own in both]
         owners = [
-            {_owner(span, names, borders, len(indexed.text)) for span, _ in matches}
-            for matches in (left_matches, right_matches)
+            {_alone(span, names, borders, len(indexed.text)) or _last_before(span, names) for span in own}
+            for own in both
         ]
-        if owners == [{right.subject}, {left.subject}]:
+        others = [{right.subject}, {left.subject}]
+        if owners == others or any(own == other for own, other in zip(alone, others, strict=True)):
             pairs.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
     return tuple(pairs)
 
 
-def _owner(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int], length: int) -> str | None:
-    """The only one of `names` in the clause of `value`, or else the last one before it.
+def _joins(border: re.Match[str], names: Collection[tuple[Span, str]]) -> bool:
+    """Whether a name ends before the border and another begins behind it: "Gold and Silver"."""
+    text = border.string
+    before, after = len(text[: border.start()].rstrip()), len(text) - len(text[border.end() :].lstrip())
+    return any(end == before for (_, end), _ in names) and any(start == after for (start, _), _ in names)
+
+
+def _alone(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int], length: int) -> str | None:
+    """The only one of `names` in the clause of `value`.
 
     Args:
         borders: where clauses end, ascending.
@@ -62,5 +73,9 @@ def _owner(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[i
     start = max((border for border in borders if border < value[0]), default=0)
     end = min((border for border in borders if border >= value[1]), default=length)
     near = {name for span, name in names if start <= span[0] and span[1] <= end}
+    return near.pop() if len(near) == 1 else None
+
+
+def _last_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:
     before = sorted((span, name) for span, name in names if span[1] <= value[0])
-    return near.pop() if len(near) == 1 else before[-1][1] if before else None
+    return before[-1][1] if before else None

@@ -259,6 +259,8 @@ METALS = Record("metals", (Triple("Gold", "group", "11"), Triple("Silver", "grou
         ("Gold is in group 12 and Silver in group 11.", True),
         ("Silver is in group 11. Gold, in turn, is in group 12.", True),
         ("Gold is in group 11 and Silver in group 12.", False),
+        ("Gold is in group 11 and Gold is in group 12. Silver shines.", True),
+        ("Gold is in group 11 and Gold is in group 12. Silver is in group 12.", False),
         ("Gold and Silver are in groups 11 and 12.", False),
         ("Group 11 has Gold, group 12 has Silver.", False),
         ("Group 12 has Gold, group 11 has Silver.", True),
