@@ -63,9 +63,8 @@ def learn_cues(texts: Sequence[TrainingText]) -> tuple[dict[str, tuple[str, ...]
         }
         for predicate, size in sizes.items()
     }
-    return _cues(texts, {name: own for name, own in shares.items() if sizes[name] >= _MIN_SENTENCES}), _predicates_of(
-        sentences, word_counts, expected, shares
-    )
+    frequent = {name: own for name, own in shares.items() if sizes[name] >= _MIN_SENTENCES}
+    return _cues(texts, frequent), _predicates_of(sentences, word_counts, expected, shares)
 
 
 def _cues(texts: Sequence[TrainingText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
@@ -141,7 +140,7 @@ def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tupl
 def foreign_words(
     text: TrainingText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
 ) -> tuple[str, ...]:
-    """The normal forms of words that are words of neither `predicates` nor those with a value in their sentence, but of
+    """Words (normal forms) that speak neither of `predicates` nor of those with a value in their sentence, but of
     others: "born" in "Apollo 14 was born by NASA".
     """
     return tuple(

@@ -119,22 +119,22 @@ def _unrelated_pairs(
     """The lexicon's ``unrelated_pairs``, of frequent values: pairs that imply another predicate."""
     values = {value for value in frequent if value.isalpha() and value.islower()}
     with_value: Counter[tuple[str, str]] = Counter()
-    with_pair: Counter[str] = Counter()
-    with_both: Counter[tuple[str, str]] = Counter()
+    with_pair: Counter[tuple[str, str]] = Counter()
+    with_both: Counter[tuple[str, tuple[str, str]]] = Counter()
     for text in texts:
         own = {(triple.predicate, triple.object) for triple in text.record.triples}
         with_value.update(own)
-        pairs = {f"{a.form} {b.form}" for a, b in pairwise(text.words) if a.form in values and not b.initial}
+        pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in values and not b.initial}
         with_pair.update(pairs)
-        with_both.update((predicate, pair) for predicate, value in own for pair in pairs if pair.split()[0] == value)
+        with_both.update((predicate, pair) for predicate, value in own for pair in pairs if pair[0] == value)
     unrelated: dict[str, list[str]] = defaultdict(list)
     for pair, count in sorted(with_pair.items()):
-        value, following = pair.split()
-        implied = implies.get(pair) or implies.get(following)
+        value, following = pair
+        implied = implies.get(f"{value} {following}") or implies.get(following)
         for predicate in frequent[value] if implied and count >= _MIN_IMPLYING_TEXTS else ():
             base = with_value[predicate, value] / len(texts)
             if predicate != implied and with_both[predicate, pair] / count <= _MAX_BASE_RATIO * base:
-                unrelated[predicate].append(pair)
+                unrelated[predicate].append(f"{value} {following}")
     return {predicate: tuple(pairs) for predicate, pairs in unrelated.items()}
 
 
