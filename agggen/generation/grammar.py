@@ -123,8 +123,7 @@ class Grammar:
             return True
         before, fact = (self._names.sub("Name", text) for text in (f"{before} ".lstrip(), fact))
         return not any(
-            _SPLICE.match(sentence[1])
-            or len(_VERB.findall(_NOUN_PHRASE.sub("", sentence[1], count=1))) <= bool(_RELATIVE_ONLY.match(sentence[1]))
+            _SPLICE.match(sentence[1]) or _lacks_verb(sentence[1])
             for sentence in _SENTENCE.finditer(before + fact)
             if sentence.end(1) > len(before)
         )
@@ -143,6 +142,12 @@ class Grammar:
         wrong_articles = (_wrong_article(*found) for found in _A_OR_AN.findall(text))
         broken = _CUT_OFF.search(text) or _BROKEN.search(self._names.sub("Name", text))
         return any(wrong_articles) or broken is not None
+
+
+def _lacks_verb(sentence: str) -> bool:
+    """Whether a sentence has no word that may be the verb of its main clause."""
+    needed = 2 if _RELATIVE_ONLY.match(sentence) else 1
+    return len(_VERB.findall(_NOUN_PHRASE.sub("", sentence, count=1))) < needed
 
 
 def _lacks_article(text: str, names: Collection[str]) -> bool:

@@ -141,7 +141,7 @@ def foreign_words(
     text: TrainingText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
 ) -> tuple[str, ...]:
     """Words (normal forms) that speak neither of `predicates` nor of those with a value in their sentence, but of
-    others: "born" in "Apollo 14 was born by NASA".
+    others: "born" in "Apollo 14 was born on the NASA".
     """
     return tuple(
         word

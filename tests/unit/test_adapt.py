@@ -12,6 +12,8 @@ import pytest
 import agggen
 from agggen.bundle import fingerprint
 from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, StoppedError, TrainingError
+from agggen.run import RunConfig
+from agggen.training.adaptation import adaptation
 from tests.command import command
 from tests.unit.test_api import ROWS, Count, train
 
@@ -76,6 +78,13 @@ def test_old_texts_that_have_changed_are_not_taken(
         corpus.write_text(whole)
     assert "is not the one that the bundle was trained on" in capsys.readouterr().err
     assert not any(name.startswith("replay") for name in model.bundle.sources)
+
+
+def test_few_new_texts_are_mixed_with_at_least_200_old_ones() -> None:
+    said: list[str] = []
+    _, data = adaptation(RunConfig, "elements", NEW, note=said.append)
+    old = sum(len(record.references) for record in data.train) - 10
+    assert 200 <= old < 210 and f"{old} old texts of elements are mixed into 10 new ones" in said
 
 
 def test_replay_is_a_corpus_that_is_given_or_none(base: agggen.Model, tmp_path: Path, capsys: Any) -> None:
