@@ -40,14 +40,22 @@ def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
     """The sentences of a group of triples, each with the numbers of its triples.
 
-    One sentence expresses all triples if it passes the check (``The mayor of Ulm is Ann and the area is 119.``);
+    One sentence expresses all triples if it passes the check (``Ulm has an area of 119 and the mayor is Ann.``);
     otherwise each triple has its own sentence (`sentence`).
     """
     single = [sentence(checker, triple) for triple in triples]
-    joined = _joined(*_merged(single, triples)) if len(triples) > 1 else None
+    joined = _joined(*_merged(*_names_first(single, triples))) if len(triples) > 1 else None
     if joined is None or checker.check(Record("-", tuple(triples)), joined).faults:
         return [((number,), text) for number, text in enumerate(single)]
     return [(tuple(range(len(triples))), joined)]
+
+
+def _names_first(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
+    """The sentences, each with its triple; of those about one subject, the ones that begin with its name come first."""
+    subjects = [triple.subject for triple in triples]
+    later = [re.match(_name(triple), text) is None for text, triple in zip(texts, triples, strict=True)]
+    order = sorted(range(len(texts)), key=lambda index: (subjects.index(subjects[index]), later[index]))
+    return [texts[index] for index in order], [triples[index] for index in order]
 
 
 def _merged(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
@@ -85,17 +93,22 @@ def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
 
     None if a sentence begins neither with its subject nor with "The".
     """
-    subjects = [entity_words(triple.subject) for triple in triples]
     parts = []
-    for number, (text, subject) in enumerate(zip(texts, subjects, strict=True)):
-        if not text.startswith((f"{subject} ", "The ")):
+    for number, (text, triple) in enumerate(zip(texts, triples, strict=True)):
+        begins_with_name = re.match(_name(triple), text)
+        if not begins_with_name and not text.startswith("The "):
             return None
-        part = text if text.endswith(entity_words(triples[number].object)) else text.removesuffix(".")
-        if number and subject == subjects[number - 1]:
-            if texts[number - 1].startswith(f"{subject} "):
-                part = part.removeprefix(f"{subject} ")
-            part = re.sub(rf"^(The .+?) (?:of|by) {re.escape(subject)} (is|are|include) ", r"\1 \2 ", part)
+        part = text if text.endswith(entity_words(triple.object)) else text.removesuffix(".")
+        if number and triple.subject == triples[number - 1].subject:
+            if begins_with_name and re.match(_name(triple), texts[number - 1]):
+                part = part[begins_with_name.end() :]
+            part = re.sub(rf"^(The .+?) (?:of|by) {_name(triple)}(is|are|include) ", r"\1 \2 ", part)
         parts.append(re.sub("^The ", "the ", part) if number else part)
     *begin, last = parts
     joined = f"{', '.join(begin)}{',' if len(begin) > 1 else ''} and {last}" if begin else last
     return joined if joined.endswith(".") else f"{joined}."
+
+
+def _name(triple: Triple) -> str:
+    """A pattern of the triple's subject in a sentence."""
+    return rf"(?:[Tt]he )?{re.escape(entity_words(triple.subject))} "

@@ -45,7 +45,17 @@ _ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) nam
 """A predicate whose values are people: ``leader name``, not ``birth name``."""
 _UNIT = re.compile(r"(.+) \(in (\w+)\)")
 """A predicate that names the unit of its values: ``elevation (in metres)``."""
+_MEASURE = re.compile(
+    r"(?:.+ )?(?:area|capacity|density|depth|diameter|elevation|height|length|mass|population|radius|size|speed|"
+    r"temperature|volume|weight|width)(?: above .+)?",
+    re.IGNORECASE,
+)
+"""A predicate whose numbers are said with "has": ``runway length``."""
+_COUNT = re.compile(r"number of (?P<things>.+)|(?P<thing>.+) count", re.IGNORECASE)
+_IDENTIFIER = re.compile(r".+ (?:code|id|identifier|number)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_MONTH = "|".join(MONTHS)
+_DAY = re.compile(rf"\d{{1,2}} (?:{_MONTH}),? \d{{4}}|(?:{_MONTH}) \d{{1,2}},? \d{{4}}", re.IGNORECASE)
 _YEAR = re.compile(r"1\d{3}|20\d\d")
 
 
@@ -71,7 +81,7 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
             *_, word = before.split(" ")[:-1] or [""]
             if not before or word in PREPOSITIONS | _VERBS or word.endswith("ed"):
                 template = f"{before}{'the' if before else 'The'} {place}{after}"
-    if _DATE.fullmatch(entity_words(triple.object)):
+    if _DAY.fullmatch(value):
         template = template.replace(" in {object}", " on {object}")
     article = "an" if value[:1].lower() in "aeiou" else "a"
     template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
@@ -94,7 +104,7 @@ def one_full_stop(sentence: str) -> str:
 
 def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
-    plural ``The awards of Ann are two medals.``, with a unit ``The height of Ann is 170 cm.`` for ``height (in cm)``.
+    plural ``The awards of Ann are two medals.``, with a unit ``Ann has a height of 170 cm.`` for ``height (in cm)``.
 
     If the predicate's words indicate no sentence pattern, the parts are listed: ``Oda: successor to: Ann.``, ``Oda: is
     alive: false.``
@@ -113,9 +123,15 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     head = [first] if given else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
     several = "," in value or " and " in value or not value[:1].isupper()
     verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "are" if several else "include"
-    when = "on" if _DATE.fullmatch(entity_words(triple.object)) else "in" if _YEAR.fullmatch(value) else ""
+    when = "on" if _DAY.fullmatch(value) else "in" if _YEAR.fullmatch(value) else ""
     if triple.subject == NO_SUBJECT:
         text = f"The {name} {verb} {value}."
+    elif value != "1" and re.fullmatch(r"\d[\d.,]*", value) and (count := _COUNT.fullmatch(name)):
+        text = f"{subject} has {value} {count['things'] or plural(count['thing'])}."
+    elif value[:1].isdigit() and _MEASURE.fullmatch(name):
+        text = f"{subject} has {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name} of {value}."
+    elif _IDENTIFIER.fullmatch(name):
+        text = f"{subject} has the {name} {spoken(triple.object)}."
     elif when and (
         (_PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}))
         or (first in ("first", "last") and not middle and _PARTICIPLE.fullmatch(last))

@@ -19,6 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from agggen.errors import BundleError, ConfigError
 from agggen.text.linearise import predicate_words
+from agggen.verification.common_phrases import common_phrases
 from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
@@ -111,8 +112,9 @@ class Lexicon:
         return replace(self, variants=_union(self.variants, additions))
 
     def template(self, predicate: str) -> str | None:
-        """The sentence for a single triple of the predicate; None if there is none."""
-        return self.templates.get(predicate) or self.phrases.get(phrase_key(predicate))
+        """The sentence for a single triple of the predicate: of training, a common one, or one of another corpus."""
+        key = phrase_key(predicate)
+        return self.templates.get(predicate) or common_phrases().get(key) or self.phrases.get(key)
 
     def merged(self, other: Lexicon) -> Lexicon:
         """The union of both lexicons; templates of this lexicon take precedence, and the larger of two counts is kept.

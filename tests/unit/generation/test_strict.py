@@ -67,10 +67,10 @@ def test_unknown_predicates_of_one_group_share_a_sentence() -> None:
     )
     assert str(pairs.plan) == '[colour taste] [form "interacts with"]'
     assert pairs.text == (
-        "The colour of Zyx is red and the taste is bitter. The form of Zyx is powder and Zyx interacts with water."
+        "The colour of Zyx is red and the taste is bitter. Zyx interacts with water and the form is powder."
     )
     assert human.text == (
-        "The colour of Zyx is red. The taste of Zyx is bitter, the form is powder, and Zyx interacts with water."
+        "The colour of Zyx is red. Zyx interacts with water, the taste is bitter, and the form is powder."
     )
     assert level.text.count(".") == 4
     for text in (pairs, human, level):
@@ -105,7 +105,11 @@ def test_unknown_predicates_of_a_value_follow_the_record_that_has_it() -> None:
             "The clubs of Zyx are Voss F.C. and Molde and the heir is Una.",
         ),
         ([("hasChild", "Una"), ("hasChild", "Vera")], "Zyx has child Una and has child Vera."),
-        ([("number of wings", "2"), ("number of wings", "4")], "The numbers of wings of Zyx are 2 and 4."),
+        ([("number of wings", "two"), ("number of wings", "many")], "The numbers of wings of Zyx are two and many."),
+        (
+            [("leaderName", "Ann"), ("floorCount", "2"), ("birthPlace", "Ulm")],
+            "Zyx has 2 floors, was born in Ulm, and the leader is Ann.",
+        ),
     ],
 )
 def test_several_values_of_an_unknown_predicate_are_one_statement(said: list[tuple[str, str]], expected: str) -> None:
@@ -127,7 +131,7 @@ def test_no_clause_without_a_subject_follows_a_clause_of_another_subject() -> No
     said = [("Zyx", "isMadeOf", "tin"), ("Plugh", "isMadeOf", "salt"), ("Zyx", "isSoldIn", "Ulm")]
     record = Record("2", tuple(Triple(*triple) for triple in said))
     ((text,),) = generator().generate([record], [Plan((record.predicates,))], config=STRICT)
-    assert text.text == "Zyx is made of tin, Plugh is made of salt, and Zyx is sold in Ulm."
+    assert text.text == "Zyx is made of tin, is sold in Ulm, and Plugh is made of salt."
     assert text.fulfilled
 
 
@@ -135,7 +139,7 @@ def test_a_joined_clause_keeps_the_full_stop_of_its_value() -> None:
     said = [("Zyx", "country", "the U.S."), ("Zyx", "owner", "Plugh Inc.")]
     record = Record("2", tuple(Triple(*triple) for triple in said))
     ((text,),) = generator().generate([record], config=STRICT)
-    assert text.text == "The country of Zyx is the U.S. and the owner is Plugh Inc."
+    assert text.text == "Zyx is owned by Plugh Inc. and the country is the U.S."
 
 
 Judge = Callable[[str, str], bool]

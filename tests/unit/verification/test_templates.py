@@ -12,6 +12,7 @@ from agggen.corpora.rejects import split_rejects
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
 from agggen.verification.clauses import clause, fill
+from agggen.verification.common_phrases import common_phrases
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.templates import learn_phrases
@@ -135,13 +136,18 @@ def test_a_clause_takes_the_article_of_the_name() -> None:
         (Triple("Oda", "addedToTheRegister", "1988-11-22"), "Oda was added to the register on 22 November 1988."),
         (Triple("Oda", "foundedBy", "1999"), "Oda is founded by 1999."),
         (Triple("Oda", "establishedYear", "1999"), "The established year of Oda is 1999."),
-        (Triple("Oda", "height_(in_cm)", "170"), "The height of Oda is 170 cm."),
+        (Triple("Oda", "height_(in_cm)", "170"), "Oda has a height of 170 cm."),
+        (Triple("Oda", "area", "1,200.5 km2"), "Oda has an area of 1,200.5 km2."),
+        (Triple("Oda", "length", "two feet"), "The length of Oda is two feet."),
+        (Triple("Oda", "postal_code", "D 7"), "Oda has the postal code D 7."),
+        (Triple("Oda", "floorCount", "3"), "Oda has 3 floors."),
+        (Triple("Oda", "floorCount", "1"), "The floor count of Oda is 1."),
         (Triple("Oda", "worked at", "NRK"), "Oda worked at NRK."),
         (Triple("Oda", "contains", "salt"), "Oda contains salt."),
         (Triple("Oda", "alias", "Od"), "The alias of Oda is Od."),
         (Triple("Oda", "children", "Una, Vera"), "The children of Oda are Una, Vera."),
         (Triple("Oda", "awards", "two medals"), "The awards of Oda are two medals."),
-        (Triple("Oda", "numberOfMembers", "12"), "The number of members of Oda is 12."),
+        (Triple("Oda", "numberOfMembers", "12"), "Oda has 12 members."),
         (Triple("Oda", "status", "retired"), "The status of Oda is retired."),
         (Triple("Oda", "hasChild", "Tom Jr."), "Oda has child Tom Jr."),
         (Triple("Oda", "leaderName", "Ann"), "The leader of Oda is Ann."),
@@ -161,6 +167,37 @@ def test_a_clause_takes_the_article_of_the_name() -> None:
 )
 def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
     assert clause(triple, {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("predicate", "value", "expected"),
+    [
+        ("placeOfBirth", "Ulm", "Oda was born in Ulm."),
+        ("birth_date", "1999-05-30", "Oda was born on 30 May 1999."),
+        ("birth_date", "May 30, 1999", "Oda was born on May 30, 1999."),
+        ("birth_date", "May 1999", "Oda was born in May 1999."),
+        ("building start date", "1999", "The construction of Oda began in 1999."),
+        ("memberOf", "Voss", "Oda is a member of Voss."),
+    ],
+)
+def test_a_predicate_of_many_schemas_has_a_common_phrase(predicate: str, value: str, expected: str) -> None:
+    template = Lexicon().template(predicate)
+    assert template is not None and fill(template, Triple("Oda", predicate, value), {}) == expected
+
+
+def test_common_phrases_come_after_the_user_s_sentences_and_those_of_training_and_before_another_corpus() -> None:
+    said, learned = "{subject} is an Ulmer of {object}.", "{subject} comes from {object}."
+    assert Lexicon(templates={"birthPlace": said}).template("birthPlace") == said
+    assert Lexicon(phrases={"birth place": learned}).template("birthPlace") == "{subject} was born in {object}."
+    assert Lexicon(phrases={"home": learned}).template("home") == learned
+
+
+def test_every_common_phrase_says_its_triple() -> None:
+    for name, template in common_phrases().items():
+        triple = Triple("Oda Berg", name, "Voss-7")
+        text = fill(template, triple, {})
+        check = Checker().check(Record("oda", (triple,)), text)
+        assert [value.how for value in check.values] == ["literal"] and check.faults == (), text
 
 
 def test_a_clause_says_its_triple(elements: Learned) -> None:
