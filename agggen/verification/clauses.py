@@ -39,10 +39,13 @@ _PLURAL = re.compile(
     r"(?!.*(?:ss|us|as|is|ics|news|series|species|means|headquarters)$)\w{3,}s|children|men|people|women", re.IGNORECASE
 )
 """Nouns that take "are"."""
+_IRREGULAR_PLURALS = {"child": "children", "man": "men", "person": "people", "woman": "women"}
 _PLACES = ("place", "location", "where")
 """Nouns that a participle follows without an agent: ``place buried``."""
 _ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) name", re.IGNORECASE)
 """A predicate whose values are people: ``leader name``, not ``birth name``."""
+_HAS = re.compile(rf"has ((?:(?!(?:{'|'.join(PREPOSITIONS)})\b)\S+ ?)+)", re.IGNORECASE)
+"""A predicate that is a noun after "has": ``has part``, not ``has to its west``."""
 _UNIT = re.compile(r"(.+) \(in (\w+)\)")
 """A predicate that names the unit of its values: ``elevation (in metres)``."""
 _MEASURE = re.compile(
@@ -89,9 +92,11 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
 
 
 def plural(noun: str) -> str:
-    """The regular plural of an English noun; a plural stays."""
+    """The plural of an English noun; a plural stays."""
     if _PLURAL.fullmatch(noun):
         return noun
+    if noun in _IRREGULAR_PLURALS:
+        return _IRREGULAR_PLURALS[noun]
     if re.search(r"[^aeiou]y$", noun):
         return f"{noun[:-1]}ies"
     return f"{noun}{'es' if re.search(r'(?:s|x|z|ch|sh)$', noun) else 's'}"
@@ -115,6 +120,8 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), spoken(triple.object)
     if unit := _UNIT.fullmatch(name):
         name, value = unit[1], f"{value} {unit[2]}"
+    if value.lower() not in BOOLEANS and (noun := _HAS.fullmatch(name)):
+        name = noun[1]
     if value[:1].isupper() and (role := _ROLE_NAME.fullmatch(name)):
         name = role[1]
     subject, value = (f"the {words}" if articles.get(words, 0.0) > 0.5 else words for words in (subject, value))

@@ -104,7 +104,7 @@ def test_unknown_predicates_of_a_value_follow_the_record_that_has_it() -> None:
             [("club", "Voss F.C."), ("heir", "Una"), ("club", "Molde")],
             "The clubs of Zyx are Voss F.C. and Molde and the heir is Una.",
         ),
-        ([("hasChild", "Una"), ("hasChild", "Vera")], "Zyx has child Una and has child Vera."),
+        ([("hasChild", "Una"), ("hasChild", "Vera")], "The children of Zyx are Una and Vera."),
         ([("number of wings", "two"), ("number of wings", "many")], "The numbers of wings of Zyx are two and many."),
         (
             [("leaderName", "Ann"), ("floorCount", "2"), ("birthPlace", "Ulm")],
