@@ -31,12 +31,11 @@ LIKELY_END = -5.0
 """A constrained hypothesis may only end if the end of the fact has a log-probability above this."""
 SCORE_MARGIN = 2.0
 """A constrained hypothesis may only end if its score is less than this below the best finished hypothesis."""
-
 LOWEST_WORD_LOG_P = -0.6
 """A constrained hypothesis may only end if the mean log-probability of the fact's words and its end is not below this.
 
-What the constraints force upon the model at a lower probability has the values but is seldom a true sentence ("he was
-awarded the Distinguished Service Medal which is Smilodon"); the fallback is.
+Less probable texts, forced by the constraints, have the values but are seldom true ("he was awarded the Distinguished
+Service Medal which is Smilodon"); the fallback is.
 """
 
 
@@ -154,7 +153,7 @@ def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Ten
     for row, beam in candidates.nonzero().tolist():
         prefix = facts.prefixes[row]
         constraint = constrain(prefix)
-        if not constraint.all_said(facts.automaton_states[prefix][beam]):
+        if not constraint.has_all_values(facts.automaton_states[prefix][beam]):
             continue
         text = row, parents[row][beam]
         if text not in texts:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.generation.config import BeamConfig
-from agggen.generation.constraints import Constraint
+from agggen.generation.constraints import START, Constraint
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.search import BeamSearch, Task
 from agggen.generation.words import FALLBACK_WORD_LOG_P, FAULT_COST, PATIENCE
@@ -185,8 +185,8 @@ def test_the_automaton_equals_the_definition(
         lambda *_: True,
         lambda: (),
     )
-    state = 0
+    state = START
     for word in words:
         state = constraint.step(state, word)
     assert constraint.following(state) == must_follow(constraint, words)
-    assert constraint.all_said(state) == may_end(constraint, words, ())
+    assert constraint.has_all_values(state) == may_end(constraint, words, ())

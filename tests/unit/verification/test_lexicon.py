@@ -218,7 +218,7 @@ def test_lexicons_are_merged(elements: Learned) -> None:
 @pytest.mark.parametrize(
     ("data", "part"),
     [
-        ([], "the whole"),
+        ([], "the lexicon"),
         ({"variant": {}}, "variant"),
         ({"variants": ["Peru"]}, "variants"),
         ({"variants": {"Peru": "Peruvian"}}, "variants.Peru"),
@@ -283,7 +283,7 @@ def test_a_users_sentences_for_predicates_are_read_or_refused(tmp_path: Path) ->
         "seat": "{object} seats {subject}.",
     }
     for text, message in (
-        ("", "has no line"),
+        ("", "is empty"),
         ("birthPlace {subject} was born in {object}.", "line 1"),
         ("seat\t{subject} {object}.\nbirthPlace\tIt was {object}.", "line 2"),
         ("seat\t{subject} {subject} {object}.", "each once"),

@@ -50,7 +50,7 @@ def test_a_word_of_a_missing_predicate_is_a_fault(given: Record, text: str, word
     check = Checker(LEXICON).check(given, text)
     assert check.unsupported == words
     assert [fault for fault in check.faults if "lacks" in fault] == [
-        f"{word!r} speaks of a predicate that the record lacks" for word in words
+        f"{word!r} expresses a predicate that the record lacks" for word in words
     ]
 
 
