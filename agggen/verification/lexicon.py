@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from agggen.errors import BundleError, ConfigError
+from agggen.files import read_json
 from agggen.text.linearise import predicate_words
 from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
@@ -100,10 +101,8 @@ class Lexicon:
             BundleError: the file cannot be read or is not a lexicon.
         """
         try:
-            return cls.of(json.loads(path.read_text(encoding="utf-8")), str(path))
-        except json.JSONDecodeError as error:
-            raise BundleError(f"{path}: line {error.lineno} is not JSON: {error.msg}") from error
-        except (OSError, UnicodeDecodeError) as error:
+            return cls.of(read_json(path), str(path))
+        except OSError as error:
             raise BundleError(f"cannot read the lexicon {path}: {error}") from error
 
     def with_variants(self, additions: Mapping[str, Sequence[str]]) -> Lexicon:

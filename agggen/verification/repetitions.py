@@ -32,18 +32,15 @@ def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequenc
     for length in (1, 2, 3):
         for start in range(len(tokens) - 2 * length + 1):
             middle, end = start + length, start + 2 * length
-            if word_forms[start] != word_forms[middle] or word_forms[start:middle] != word_forms[middle:end]:
+            left, right = tokens[start], tokens[middle]
+            if left.form != right.form or word_forms[start:middle] != word_forms[middle:end] or right.initial:
                 continue
-            left, right = tokens[start:middle], tokens[middle:end]
-            if right[0].initial:
-                continue
-            if length == 1 and (
-                (left[0].form, right[0].form) in allowed or _between_values(text, left[0], right[0], spans)
+            if length > 1 or not (
+                "number" in (left.kind, right.kind)
+                or (left.form, right.form) in allowed
+                or _between_values(text, left, right, spans)
             ):
-                continue
-            if any(word.kind == "number" for word in (*left, *right)) and length == 1:
-                continue
-            repetitions.append(" ".join(word.raw for word in (*left, *right)))
+                repetitions.append(" ".join(word.raw for word in tokens[start:end]))
     return tuple(dict.fromkeys((*repetitions, *fragments)))
 
 
