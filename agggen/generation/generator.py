@@ -304,8 +304,10 @@ class Generator:
         names = torch.zeros(len(batch), width, dtype=torch.bool)
         for row, request in enumerate(batch):
             for word, role in zip(request.source.source, request.source.role, strict=True):
-                if role in (ROLE_SUBJECT, ROLE_OBJECT) and _is_name(vocabulary.decode([word], request.extras)):
-                    names[row, word] = True
+                if role in (ROLE_SUBJECT, ROLE_OBJECT):
+                    tokens = vocabulary.decode([word], request.extras)
+                    forms = (item.form for token in tokens for item in words(token.strip(JOINER)))
+                    names[row, word] |= any(form not in FUNCTION_WORDS for form in forms)
         return names.to(self.device)
 
     def accepts(self, record: Record, text: Generation) -> bool:
@@ -366,8 +368,3 @@ class Generator:
                 text_likelihood = float(likelihood[row])
                 aligned.append(AlignedText(record.id, tuple(text_facts), predicates, posteriors, text_likelihood))
         return aligned
-
-
-def _is_name(tokens: Sequence[str]) -> bool:
-    forms = [word.form for token in tokens for word in words(token.strip(JOINER))]
-    return any(form not in FUNCTION_WORDS for form in forms)

@@ -73,7 +73,7 @@ class Planner:
     def distributions(
         self, records: Sequence[Record], config: InferenceConfig | Sequence[InferenceConfig | None] | None = None
     ) -> list[PlanDistribution]:
-        """p(z | x) of each record; `config` (default: the planner's) applies to all records or is one per record.
+        """p(z | x) of each record; `config` is for all records or one per record. [default: the planner's]
 
         Raises:
             PlanError: a level exceeds the model's L.
@@ -137,7 +137,7 @@ class Planner:
     def plans_of(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> list[PlannedRecord]:
-        """`plan` for one record, with its distribution under the same settings."""
+        """The plans of one record as in `plan`, from its distribution under the same settings."""
         plans, search = self._search(record, distribution, k, config)
         return [PlannedRecord(named_plan(record, plan.states), plan.log_probability, search) for plan in plans]
 
@@ -169,11 +169,7 @@ class Planner:
         complete: bool,
         config: InferenceConfig,
     ) -> Candidates:
-        """`candidates` for one record, with its distribution under the same settings.
-
-        Raises:
-            PlanError: the human `plan` does not fit the record.
-        """
+        """The plans of one record as in `candidates`, from its distribution under the same settings."""
         if plan is None:
             return Candidates(*self._search(record, distribution, config.plans, config))
         states = resolve_plan(record, plan, partial=complete)

@@ -76,7 +76,7 @@ class Request:
     def useful(self, texts: Iterable[Generation]) -> list[Generation]:
         """The texts that are not below the threshold.
 
-        The order in which plans are decoded decides whether the others are found, so they must not change the result.
+        Whether the others are decoded depends on the order of the plans, so they must not change the result.
         """
         return [text for text in texts if text.score >= self.threshold]
 

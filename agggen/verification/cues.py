@@ -188,7 +188,7 @@ def _sentences(text: TrainingText) -> Iterator[tuple[set[str], Sequence[int]]]:
         for number, word in enumerate(text.words)
         if word.initial and not word.raw[:1].islower() and number not in inner
     ]
-    places = [{at[0] for span in spans if (at := text.indexed.words_in(span))} for spans in text.values]
+    first_words = [{at[0] for span in spans if (at := text.indexed.words_in(span))} for spans in text.values]
     for start, end in pairwise(dict.fromkeys((0, *starts, len(text.words)))):
         words = {
             text.words[number].form
@@ -197,4 +197,4 @@ def _sentences(text: TrainingText) -> Iterator[tuple[set[str], Sequence[int]]]:
             and text.words[number].kind == "word"
             and (text.words[number].initial or text.words[number].raw.islower())
         }
-        yield words, [index for index, own in enumerate(places) if not own.isdisjoint(range(start, end))]
+        yield words, [index for index, own in enumerate(first_words) if not own.isdisjoint(range(start, end))]

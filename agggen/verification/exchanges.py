@@ -49,7 +49,7 @@ def exchanged(
         for matches in (left_matches, right_matches):
             by_value = {span: _only_name(span, names, borders, len(indexed.text)) for span, _ in matches}
             named_alone.append(set(by_value.values()))
-            owners.append({name or _last_before(span, names) for span, name in by_value.items()})
+            owners.append({name or _last_name_before(span, names) for span, name in by_value.items()})
         others = [{right.subject}, {left.subject}]
         if owners == others or any(own == other for own, other in zip(named_alone, others, strict=True)):
             pairs.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
@@ -76,6 +76,5 @@ def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequen
     return near.pop() if len(near) == 1 else None
 
 
-def _last_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:
-    before = sorted((span, name) for span, name in names if span[1] <= value[0])
-    return before[-1][1] if before else None
+def _last_name_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:
+    return max((item for item in names if item[0][1] <= value[0]), default=(value, None))[1]

@@ -144,9 +144,9 @@ def test_invented_words_are_marked() -> None:
 
 
 def test_case_and_tokenisation_hardly_change_the_coverage() -> None:
-    whole = judged("Silicon is in period 3, and in group 14.", *SILICON)
+    original = judged("Silicon is in period 3, and in group 14.", *SILICON)
     tokenised = judged("silicon is in period 3 , and in group 14 .", *SILICON)
-    assert tokenised.coverage == pytest.approx(whole.coverage, abs=0.01)
+    assert tokenised.coverage == pytest.approx(original.coverage, abs=0.01)
 
 
 def test_the_included_critic_is_calibrated() -> None:
