@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
-from agggen.verification.results import Span
+from agggen.verification.normal import Span
 from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)

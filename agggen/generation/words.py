@@ -90,7 +90,7 @@ def write_words(
         length = facts.start.gather(1, active.parent) + facts.step[:, None] + 1  # with the fact's mark
         candidates, words, end = _next_words(model, config, facts, length - 1)
         if constrain is not None:
-            _force_begun_values(constrain, facts, candidates, words, end)
+            _complete_partial_values(constrain, facts, candidates, words, end)
         ended = active.log_p + end.masked_fill((facts.step < facts.min_words)[:, None], IMPOSSIBLE)
         ended_score = penalised(ended, length, config.length_penalty)
         if constrain is not None:
@@ -132,10 +132,10 @@ def write_words(
     return FinishedFacts.joined(batches)
 
 
-def _force_begun_values(
+def _complete_partial_values(
     constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Forces hypotheses within a value to continue the value; `candidates` (n, K, C) and `end` (n, K) are log p."""
+    """Allows hypotheses within a value only to continue it; `candidates` (n, K, C) and `end` (n, K) are log p."""
     for row, prefix in enumerate(facts.prefixes):
         constraint = constrain(prefix)
         for beam, state in enumerate(facts.automaton_states[prefix]):

@@ -33,10 +33,10 @@ from agggen.verification.lexicon import (
     never_precedes,
     suspicious,
 )
-from agggen.verification.normal import words
+from agggen.verification.normal import Span, words
 from agggen.verification.record_words import akin, forms, names, shape, small_number, unsupported
 from agggen.verification.repetitions import overlap, repeated_values, repeated_words
-from agggen.verification.results import Span, TextCheck, ValueCheck
+from agggen.verification.results import TextCheck, ValueCheck
 from agggen.verification.values import (
     MATCH_KINDS,
     Match,

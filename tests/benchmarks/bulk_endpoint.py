@@ -34,12 +34,11 @@ from statistics import median
 
 import psutil
 import torch
-from measuring import Numbers, cpu_of, free_port, measured, titled
+from measuring import Numbers, cpu_of, measured, titled
 from serving import running
 from untrained import development_records
 
 _PAUSE = 10.0
-COMMAND = ["-m", "agggen_platform.cli.main"]
 MODES = ("here", "actors", "endpoint")
 WORKERS = {
     "actors": ["ray::MapWorker(MapBatches(BulkWorker"],
@@ -52,7 +51,7 @@ def job(bundle: str, source: Path, mode: str, url: str, workers: int = 1) -> tup
     out = source.parent / f"{source.stem}-{mode}"
     folders = ["--out", str(out), "--runs", str(source.parent / "runs"), "--fresh", "ray_address=local"]
     workers_of = ["--endpoint", url] if mode == "endpoint" else ["--actors", str(workers) if mode == "actors" else "0"]
-    return [*COMMAND, "bulk", bundle, str(source), *folders, *workers_of], out
+    return ["-m", "agggen_platform.cli.main", "bulk", bundle, str(source), *folders, *workers_of], out
 
 
 def parts_of(out: Path) -> str:
@@ -121,11 +120,8 @@ def main() -> None:
         for size, source in zip(sizes, sources, strict=True):
             lines = (json.dumps(record.as_dict()) + "\n" for record in development_records(options.corpus, size))
             source.write_text("".join(lines), encoding="utf-8")
-        port = free_port()
-        url = f"http://127.0.0.1:{port}"
         replicas = [f"generator.{bound}_replicas={options.workers}" for bound in ("min", "max")]
-        settings = [f"http.port={port}", *replicas, *options.overrides]
-        with running([*COMMAND, "serve", options.bundle, *settings], url, "/readyz") as (server, _):
+        with running(options.bundle, [*replicas, *options.overrides]) as (url, server, _):
             time.sleep(_PAUSE)  # until the processes are idle
             before = cpu_of(server)
             time.sleep(_PAUSE)

@@ -36,7 +36,7 @@ import httpx
 import psutil
 import torch
 from load import percentiles
-from measuring import cpu_of, free_port, titled
+from measuring import cpu_of, titled
 from serving import running
 from untrained import PRESETS, development_records, save_untrained
 
@@ -142,10 +142,7 @@ def main() -> None:
         generator, before = load_bundle(bundle).generator(), time.process_time()
         texts = {n_best[0].id: n_best[0].text for n_best in generator.generate(records)}
         library_cpu = (time.process_time() - before) / len(records)
-        port = free_port()
-        url = f"http://127.0.0.1:{port}"
-        command = ["-m", "agggen_platform.cli.main", "serve", str(bundle), f"http.port={port}", *options.overrides]
-        with running(command, url, "/readyz") as (server, _):
+        with running(bundle, options.overrides) as (url, server, _):
             watch = Watch(server, options.kill)
             watch.start()
             phases, cpu, begin = [], cpu_of(server), time.monotonic()

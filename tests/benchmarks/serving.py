@@ -102,18 +102,20 @@ class Library:
 
 
 @contextmanager
-def running(command: Sequence[str], url: str, path: str) -> Iterator[tuple[psutil.Process, float]]:
-    """Starts a server; yields its process and the seconds until `path` returned 200. Stops it and its children."""
-    begin = time.perf_counter()
+def running(bundle: Path | str, settings: Sequence[str]) -> Iterator[tuple[str, psutil.Process, float]]:
+    """Starts `agggen serve`; yields its address, its process and the seconds until it was ready; stops it at the end."""
+    port, begin = free_port(), time.perf_counter()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "agggen_platform.cli.main", "serve", str(bundle), f"http.port={port}", *settings]
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            while not _answers(url + path):
+            while not _is_ready(url):
                 if process.poll() is not None or time.perf_counter() - begin > START_SECONDS:
                     output.seek(0)
-                    raise SystemExit(f"{' '.join(command[:4])} did not start: {output.read().decode()[-3000:]}")
+                    raise SystemExit(f"agggen serve did not start: {output.read().decode()[-3000:]}")
                 time.sleep(0.05)
-            yield psutil.Process(process.pid), time.perf_counter() - begin
+            yield url, psutil.Process(process.pid), time.perf_counter() - begin
         finally:
             children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
             process.send_signal(signal.SIGTERM)
@@ -125,9 +127,9 @@ def running(command: Sequence[str], url: str, path: str) -> Iterator[tuple[psuti
                 child.kill()
 
 
-def _answers(url: str) -> bool:
+def _is_ready(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=5).status_code == 200
+        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -229,12 +231,8 @@ def main() -> None:
         bodies = [json.dumps({"records": [record.as_dict()]}).encode() for record in sample]
         print(f"{count:,} records at saturation; the library writes about {speed:.1f} a second", flush=True)
         for mode in options.modes:
-            port = free_port()
-            url = f"http://127.0.0.1:{port}"
             os.environ.update(dict.fromkeys(SWITCHES, str(int(mode == "haproxy"))))
-            settings = [f"http.port={port}", *replicas, *options.overrides]
-            command = ["-m", "agggen_platform.cli.main", "serve", str(bundle), *settings]
-            with running(command, url, "/readyz") as (server, cold):
+            with running(bundle, [*replicas, *options.overrides]) as (url, server, cold):
                 print(f"{mode}: ready after {cold:.1f} s", flush=True)
                 modes[mode] = {"cold_start": round(cold, 1)}
                 modes[mode] |= saturated(library, url, records, server, options.rounds)
