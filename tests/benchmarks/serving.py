@@ -103,7 +103,7 @@ class Library:
 
 @contextmanager
 def running(bundle: Path | str, settings: Sequence[str]) -> Iterator[tuple[str, psutil.Process, float]]:
-    """Starts `agggen serve`; yields its address, its process and the seconds until it was ready; stops it at the end."""
+    """Runs `agggen serve` in the block; yields its address, its process and the seconds until it was ready."""
     port, begin = free_port(), time.perf_counter()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "agggen_platform.cli.main", "serve", str(bundle), f"http.port={port}", *settings]
