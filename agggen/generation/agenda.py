@@ -19,7 +19,7 @@ class Agenda:
         self._unfinished = set(range(len(plans)))
         self._plans_with: dict[PlanPrefix, list[int]] = {}
         for number, plan in enumerate(plans):
-            for prefix in (*plan.proper_prefixes(), plan):
+            for prefix in plan.prefixes():
                 self._plans_with.setdefault(prefix, []).append(number)
         self._ready: list[tuple[int, int, PlanPrefix]] = []  # heap by lowest plan index, then insertion order
         self._count = 0

@@ -4,7 +4,7 @@ Hokamp and Liu (2017) and Post and Vilar (2018) constrain the search to phrases 
 values of the record, which are mostly copied. First, words that no triple of the fact licenses are barred. Second, a
 partially generated value must be completed: ``Jöns`` by ``Jacob``, then ``Berzelius``; an automaton over the spellings
 of the values determines the allowed words. Third, a fact can only end if a judge finds no fault in its words; the
-judge is only called after every value that is not elastic has occurred.
+judge is called once every value that is not elastic has occurred.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ Spelling = tuple[int, ...]
 """A spelling of a value as word ids."""
 Fallback = Callable[[], Spelling]
 """Builds the words of a fact for which no hypothesis passes."""
-_State = tuple[frozenset[tuple[int, int, int]], frozenset[int]]
+State = tuple[frozenset[tuple[int, int, int]], frozenset[int]]
 """The partial spellings, as (value, spelling, number of words so far), and the indices of values that have occurred."""
+START: State = (frozenset(), frozenset())
 Judge = Callable[[Sequence[int], Sequence[int]], bool]
 """Whether a fact with these words may end; the second argument is the preceding text, with the marks of facts."""
 
@@ -43,29 +44,26 @@ class Constraint:
     """Id of the full stop, inserted before the fallback if the text does not end with one of `sentence_ends`."""
     sentence_ends: frozenset[int] = frozenset()
     """Ids of words that end a sentence."""
-    _states: list[_State] = field(init=False)
-    _steps: dict[tuple[int, int], int] = field(init=False, default_factory=dict)  # next state by (state, word)
-    _next: list[frozenset[int]] = field(init=False)  # allowed next words by state (see `following`)
-    _numbers: dict[_State, int] = field(init=False)  # inverse of `_states`
+    _steps: dict[tuple[State, int], State] = field(init=False, default_factory=dict)
+    """Next state by state and word."""
+    _following: dict[State, frozenset[int]] = field(init=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        start: _State = (frozenset(), frozenset())
-        self._states, self._next, self._numbers = [start], [frozenset()], {start: 0}
-
-    def step(self, state: int, word: int) -> int:
-        """The automaton's next state; 0 is the initial state."""
+    def step(self, state: State, word: int) -> State:
+        """The automaton's next state; the initial state is `START`."""
         key = (state, word)
         if key not in self._steps:
-            self._steps[key] = self._number(self._advance(*self._states[state], word))
+            self._steps[key] = self._advance(*state, word)
         return self._steps[key]
 
-    def following(self, state: int) -> frozenset[int]:
-        """The words of which one must come next; empty if any word may come next."""
-        return self._next[state]
+    def following(self, state: State) -> frozenset[int]:
+        """The allowed next words; empty if any word is allowed."""
+        if state not in self._following:
+            self._following[state] = self._required_next(*state)
+        return self._following[state]
 
-    def all_said(self, state: int) -> bool:
+    def has_all_values(self, state: State) -> bool:
         """Whether all values that are not elastic have occurred in one of their spellings."""
-        return len(self._states[state][1] | self.elastic) == len(self.values)
+        return len(state[1] | self.elastic) == len(self.values)
 
     def fallback_after(self, before: Sequence[int]) -> list[int]:
         """The fallback after `before`, a text of marks and words that ends with the fact's mark."""
@@ -74,7 +72,7 @@ class Constraint:
             return [self.full_stop, *self.fallback()]
         return list(self.fallback())
 
-    def _advance(self, partial: frozenset[tuple[int, int, int]], mentioned: frozenset[int], word: int) -> _State:
+    def _advance(self, partial: frozenset[tuple[int, int, int]], mentioned: frozenset[int], word: int) -> State:
         continued, completed = set(), set()
         starts = (
             (value, spelling, 0)
@@ -88,13 +86,6 @@ class Constraint:
                 if length + 1 == len(words):
                     completed.add(value)
         return frozenset(continued), mentioned | completed
-
-    def _number(self, state: _State) -> int:
-        if state not in self._numbers:
-            self._numbers[state] = len(self._states)
-            self._states.append(state)
-            self._next.append(self._required_next(*state))
-        return self._numbers[state]
 
     def _required_next(self, partial: frozenset[tuple[int, int, int]], mentioned: frozenset[int]) -> frozenset[int]:
         following: set[int] = set()

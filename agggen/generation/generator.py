@@ -24,6 +24,7 @@ from agggen.generation.requests import Request, batches_of, before_clauses
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
 from agggen.generation.truth import RecordConstraints, watched_words
+from agggen.generation.words import FAULT_COST
 from agggen.model.batch import collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
 from agggen.model.joint import JointModel
@@ -47,8 +48,6 @@ _NEVER_LAST = frozenset(
     )
 )
 """Words that cannot end a sentence."""
-_FAULT_COST = 10.0
-"""Subtracted from a text's score for each fault and fallback; larger than typical score differences."""
 _Piece = tuple[tuple[int, ...], list[str], bool]
 """A fact of a text: the indices of its triples, its tokens, and whether the tokens are a fallback."""
 
@@ -172,13 +171,13 @@ class Generator:
     def _write_batch(self, batch: Sequence[Request]) -> None:
         """Decodes the first plans of a batch of requests, then other plans of those without enough texts.
 
-        If the first plan has no text that passes, only texts that pass are of use: without constraints, other plans
-        are abandoned at the first fact of which no hypothesis passes.
+        If no text of the first plan passes, further texts must pass: without constraints, other plans are abandoned at
+        the first fact without a hypothesis that passes.
         """
         ranks = range(max(len(request.plans) for request in batch))
-        for wave in (ranks[:1], ranks[1:]):
-            open_requests = [(i, item) for i, item in enumerate(batch) if not item.has_enough]
-            tasks = [(i, item.plans[rank]) for rank in wave for i, item in open_requests if rank < len(item.plans)]
+        for round_ranks in (ranks[:1], ranks[1:]):
+            unfinished = [(i, item) for i, item in enumerate(batch) if not item.has_enough]
+            tasks = [(i, item.plans[rank]) for rank in round_ranks for i, item in unfinished if rank < len(item.plans)]
             if tasks:
                 self._write_plans(batch, tasks)
 
@@ -202,8 +201,8 @@ class Generator:
 
         with torch.no_grad():
             memory = self.model.encode(collate([request.source for request in batch]).to(self.device))
-        limits = (constrain, None) if batch[0].constrained else (None, must_pass)
-        search = BeamSearch(self.model, memory, config.beam, self._name_words(batch), *limits)
+        constraints = (constrain, None) if batch[0].constrained else (None, must_pass)
+        search = BeamSearch(self.model, memory, config.beam, self._name_words(batch), *constraints)
         max_facts = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
         searches = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
         for task, hypotheses in search.write(searches, max_facts, required_score):
@@ -218,7 +217,7 @@ class Generator:
                 break
             text = self._text_of(request, plan, hypothesis)
             if request.constrained:
-                request.add(replace(text, score=text.score - _FAULT_COST * cost(text)), plan, True)
+                request.add(replace(text, score=text.score - FAULT_COST * cost(text)), plan, True)
             else:
                 request.add(text, plan, request.accepts(text, plan, hypothesis))
 
@@ -236,8 +235,10 @@ class Generator:
                     fallback_used = request.constraints.fell_back(known_group, fact_words)
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras)
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
-                    _drop_continuation(pieces[-1][1])
-                    pieces[-1][1].append(tokens.pop(0))
+                    previous = pieces[-1][1]
+                    while len(previous) > 1 and previous[-1] in _NEVER_LAST:
+                        previous.pop()
+                    previous.append(tokens.pop(0))
                 pieces.append((known_indices, tokens, fallback_used))
             pieces += self._clauses(record, [i for i in group if i not in known_indices])
         score = hypothesis.score + request.config.plan_weight * plan.score
@@ -303,8 +304,10 @@ class Generator:
         names = torch.zeros(len(batch), width, dtype=torch.bool)
         for row, request in enumerate(batch):
             for word, role in zip(request.source.source, request.source.role, strict=True):
-                if role in (ROLE_SUBJECT, ROLE_OBJECT) and _is_name(vocabulary.decode([word], request.extras)):
-                    names[row, word] = True
+                if role in (ROLE_SUBJECT, ROLE_OBJECT):
+                    tokens = vocabulary.decode([word], request.extras)
+                    forms = (item.form for token in tokens for item in words(token.strip(JOINER)))
+                    names[row, word] |= any(form not in FUNCTION_WORDS for form in forms)
         return names.to(self.device)
 
     def accepts(self, record: Record, text: Generation) -> bool:
@@ -365,14 +368,3 @@ class Generator:
                 text_likelihood = float(likelihood[row])
                 aligned.append(AlignedText(record.id, tuple(text_facts), predicates, posteriors, text_likelihood))
         return aligned
-
-
-def _drop_continuation(tokens: list[str]) -> None:
-    """Removes trailing words that require a continuation."""
-    while len(tokens) > 1 and tokens[-1] in _NEVER_LAST:
-        tokens.pop()
-
-
-def _is_name(tokens: Sequence[str]) -> bool:
-    forms = [word.form for token in tokens for word in words(token.strip(JOINER))]
-    return any(form not in FUNCTION_WORDS for form in forms)

@@ -1,4 +1,4 @@
-"""Rules of English by which generated facts are rejected; the check of any text has none, since people break them."""
+"""Rules of English for generated facts. The strict check does not apply them, since people's texts break them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from agggen.verification.clauses import PREPOSITIONS
 from agggen.verification.lexicon import Lexicon
 
 _ENGLISH = frozenset(("the", "is", "of"))
-"""Words by which training texts are known as English."""
-_USUAL = 0.9
+"""Training texts that contain these words are English."""
+_MIN_ARTICLE_SHARE = 0.9
 """A name needs "the" after a preposition if at least this share of its mentions in training texts have it."""
 _ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
 _AUXILIARY = "(?:is|are|was|were|has|had|have)"
@@ -44,8 +44,8 @@ _SENTENCE = re.compile(
     r"|(?:^|(?<=(?:[a-z]{4}|Name)[.!?] )|(?<=[\d.]\d[.!?] ))(?=[^\W_a-z]))"
     r"(?=(.*?(?:[a-z]{4}|[\d.]\d|Name)[.!?])(?:\s|$))"
 )
-"""A sentence whose borders are no possible abbreviations; one that begins with an article or a possessive may follow
-one. The group is the sentence; names are replaced by "Name".
+"""A sentence whose borders cannot be abbreviations, except that a sentence that begins with an article or a possessive
+may follow one. The group is the sentence; names are replaced by "Name".
 """
 _VERBS = (
     "are|be|born|began|became|broadcast|built|came|can|chose|come|compete|could|deploy|did|eat|enjoy|find|"
@@ -59,13 +59,13 @@ _VERB = re.compile(
 """A word that may be a verb or participle, or the "not" of a short sentence ("Not family friendly.")."""
 _A_OR_AN = re.compile(r"\b(an?|An)\s+([A-Za-z][a-z]+)")
 _CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORECASE)
-"""How words begin that are written with a vowel and spoken with a consonant."""
+"""The beginnings of words that are written with a vowel but pronounced with a consonant."""
 _MUTE_H = re.compile(r"hour|hono|hones|heir|herb|hist|hotel", re.IGNORECASE)
-"""How words begin before which both articles are in use."""
+"""The beginnings of words before which both "a" and "an" are in use."""
 _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
 """A word that begins a sentence, unless it begins a name."""
 _NOT_ABBREVIATED = re.compile(r"(?:(?<!Corp)(?<!Prof)(?<!Univ)(?<=[^\W\d_]{4})|\d)[.!?]$")
-"""A full stop after a number or a word too long for an abbreviation, so that it ends a sentence."""
+"""A full stop that ends a sentence, since it follows a number or a word too long for an abbreviation."""
 _FINITE_VERB = (
     rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?|originates?|belongs|manages|stars|died|graduated|"
     r"retired)\b"
@@ -79,7 +79,7 @@ _SPLICE = re.compile(
 )
 """Two main clauses that only a comma joins, at the beginning of a sentence."""
 _RELATIVE_ONLY = re.compile(r"(?:The )?Name, (?:which|who|whose|where)\b[^,]*[.!?]$")
-"""A sentence with nothing after its relative clause, unless a comma is missing: "Ulm, which has a tower." """
+"""A sentence that ends with its relative clause, unless a comma is missing: "Ulm, which has a tower." """
 _CUT_OFF = re.compile(r"\b[Aa]n?\s+(?:high|low|moderate|large|small)\s*[.!?](?:\s|$)")
 """An adjective in place of a noun, even if it is a value: "It has a high." """
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
@@ -101,13 +101,13 @@ class Grammar:
         self._names = re.compile(
             "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True))
         )
-        self._with_the = [name for name in names if lexicon.articles.get(name, 0.0) >= _USUAL]
+        self._with_the = [name for name in names if lexicon.articles.get(name, 0.0) >= _MIN_ARTICLE_SHARE]
         self._english = lexicon.lower >= _ENGLISH
         self._odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
 
     def accepts(self, text: str) -> bool:
         """Whether the text breaks no rule: brackets and quotation marks come in pairs, "the" precedes the names that
-        need it, "a" and "an" fit the next word, and nothing is broken off or garbled."""
+        need it, "a" and "an" fit the next word, and no phrase is incomplete or garbled."""
         return not (
             text.count("(") != text.count(")")
             or "()" in text
@@ -139,7 +139,7 @@ class Grammar:
         )
 
     def _is_broken(self, text: str) -> bool:
-        wrong_articles = (_wrong_article(*found) for found in _A_OR_AN.findall(text))
+        wrong_articles = (_wrong_article(article, word) for article, word in _A_OR_AN.findall(text))
         broken = _CUT_OFF.search(text) or _BROKEN.search(self._names.sub("Name", text))
         return any(wrong_articles) or broken is not None
 
@@ -155,8 +155,8 @@ def _lacks_article(text: str, names: Collection[str]) -> bool:
     return any(
         before.rpartition(" ")[2] in PREPOSITIONS and not re.match(r"\w| [A-Z]", after)
         for name in names
-        for before, found, after in [text.partition(f" {name}")]
-        if found
+        for before, mention, after in [text.partition(f" {name}")]
+        if mention
     )
 
 

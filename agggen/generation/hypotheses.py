@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from agggen.generation.constraints import State
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import Memory
 from agggen.model.lattice import IMPOSSIBLE
@@ -60,17 +61,17 @@ class PlanPrefix:
         """The prefix that is a complete plan."""
         return cls(record, tuple(map(frozenset, groups)))
 
-    def proper_prefixes(self) -> list[PlanPrefix]:
-        """All proper prefixes, shortest first."""
-        return [self.first(fact) for fact in range(1, len(self.groups))]
+    def prefixes(self) -> list[PlanPrefix]:
+        """All prefixes, shortest first; the last one is the prefix itself."""
+        return [self.first(length) for length in range(1, len(self.groups) + 1)]
 
     def parent(self) -> PlanPrefix:
         """The prefix without its last group."""
         return self.first(len(self.groups) - 1)
 
-    def first(self, fact: int) -> PlanPrefix:
-        """The prefix of `fact` groups."""
-        return PlanPrefix(self.record, self.groups[:fact], self.last and fact == len(self.groups))
+    def first(self, length: int) -> PlanPrefix:
+        """The prefix of `length` groups."""
+        return PlanPrefix(self.record, self.groups[:length], self.last and length == len(self.groups))
 
 
 @dataclass
@@ -236,7 +237,7 @@ class ActiveFacts:
     waited: Tensor  # (n,) number of words since the unconstrained search would have ended
     barred: Tensor  # (n, ids) forbidden words; no columns without constraints
     names: Tensor  # (n, ids) words whose n-grams may be repeated
-    automaton_states: dict[PlanPrefix, list[int]]  # per active beam; empty without constraints
+    automaton_states: dict[PlanPrefix, list[State]]  # per active beam; empty without constraints
 
     def leave(self, staying: Tensor) -> FinishedFacts:
         """Removes and returns the facts where `staying` (n,) is False; the last facts move to the freed rows."""

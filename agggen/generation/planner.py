@@ -73,7 +73,7 @@ class Planner:
     def distributions(
         self, records: Sequence[Record], config: InferenceConfig | Sequence[InferenceConfig | None] | None = None
     ) -> list[PlanDistribution]:
-        """p(z | x) of each record; `config` (default: the planner's) applies to all records or is one per record.
+        """p(z | x) of each record; `config` is for all records or one per record. [default: the planner's]
 
         Raises:
             PlanError: a level exceeds the model's L.
@@ -137,7 +137,7 @@ class Planner:
     def plans_of(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> list[PlannedRecord]:
-        """`plan` for one record, with its distribution under the same settings."""
+        """The plans of one record as in `plan`, from its distribution under the same settings."""
         plans, search = self._search(record, distribution, k, config)
         return [PlannedRecord(named_plan(record, plan.states), plan.log_probability, search) for plan in plans]
 
@@ -169,11 +169,7 @@ class Planner:
         complete: bool,
         config: InferenceConfig,
     ) -> Candidates:
-        """`candidates` for one record, with its distribution under the same settings.
-
-        Raises:
-            PlanError: the human `plan` does not fit the record.
-        """
+        """The plans of one record as in `candidates`, from its distribution under the same settings."""
         if plan is None:
             return Candidates(*self._search(record, distribution, config.plans, config))
         states = resolve_plan(record, plan, partial=complete)
@@ -184,7 +180,7 @@ class Planner:
     def _search(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> tuple[tuple[ScoredPlan, ...], PlanSearch]:
-        """At most `k` distinct plans, and the search that found them."""
+        """At most `k` distinct plans, and the kind of search."""
         if k < 1:
             raise PlanError(f"{k} plans were requested; the number must be at least 1")
         rng = np.random.default_rng([config.seed, *record.id.encode()])
@@ -214,7 +210,7 @@ class Planner:
 def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[int, ...]]:
     """A record of the triples with known predicates, and the indices of these triples.
 
-    Without indices: the record itself if all predicates are known, and None if none is known.
+    If all predicates are known, the record itself without indices; if none is known, None without indices.
     """
     ids = encoder.predicate_ids(record)
     if all(ids):
@@ -228,8 +224,8 @@ def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[i
 def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
     """The indices that are not `known`, in groups of at most `size` triples with the same subject.
 
-    They are in record order, except that subjects that are values of others come last and triples of a predicate are
-    adjacent.
+    They are in record order, except that subjects that are values of other subjects come last and triples of one
+    predicate are adjacent.
     """
     by_subject: dict[str, dict[str, list[int]]] = {}
     objects = set()

@@ -1,15 +1,15 @@
-"""To which names "it", "which" or "and was" refer, and so which subjects a fact need not name."""
+"""References: the names to which "it", "which" or "and was" refer, and so the subjects that a fact need not name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
-from agggen.verification.results import Span
+from agggen.verification.normal import Span
 from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
@@ -40,7 +40,7 @@ class References:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._subjects = frozenset(triple.subject for triple in record.triples)
-        self._found: dict[str, dict[str, list[Span]]] = {}
+        self._names = cache(self._names_of)
 
     @cached_property
     def _wordings(self) -> dict[str, Sequence[Wording]]:
@@ -53,11 +53,11 @@ class References:
         return self._subjects & self._names(fact).keys()
 
     def misattaches(self, fact: str, triples: Collection[Triple]) -> bool:
-        """Whether a relative clause directly after a name says a value of another subject, which it does not name:
+        """Whether a relative clause directly after a name has a value of another subject that the clause does not name:
         "the owner of Ulm, whose mayor is Ann" for Ann as the owner's mayor.
 
         Args:
-            triples: those that the fact expresses.
+            triples: the triples that the fact expresses.
         """
         names = self._names(fact)
         spans = [span for own in names.values() for span in own]
@@ -79,7 +79,7 @@ class References:
 
     def continues_another(self, before: str, fact: str) -> bool:
         """Whether a fact that does not name the record's only subject continues a sentence about another name:
-        "Ann leads Ulm" "and has an area of 119".
+        "and has an area of 119" after "Ann leads Ulm".
         """
         sentences = self._sentences(before)
         continued = bool(sentences) and (sentences[-1].split()[-1] in ("and", "but") or _CONTINUES.match(fact))
@@ -100,8 +100,8 @@ class References:
           before that name and a comma: "Ulm, Germany, where".
         - "in", and "which" after other words, refer to any subject of the sentence.
         - After a fact with several subjects, only references to the name with which the sentence begins are clear.
-        - What follows the comma of a name may be omitted after the text has said the whole name: "Adams County" for
-          "Adams County, Pennsylvania".
+        - After the full name, its part behind the comma may be omitted: "Adams County" for "Adams County,
+          Pennsylvania".
 
         Args:
             before: the text before the fact.
@@ -169,16 +169,14 @@ class References:
             return tuple(dict.fromkeys((*self._subjects_of(earlier)[:1], *named)))
         return named or self._subjects_of(earlier)
 
-    def _names(self, text: str) -> dict[str, list[Span]]:
+    def _names_of(self, text: str) -> dict[str, list[Span]]:
         """The spans of the names that a text has in full and outside longer names, in the order of first mention."""
-        if text not in self._found:
-            indexed = TextIndex(text)
-            found = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
-            spans = {span for own in found.values() for span in own}
-            outer = {name: sorted(span for span in own if not _inside(span, spans)) for name, own in found.items()}
-            named = [name for name, own in outer.items() if own]
-            self._found[text] = {name: outer[name] for name in sorted(named, key=lambda name: (outer[name][0], name))}
-        return self._found[text]
+        indexed = TextIndex(text)
+        matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
+        spans = {span for own in matches.values() for span in own}
+        outer = {name: sorted(span for span in own if not _inside(span, spans)) for name, own in matches.items()}
+        named = [name for name, own in outer.items() if own]
+        return {name: outer[name] for name in sorted(named, key=lambda name: (outer[name][0], name))}
 
     def _sentences(self, text: str) -> tuple[str, ...]:
         """The sentences of a text; a full stop inside a name ends none."""
@@ -198,8 +196,8 @@ class References:
         if not comma or short in others:
             return False
         spans = {span for own in self._names(fact).values() for span in own}
-        said = any(not _inside(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
-        return said and any(name in self._names(sentence) for sentence in sentences)
+        mentioned = any(not _inside(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
+        return mentioned and any(name in self._names(sentence) for sentence in sentences)
 
 
 def _within(span: Span, start: int, end: int) -> bool:
@@ -208,4 +206,4 @@ def _within(span: Span, start: int, end: int) -> bool:
 
 def _inside(span: Span, spans: Collection[Span]) -> bool:
     """Whether one of `spans` contains `span` and is longer."""
-    return any(start <= span[0] and span[1] <= end and span != (start, end) for start, end in spans)
+    return any(_within(span, *longer) and span != longer for longer in spans)

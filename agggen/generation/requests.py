@@ -1,10 +1,10 @@
 """Requests to the generator: a record, its plans, and the texts so far.
 
-With ``verify=strict`` the texts of a record are first searched without constraints. Those that the constrained search
-could have written are accepted. If the first plan has none, only such texts are searched under the other plans. Only
-if there are too few, the record is searched again, with constraints: first under the plan of the best text, and under
-the others only if facts fell back there. Unconstrained texts are better: constraints lead the beam to wordings that the
-model would not choose.
+With ``verify=strict`` the texts of a record are first searched without constraints. Texts that the constrained search
+could have written are accepted. If no text of the first plan is, the search under the other plans is limited to such
+texts. If too few are accepted, the record is searched again, with constraints: first under the plan of the best text,
+and under the others only if facts fell back there. Unconstrained texts are better: constraints lead the beam to
+wordings that the model would not choose.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Request:
     def useful(self, texts: Iterable[Generation]) -> list[Generation]:
         """The texts that are not below the threshold.
 
-        The order in which plans are decoded decides whether the others are found, so they must not change the result.
+        Whether the others are decoded depends on the order of the plans, so they must not change the result.
         """
         return [text for text in texts if text.score >= self.threshold]
 
@@ -128,7 +128,7 @@ class Request:
 
 
 def _is_complete(text: Generation) -> bool:
-    """Whether the text is fulfilled and only facts of unknown predicates, which every plan has, are fallbacks."""
+    """Whether the text is fulfilled and all its fallbacks are facts of unknown predicates, which every plan has."""
     fallbacks = {name for fact in text.facts if fact.fallback for name in fact.predicates}
     return text.fulfilled and fallbacks <= {*text.unknown_predicates}
 

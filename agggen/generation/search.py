@@ -28,7 +28,7 @@ from torch import Tensor
 
 from agggen.generation.agenda import Agenda
 from agggen.generation.config import BeamConfig
-from agggen.generation.constraints import Constraint
+from agggen.generation.constraints import START, Constraint
 from agggen.generation.hypotheses import (
     ActiveFacts,
     Beams,
@@ -259,7 +259,7 @@ class BeamSearch:
             waited=zeros,
             barred=barred,
             names=self.names[self._index([prefix.record for prefix in prefixes])],
-            automaton_states={prefix: [0] * self.config.beam for prefix in prefixes} if self.constrain else {},
+            automaton_states={prefix: [START] * self.config.beam for prefix in prefixes} if self.constrain else {},
         )
         if not facts:
             return new_facts

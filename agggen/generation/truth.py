@@ -1,4 +1,4 @@
-"""Constraints on facts by which texts pass the strict check.
+"""Constraints on facts that make texts pass the strict check.
 
 A fact expresses all values of its triples in full; its numbers, names and value words are licensed by these triples;
 and it can only end if the strict check finds no fault. If no hypothesis passes, the fact becomes its fallback
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 
 from agggen.generation.constraints import Constraint, Spelling
@@ -98,16 +98,14 @@ class RecordConstraints:
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._references = References(record)
-        self._spellings_of_triples: dict[int, tuple[Spelling, ...]] = {}
-        self._constraints: dict[tuple[frozenset[int], frozenset[str], bool, bool], Constraint] = {}
+        self._spellings = cache(self._spellings_of)
+        self._constraint = cache(self._constraint_of)
 
     def __call__(self, prefix: PlanPrefix) -> Constraint:
         ends_sentence = prefix.last or len(prefix.groups) in self.sentence_ends
         subjects = frozenset(self.record.triples[index].subject for group in prefix.groups[-2:-1] for index in group)
-        key = prefix.groups[-1], subjects if len(self._subjects) > 1 else frozenset(), prefix.last, ends_sentence
-        if key not in self._constraints:
-            self._constraints[key] = self._constraint(*key)
-        return self._constraints[key]
+        previous_subjects = subjects if len(self._subjects) > 1 else frozenset[str]()
+        return self._constraint(prefix.groups[-1], previous_subjects, prefix.last, ends_sentence)
 
     def accept(self, groups: IndexPlan, facts: Sequence[Sequence[int]]) -> bool:
         """Whether the judges of all facts accept a text with these groups and word ids."""
@@ -135,7 +133,7 @@ class RecordConstraints:
             self._fallbacks[group] = tuple(word for spelling in encoded for word in spelling or ())
         return self._fallbacks[group]
 
-    def _constraint(
+    def _constraint_of(
         self, group: frozenset[int], previous_subjects: frozenset[str], last: bool, ends_sentence: bool
     ) -> Constraint:
         """The constraint on a fact that expresses `group`.
@@ -146,14 +144,15 @@ class RecordConstraints:
             ends_sentence: whether a sentence must end with the fact.
         """
         watched, checker = self.watched, self.watched.checker
-        triples = [self.record.triples[index] for index in sorted(group)]
+        indices = sorted(group)
+        triples = [self.record.triples[index] for index in indices]
         allowed = checker.allowed(triples)
         barred = watched.barred(allowed) | {
             number
-            for number, forms in self._watched_extras()
-            if not all(form in allowed or any(derived(form, base) for base in allowed) for form in forms)
+            for number, word in enumerate(self.extras, start=len(watched.vocabulary))
+            if not all(form in allowed or any(derived(form, base) for base in allowed) for form in watched.forms(word))
         }
-        value_spellings = [self._spellings_of(index) for index in sorted(group)]
+        value_spellings = [self._spellings(self.record.triples[index]) for index in indices]
         subjects = {word for triple in triples for word in self._encode(entity_words(triple.subject)) or ()}
         value_words = {word for value in value_spellings for spelling in value for word in spelling}
         barred -= subjects | value_words
@@ -164,8 +163,6 @@ class RecordConstraints:
             if not value_spellings[number] or parts(triple.object, entities)
         }
         value_only = {word for word in value_words - subjects if self._only_in_values(word)}
-        indices = sorted(group)
-
         fact_subjects = frozenset(triple.subject for triple in triples)
         grammar = Grammar(triples, checker.lexicon)
         passed: dict[tuple[tuple[int, ...], bool], bool] = {}
@@ -175,18 +172,14 @@ class RecordConstraints:
                 return False
             earlier = [word for word in before if word not in (FACT, LAST)]
             begins_sentence = not earlier or earlier[-1] in watched.sentence_ends
-            text_before, text = self._text(earlier), self._text(fact)
-            if len(self._subjects) > 1 and not fact_subjects <= self._references.named(text):
-                implied = self._references.implied(text_before, text, begins_sentence, previous_subjects)
-                if not fact_subjects <= implied | self._references.named(text):
+            text_before, text, references = self._text(earlier), self._text(fact), self._references
+            if len(self._subjects) > 1:
+                unnamed = fact_subjects - references.named(text)
+                if unnamed and not unnamed <= references.implied(text_before, text, begins_sentence, previous_subjects):
                     return False
-            if len(self._subjects) > 1 and self._references.misattaches(text, triples):
-                return False
-            if (
-                len(self._subjects) == 1
-                and not begins_sentence
-                and self._references.continues_another(text_before, text)
-            ):
+                if references.misattaches(text, triples):
+                    return False
+            elif not begins_sentence and references.continues_another(text_before, text):
                 return False
             if (key := (tuple(fact), begins_sentence)) not in passed:
                 findings = checker.findings(self.record, text, indices, (), begins_sentence)
@@ -212,7 +205,7 @@ class RecordConstraints:
         )
 
     def _expresses(self, triples: Sequence[Triple], earlier: Sequence[int], fact: Sequence[int]) -> bool:
-        """Whether a fact has no word of other predicates only, and its sentences have cues of its own predicates."""
+        """Whether a fact has no word that only expresses other predicates, and its sentences have cues of its own."""
         lexicon = self.watched.checker.lexicon
         predicates = {triple.predicate for triple in triples}
         foreign = {
@@ -228,28 +221,15 @@ class RecordConstraints:
             triple in triples for triple in unexpressed(text, lexicon.cues)
         )
 
-    def _watched_extras(self) -> Iterable[tuple[int, tuple[str, ...]]]:
-        """The ids and normal forms of the watched words among the extras."""
-        start = len(self.watched.vocabulary)
-        for number, word in enumerate(self.extras):
-            if forms := self.watched.forms(word):
-                yield start + number, forms
-
     def _only_in_values(self, word: int) -> bool:
         """Whether a word of a value is an extra, a watched word, or neither a function word nor an ordinary word."""
-        start = len(self.watched.vocabulary)
-        if word >= start or word in self.watched.normal_forms:
+        if word >= len(self.watched.vocabulary) or word in self.watched.normal_forms:
             return True
         tokens = words(self.watched.vocabulary.words[word].strip(JOINER))
         lower = self.watched.checker.lexicon.lower
         return bool(tokens) and tokens[0].form not in FUNCTION_WORDS and tokens[0].form not in lower
 
-    def _spellings_of(self, index: int) -> tuple[Spelling, ...]:
-        if index not in self._spellings_of_triples:
-            self._spellings_of_triples[index] = self._spellings(self.record.triples[index])
-        return self._spellings_of_triples[index]
-
-    def _spellings(self, triple: Triple) -> tuple[Spelling, ...]:
+    def _spellings_of(self, triple: Triple) -> tuple[Spelling, ...]:
         """The spellings of the object that can be generated; none for truth values, which have phrases instead."""
         literal = next((item for item in self.watched.checker.wordings(triple) if item.how == "literal"), None)
         if literal is None:
@@ -265,9 +245,9 @@ class RecordConstraints:
         ids = []
         for token in tokenise(text, normalise=True):
             word = self.watched.ids.get(token.text, self._ids.get(token.text))
+            if word is None and not new:
+                return None
             if word is None:
-                if not new:
-                    return None
                 word = self._ids[token.text] = len(vocabulary) + len(self.extras)
                 self.extras.append(token.text)
             ids.append(word)

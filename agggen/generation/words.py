@@ -31,12 +31,11 @@ LIKELY_END = -5.0
 """A constrained hypothesis may only end if the end of the fact has a log-probability above this."""
 SCORE_MARGIN = 2.0
 """A constrained hypothesis may only end if its score is less than this below the best finished hypothesis."""
-
 LOWEST_WORD_LOG_P = -0.6
 """A constrained hypothesis may only end if the mean log-probability of the fact's words and its end is not below this.
 
-What the constraints force upon the model at a lower probability has the values but is seldom a true sentence ("he was
-awarded the Distinguished Service Medal which is Smilodon"); the fallback is.
+Less probable texts, forced by the constraints, have the values but are seldom true ("he was awarded the Distinguished
+Service Medal which is Smilodon"); the fallback is.
 """
 
 
@@ -91,7 +90,7 @@ def write_words(
         length = facts.start.gather(1, active.parent) + facts.step[:, None] + 1  # with the fact's mark
         candidates, words, end = _next_words(model, config, facts, length - 1)
         if constrain is not None:
-            _force_begun_values(constrain, facts, candidates, words, end)
+            _complete_partial_values(constrain, facts, candidates, words, end)
         ended = active.log_p + end.masked_fill((facts.step < facts.min_words)[:, None], IMPOSSIBLE)
         ended_score = penalised(ended, length, config.length_penalty)
         if constrain is not None:
@@ -133,10 +132,10 @@ def write_words(
     return FinishedFacts.joined(batches)
 
 
-def _force_begun_values(
+def _complete_partial_values(
     constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Forces hypotheses within a value to continue the value; `candidates` (n, K, C) and `end` (n, K) are log p."""
+    """Allows hypotheses within a value only to continue it; `candidates` (n, K, C) and `end` (n, K) are log p."""
     for row, prefix in enumerate(facts.prefixes):
         constraint = constrain(prefix)
         for beam, state in enumerate(facts.automaton_states[prefix]):
@@ -154,7 +153,7 @@ def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Ten
     for row, beam in candidates.nonzero().tolist():
         prefix = facts.prefixes[row]
         constraint = constrain(prefix)
-        if not constraint.all_said(facts.automaton_states[prefix][beam]):
+        if not constraint.has_all_values(facts.automaton_states[prefix][beam]):
             continue
         text = row, parents[row][beam]
         if text not in texts:

@@ -33,10 +33,10 @@ from agggen.verification.lexicon import (
     never_precedes,
     suspicious,
 )
-from agggen.verification.normal import words
+from agggen.verification.normal import Span, words
 from agggen.verification.record_words import akin, forms, names, shape, small_number, unsupported
-from agggen.verification.repetitions import repeated_values, repeated_words
-from agggen.verification.results import Span, TextCheck, ValueCheck
+from agggen.verification.repetitions import overlap, repeated_values, repeated_words
+from agggen.verification.results import TextCheck, ValueCheck
 from agggen.verification.values import (
     MATCH_KINDS,
     Match,
@@ -117,17 +117,12 @@ class Checker:
         indices = range(len(record.triples)) if triples is None else sorted(triples)
         required = [record.triples[index] for index in indices]
         subject_spans = {triple.subject: indexed.find(*value_wordings(triple.subject)) for triple in required}
-        yield "unnamed", self._unnamed(indexed, subject_spans if subjects is None else subjects)
+        yield "unnamed", _unnamed(indexed, subject_spans if subjects is None else subjects)
         occurrences = self._occurrences(required, indexed, subject_spans)
         spans = [span for matches in occurrences for span, _ in matches] + list(chain(*subject_spans.values()))
         starts = {start for start, _ in spans}
-        yield (
-            "values",
-            tuple(
-                self._check_value(record, triple, indexed, matches, starts)
-                for triple, matches in zip(required, occurrences, strict=True)
-            ),
-        )
+        matched = zip(required, occurrences, strict=True)
+        yield "values", tuple(self._check_value(record, *pair, indexed, starts) for pair in matched)
         repeated = repeated_words(indexed, record.triples, spans)
         if triples is not None:
             repeated += repeated_values(indexed, required, occurrences, subject_spans)
@@ -151,10 +146,7 @@ class Checker:
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
         """The subjects of `record` that `text` never names in full."""
-        return self._unnamed(TextIndex(text), dict.fromkeys(triple.subject for triple in record.triples))
-
-    def _unnamed(self, indexed: TextIndex, subjects: Iterable[str]) -> tuple[str, ...]:
-        return tuple(name for name in subjects if words(entity_words(name)) and not indexed.find(*value_wordings(name)))
+        return _unnamed(TextIndex(text), dict.fromkeys(triple.subject for triple in record.triples))
 
     def values(self, record: Record, text: str, triples: Collection[int] | None = None) -> tuple[ValueCheck, ...]:
         """``check(...).values``: the check of each value, in the record's order."""
@@ -190,7 +182,7 @@ class Checker:
         return accepted
 
     def _check_value(
-        self, record: Record, triple: Triple, indexed: TextIndex, matches: Sequence[Match], starts: set[int]
+        self, record: Record, triple: Triple, matches: Sequence[Match], indexed: TextIndex, starts: set[int]
     ) -> ValueCheck:
         """The check of one value; names and values of the record begin at the offsets `starts` of the text."""
         if run_together(triple.object, indexed.text):
@@ -215,8 +207,8 @@ class Checker:
     def _hallucinated(
         self, record: Record, triples: Sequence[Triple], indexed: TextIndex, explained: Sequence[bool]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Suspicious words and words of ``value_pairs`` that no triple of the record licenses, and those that only its
-        other triples license.
+        """The suspicious words and words of ``value_pairs`` that no triple of the record licenses, and those that only
+        triples not in `triples` license.
         """
         tokens, pairs = indexed.whole.words, self.lexicon.value_pairs
         candidates = [
@@ -271,7 +263,7 @@ class Checker:
     ) -> tuple[tuple[str, str], ...]:
         """Pairs of predicates whose values fit each other's contexts better than their own, by `SWAP_MARGIN`.
 
-        Values in words are only compared if both predicates have contexts enough.
+        Values in words are only compared if both predicates have enough contexts.
         """
         contexts = self.lexicon.contexts
         tokens = indexed.whole.words
@@ -289,8 +281,9 @@ class Checker:
             few = not all(has_enough_values(contexts[triple.predicate]) for triple in (left, right))
             if kind != shape(right.object) or (kind == "words" and few):
                 continue
-            left_context = list(neighbours(tokens, *left_words, explained))
-            right_context = list(neighbours(tokens, *right_words, explained))
+            left_context, right_context = (
+                list(neighbours(tokens, *word_span, explained)) for word_span in (left_words, right_words)
+            )
             left_counts, right_counts = contexts[left.predicate], contexts[right.predicate]
             swapped = log_likelihood(left_counts, right_context) + log_likelihood(right_counts, left_context)
             actual = log_likelihood(left_counts, left_context) + log_likelihood(right_counts, right_context)
@@ -340,6 +333,10 @@ class Checker:
         return f"{pair[0].form} {pair[1].form}" in self.lexicon.unrelated_pairs.get(predicate, ())
 
 
+def _unnamed(indexed: TextIndex, subjects: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in subjects if words(entity_words(name)) and not indexed.find(*value_wordings(name)))
+
+
 def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
     """Whether the findings of a text contain no fault; stops at the first fault."""
     return not any(
@@ -350,31 +347,28 @@ def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
 def _of_other_facts(
     record: Record, indices: Collection[int], indexed: TextIndex, spans: Collection[Span], own_forms: frozenset[str]
 ) -> tuple[str, ...]:
-    """The names and numbers that are values of triples not in `indices`, outside `spans`, the values of those.
+    """The names and numbers outside `spans` that are values of triples not in `indices`.
 
     Args:
-        own_forms: forms that those triples license wherever they occur: values consist of other words, too.
+        spans: the subjects and values of the triples in `indices`.
+        own_forms: normal forms that these triples license everywhere. A value without other words is ignored.
     """
     own = {name for index in indices for name in (record.triples[index].subject, record.triples[index].object)}
     text_forms = {word.form for word in indexed.whole.words}
-    found: list[str] = []
+    mentions: list[str] = []
     for index, triple in enumerate(record.triples):
         literal = entity_words(triple.object)
         if index in indices or triple.object in own or forms(triple.object).isdisjoint(text_forms - own_forms):
             continue
         if literal[:1].isupper() or literal[:1].isdigit():
-            others = indexed.find(*value_wordings(triple.object))
-            found += [
-                indexed.text[start:end]
-                for start, end in sorted(others)
-                if not any(start < own_end and own_start < end for own_start, own_end in spans)
-            ]
-    return tuple(dict.fromkeys(found))
+            matches = sorted(indexed.find(*value_wordings(triple.object)))
+            mentions += [indexed.text[slice(*match)] for match in matches if not any(overlap(match, s) for s in spans)]
+    return tuple(dict.fromkeys(mentions))
 
 
 def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:
-    """Whether a span is part of a longer name; False for items of lists or addresses ("Baku, Azerbaijan") and in lower
-    case ("white rice").
+    """Whether a span is part of a longer name; False for items of lists or addresses ("Baku, Azerbaijan") and words in
+    lower case ("white rice").
     """
     if text[span[0]].islower():
         return False
@@ -387,6 +381,6 @@ def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:
 
 
 def _continues(text: str, end: int, starts: Collection[int]) -> bool:
-    """Whether other words than those at `starts` continue the part of a value that ends at `end`: ``Austin, Ohio``."""
-    joint = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
-    return joint is not None and joint.end() not in starts
+    """Whether words not in `starts` continue the part of a value that ends at `end`: ``Austin, Ohio``."""
+    connector = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
+    return connector is not None and connector.end() not in starts

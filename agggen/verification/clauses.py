@@ -63,7 +63,7 @@ _YEAR = re.compile(r"1\d{3}|20\d\d")
 
 
 def spoken(value: str) -> str:
-    """A value as sentences say it: ``30 May 1999`` for ``1999-05-30``, others as they are."""
+    """The wording of a value in sentences: ``30 May 1999`` for ``1999-05-30``, other values unchanged."""
     literal = entity_words(value)
     date = _DATE.fullmatch(literal)
     return f"{int(date[3])} {MONTHS[int(date[2]) - 1].capitalize()} {date[1]}" if date else literal
@@ -76,14 +76,14 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
         articles: as in a `Lexicon`. Before a name that it does not contain, the template's "the" or its absence stays.
     """
     subject, value = entity_words(triple.subject), spoken(triple.object)
-    for place, name in (("{subject}", subject), ("{object}", value)):
+    for placeholder, name in (("{subject}", subject), ("{object}", value)):
         if articles.get(name, 1.0) <= 0.5:
-            template = re.sub(rf"\bthe {place}", place, template, flags=re.IGNORECASE)
+            template = re.sub(rf"\bthe {placeholder}", placeholder, template, flags=re.IGNORECASE)
         elif articles.get(name, 0.0) > 0.5:
-            before, _, after = template.partition(place)
+            before, _, after = template.partition(placeholder)
             *_, word = before.split(" ")[:-1] or [""]
             if not before or word in PREPOSITIONS | _VERBS or word.endswith("ed"):
-                template = f"{before}{'the' if before else 'The'} {place}{after}"
+                template = f"{before}{'the' if before else 'The'} {placeholder}{after}"
     if _DAY.fullmatch(value):
         template = template.replace(" in {object}", " on {object}")
     article = "an" if value[:1].lower() in "aeiou" else "a"
@@ -126,10 +126,10 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
         name = role[1]
     subject, value = (f"the {words}" if articles.get(words, 0.0) > 0.5 else words for words in (subject, value))
     first, *middle, last = name.split() if " " in name else (name, name)
-    given = not middle and first not in (*_PLACES, last) and _PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
-    head = [first] if given else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
-    several = "," in value or " and " in value or not value[:1].isupper()
-    verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "are" if several else "include"
+    passive = not middle and first not in (*_PLACES, last) and _PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
+    head = [first] if passive else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
+    all_values = "," in value or " and " in value or not value[:1].isupper()
+    verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "are" if all_values else "include"
     when = "on" if _DAY.fullmatch(value) else "in" if _YEAR.fullmatch(value) else ""
     if triple.subject == NO_SUBJECT:
         text = f"The {name} {verb} {value}."
@@ -159,5 +159,5 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     elif last in PREPOSITIONS:
         text = f"{subject}: {name}: {value}."
     else:
-        text = f"The {name} {'by' if given else 'of'} {subject} {verb} {value}."
+        text = f"The {name} {'by' if passive else 'of'} {subject} {verb} {value}."
     return one_full_stop(f"T{text[1:]}" if text.startswith("the ") else text)

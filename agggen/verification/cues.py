@@ -1,7 +1,7 @@
 """Cue words: the words of a sentence that express a predicate, such as "born" for ``birthPlace``.
 
-Which predicate of a sentence explains a word is estimated by the first model of Brown et al. (1993, "The Mathematics of
-Statistical Machine Translation"). So "language" is no cue of ``currency``, though it often is near.
+IBM Model 1 (Brown et al. 1993, "The Mathematics of Statistical Machine Translation") estimates which predicate of a
+sentence explains a word. So "language" is no cue of ``currency``, although both often occur in one sentence.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MIN_SHARE = 0.95
 _MIN_COUNT = 1.5
 """Minimum expected count of a cue."""
 _MIN_RATIO = 3.0
-"""Minimum ratio of the rate at which a predicate explains a cue in its sentences, and the cue's rate in all."""
+"""Minimum ratio of the rate at which a predicate explains a cue in its sentences to the cue's rate in all sentences."""
 
 _MIN_WORD_SENTENCES = 30
-"""Minimum number of training sentences with a word that speaks of some predicates only."""
+"""Minimum number of training sentences with a word of ``predicates_of``."""
 _COVERED_SHARE = 0.985
 """Minimum share of a word's sentences that have a value of one of its predicates."""
 _MAX_PREDICATES = 10
@@ -40,8 +40,8 @@ _Sentence = tuple[frozenset[str], tuple[str, ...]]
 def learn_cues(texts: Sequence[TrainingText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """The lexicon's ``cues`` and ``predicates_of``.
 
-    Cues have the predicates that nearly all training texts express by a sentence with a cue: the words of which the
-    predicate explains the largest shares, no more than needed for `_MIN_SHARE`.
+    Only predicates that nearly all training texts express in a sentence with a cue have cues: the words of which the
+    predicate explains the largest shares, no more of them than needed for `_MIN_SHARE`.
     """
     sentences = Counter[_Sentence]()
     for text in texts:
@@ -79,8 +79,8 @@ def _cues(texts: Sequence[TrainingText], shares: Mapping[str, Mapping[str, float
         for words, values in _sentences(text):
             for index in values:
                 own = shares.get(text.record.triples[index].predicate, {})
-                here = (own[word] for word in words & own.keys())
-                largest_here[index] = max(largest_here.get(index, 0.0), *here, 0.0)
+                in_sentence = (own[word] for word in words & own.keys())
+                largest_here[index] = max(largest_here.get(index, 0.0), *in_sentence, 0.0)
         for index, share in largest_here.items():
             largest[text.record.triples[index].predicate].append(share)
     least = {name: sorted(all_shares)[int((1 - _MIN_SHARE) * len(all_shares))] for name, all_shares in largest.items()}
@@ -97,7 +97,7 @@ def _predicates_of(
     expected: Mapping[str, Mapping[str, float]],
     shares: Mapping[str, Mapping[str, float]],
 ) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``predicates_of``: for each word the predicates that explain most of it, as many as are needed for
+    """The lexicon's ``predicates_of``: for each word, the predicates that explain it most often, as many as cover
     `_COVERED_SHARE` of its sentences, and all others of which it may be a cue.
 
     Args:
@@ -127,7 +127,7 @@ def _predicates_of(
 
 
 def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
-    """The triples whose values stand only in sentences without a cue of their predicate."""
+    """The triples whose values occur only in sentences without a cue of their predicate."""
     triples = text.record.triples
     expressed: dict[int, bool] = {}
     for words, values in _sentences(text):
@@ -140,8 +140,8 @@ def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tupl
 def foreign_words(
     text: TrainingText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
 ) -> tuple[str, ...]:
-    """Words (normal forms) that speak neither of `predicates` nor of those with a value in their sentence, but of
-    others: "born" in "Apollo 14 was born on the NASA".
+    """The words of `predicates_of` whose predicates are not in `predicates` and have no value in the sentence: "born"
+    in "Apollo 14 was born on the NASA".
     """
     return tuple(
         word
@@ -188,7 +188,7 @@ def _sentences(text: TrainingText) -> Iterator[tuple[set[str], Sequence[int]]]:
         for number, word in enumerate(text.words)
         if word.initial and not word.raw[:1].islower() and number not in inner
     ]
-    places = [{at[0] for span in spans if (at := text.indexed.words_in(span))} for spans in text.values]
+    first_words = [{at[0] for span in spans if (at := text.indexed.words_in(span))} for spans in text.values]
     for start, end in pairwise(dict.fromkeys((0, *starts, len(text.words)))):
         words = {
             text.words[number].form
@@ -197,4 +197,4 @@ def _sentences(text: TrainingText) -> Iterator[tuple[set[str], Sequence[int]]]:
             and text.words[number].kind == "word"
             and (text.words[number].initial or text.words[number].raw.islower())
         }
-        yield words, [index for index, own in enumerate(places) if not own.isdisjoint(range(start, end))]
+        yield words, [index for index, own in enumerate(first_words) if not own.isdisjoint(range(start, end))]

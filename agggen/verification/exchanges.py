@@ -1,4 +1,4 @@
-"""Values of one predicate that a text gives to the wrong one of their subjects."""
+"""Values of one predicate that a text attributes to each other's subjects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")
 def exchanged(
     triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], indexed: TextIndex
 ) -> tuple[tuple[str, str], ...]:
-    """Pairs of values of one predicate: each is said of the other's subject ("Gold is in group 12 and Silver in 11"),
-    or one stands only in clauses with the other's subject alone.
+    """Pairs of values of one predicate that are attributed to each other's subjects ("Gold is in group 12 and Silver in
+    11"), or of which one occurs only in clauses that name just the other's subject.
 
-    A value belongs to the only one of the two subjects in its clause, or else to the last one before it. What follows
-    the comma of a subject's name may be omitted.
+    A value belongs to the only one of the two subjects in its clause, or else to the last one before it. The part of a
+    subject's name after a comma is optional.
 
     Args:
         occurrences: the matches of each triple's value.
@@ -44,30 +44,30 @@ def exchanged(
             for match in _BORDER.finditer(indexed.text)
             if not any(start <= match.start() < end for start, end in spans) and not _joins(match, names)
         ]
-        both = [[span for span, _ in matches] for matches in (left_matches, right_matches)]
-        alone = [{_alone(span, names, borders, len(indexed.text)) for span in own} for own in both]
-        owners = [
-            {_alone(span, names, borders, len(indexed.text)) or _last_before(span, names) for span in own}
-            for own in both
-        ]
+        named_alone: list[set[str | None]] = []
+        owners: list[set[str | None]] = []
+        for matches in (left_matches, right_matches):
+            by_value = {span: _only_name(span, names, borders, len(indexed.text)) for span, _ in matches}
+            named_alone.append(set(by_value.values()))
+            owners.append({name or _last_name_before(span, names) for span, name in by_value.items()})
         others = [{right.subject}, {left.subject}]
-        if owners == others or any(own == other for own, other in zip(alone, others, strict=True)):
+        if owners == others or any(own == other for own, other in zip(named_alone, others, strict=True)):
             pairs.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
     return tuple(pairs)
 
 
 def _joins(border: re.Match[str], names: Collection[tuple[Span, str]]) -> bool:
-    """Whether a name ends before the border and another begins behind it: "Gold and Silver"."""
+    """Whether one name ends before the border and another begins after it: "Gold and Silver"."""
     text = border.string
     before, after = len(text[: border.start()].rstrip()), len(text) - len(text[border.end() :].lstrip())
     return any(end == before for (_, end), _ in names) and any(start == after for (start, _), _ in names)
 
 
-def _alone(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int], length: int) -> str | None:
-    """The only one of `names` in the clause of `value`.
+def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int], length: int) -> str | None:
+    """The name in the clause of `value` if the clause has exactly one.
 
     Args:
-        borders: where clauses end, ascending.
+        borders: offsets at which clauses end, ascending.
         length: of the text.
     """
     start = max((border for border in borders if border < value[0]), default=0)
@@ -76,6 +76,5 @@ def _alone(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[i
     return near.pop() if len(near) == 1 else None
 
 
-def _last_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:
-    before = sorted((span, name) for span, name in names if span[1] <= value[0])
-    return before[-1][1] if before else None
+def _last_name_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:
+    return max((item for item in names if item[0][1] <= value[0]), default=(value, None))[1]

@@ -14,12 +14,12 @@ from agggen.verification.cues import learn_cues
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighbours, suspicious
 from agggen.verification.record_words import akin, claims, forms
 from agggen.verification.templates import learn_articles, learn_templates
-from agggen.verification.training_texts import TrainingText, indexed_texts
+from agggen.verification.training_texts import TrainingText
 from agggen.verification.values import FUNCTION_WORDS
 from agggen.verification.variants import learn_booleans, learn_variants
 
-_MIN_TEXTS = 3
-"""Minimum number of texts that contain a wording."""
+_MIN_STATEMENTS = 3
+"""Minimum number of different subjects and values in texts with a wording of a predicate."""
 _MIN_LOWER_SHARE = 0.05
 """Of an ordinary word's occurrences within sentences, the minimum share that begin with a small letter."""
 _VALUE_RATIO = 9
@@ -39,29 +39,30 @@ _MIN_ABSENT_RATIO = 3
 _MAX_BASE_RATIO = 2
 """Maximum ratio of a value's share in the records of texts with an unrelated pair to its share in all records."""
 _MAX_SHARE = 0.9
-"""Predicates of a larger share of all texts are left out, since nearly every word stands in texts with them."""
+"""Predicates of a larger share of all texts are left out, since nearly every word occurs in texts with them."""
 
 
 def learn(records: Sequence[Record]) -> Lexicon:
     """Learns a lexicon from training records and their references."""
-    texts = list(indexed_texts(records))
+    texts = [TrainingText.of(record, reference.text) for record in records for reference in record.references]
     lower, value_words = _word_kinds(texts)
-    booleans_of = _boolean_predicates(records)
+    booleans = _boolean_predicates(records)
     frequent = _frequent_values(records)
+    frequent_words = {value: names for value, names in frequent.items() if value.isalpha() and value.islower()}
     cues, predicates_of = learn_cues(texts)
     lexicon = Lexicon(
-        variants=learn_variants(texts, booleans_of),
-        booleans=learn_booleans(texts, booleans_of),
+        variants=learn_variants(texts, booleans),
+        booleans=learn_booleans(texts, booleans),
         contexts=_contexts(texts),
         value_words=value_words,
         lower=lower,
-        value_pairs=_value_pairs(texts, frequent),
+        value_pairs=_value_pairs(texts, frequent_words),
         shared=_shared(frequent),
         cues=cues,
         predicates_of=predicates_of,
     )
-    implies = _implies(texts, lower, value_words) | _implying_values(texts, frequent, value_words)
-    unrelated = _unrelated_pairs(texts, frequent, implies)
+    implies = _implies(texts, lower, value_words) | _implying_values(texts, frequent_words, value_words)
+    unrelated = _unrelated_pairs(texts, frequent_words, implies)
     lexicon = replace(lexicon, implies=implies, unrelated_pairs=unrelated, wordings=_wordings(texts, lexicon))
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
 
@@ -75,7 +76,7 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
 
 
 def _frequent_values(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
-    """By value: the predicates of which several triples have it."""
+    """By value: the predicates that have it in at least `_MIN_TRIPLES` triples."""
     counts = Counter((triple.object, triple.predicate) for record in records for triple in record.triples)
     predicates: dict[str, list[str]] = defaultdict(list)
     for (value, predicate), count in sorted(counts.items()):
@@ -94,37 +95,30 @@ def _shared(frequent: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...
 
 
 def _value_pairs(texts: Sequence[TrainingText], frequent: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``value_pairs``, of frequent values."""
-    pairs = {value: (Counter[str](), Counter[str]()) for value in frequent if value.isalpha() and value.islower()}
+    """The lexicon's ``value_pairs``, of frequent values of one word."""
+    counts = {value: (Counter[str](), Counter[str]()) for value in frequent}
     for text in texts:
         for index, (word, explained) in enumerate(zip(text.words, text.explained, strict=True)):
-            if word.form in pairs:
-                pairs[word.form][explained].update(content_pairs(text.words, index))
-    return {
-        value: found
-        for value, (elsewhere, as_value) in sorted(pairs.items())
-        if (
-            found := tuple(
-                pair
-                for pair, count in sorted(as_value.items())
-                if count >= max(_MIN_TRIPLES, _VALUE_RATIO * elsewhere[pair])
-            )
-        )
-    }
+            if word.form in counts:
+                counts[word.form][explained].update(content_pairs(text.words, index))
+    pairs: dict[str, list[str]] = defaultdict(list)
+    for value, (elsewhere, as_value) in sorted(counts.items()):
+        for pair, count in sorted(as_value.items()):
+            if count >= max(_MIN_TRIPLES, _VALUE_RATIO * elsewhere[pair]):
+                pairs[value].append(pair)
+    return {value: tuple(value_pairs) for value, value_pairs in pairs.items()}
 
 
 def _unrelated_pairs(
     texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``unrelated_pairs``, of frequent values: pairs that imply another predicate."""
-    values = {value for value in frequent if value.isalpha() and value.islower()}
-    with_value: Counter[tuple[str, str]] = Counter()
-    with_pair: Counter[tuple[str, str]] = Counter()
-    with_both: Counter[tuple[str, tuple[str, str]]] = Counter()
+    """The lexicon's ``unrelated_pairs``, of frequent values of one word: pairs that imply another predicate."""
+    with_value, with_pair = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    with_both = Counter[tuple[str, tuple[str, str]]]()
     for text in texts:
         own = {(triple.predicate, triple.object) for triple in text.record.triples}
         with_value.update(own)
-        pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in values and not b.initial}
+        pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in frequent and not b.initial}
         with_pair.update(pairs)
         with_both.update((predicate, pair) for predicate, value in own for pair in pairs if pair[0] == value)
     unrelated: dict[str, list[str]] = defaultdict(list)
@@ -140,11 +134,9 @@ def _unrelated_pairs(
 
 def _word_kinds(texts: Sequence[TrainingText]) -> tuple[frozenset[str], frozenset[str]]:
     """The lexicon's ``lower`` and ``value_words``."""
-    lower: Counter[str] = Counter()
-    inner: Counter[str] = Counter()
+    lower, inner = Counter[str](), Counter[str]()
+    from_values, elsewhere = Counter[str](), Counter[str]()
     openers: set[str] = set()
-    from_values: Counter[str] = Counter()
-    elsewhere: Counter[str] = Counter()
     for text in texts:
         for word, explained in zip(text.words, text.explained, strict=True):
             if word.kind != "word":
@@ -177,9 +169,7 @@ def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tupl
     """
     checker = Checker(lexicon)
     statements: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
-    counts: Counter[tuple[str, str]] = Counter()
-    text_counts: Counter[str] = Counter()
-    with_predicate: Counter[str] = Counter()
+    counts, text_counts, with_predicate = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
     value_forms: dict[str, set[str]] = defaultdict(set)
     for text in texts:
         licensed = checker.allowed(text.record.triples)
@@ -198,20 +188,19 @@ def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tupl
                 statements[triple.predicate, form].add((triple.subject, triple.object))
                 counts[triple.predicate, form] += 1
     wordings: dict[str, list[str]] = defaultdict(list)
-    for (predicate, form), different in statements.items():
+    for (predicate, form), subjects_and_values in statements.items():
         share, everywhere = counts[predicate, form] / with_predicate[predicate], text_counts[form] / len(texts)
         typical = share >= max(_MIN_WORDING_SHARE, 3 * everywhere)
-        if len(different) >= _MIN_TEXTS and typical and form not in value_forms[predicate]:
+        if len(subjects_and_values) >= _MIN_STATEMENTS and typical and form not in value_forms[predicate]:
             wordings[predicate].append(form)
-    return {predicate: tuple(sorted(found)) for predicate, found in wordings.items()}
+    return {predicate: tuple(sorted(word_forms)) for predicate, word_forms in wordings.items()}
 
 
 def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
     """The lexicon's ``implies``, by the texts with and without a predicate: of ordinary words, which are in `lower` and
     no value words, and of pairs from `lower` without such a word.
     """
-    word_counts: Counter[str] = Counter()
-    predicate_counts: Counter[str] = Counter()
+    word_counts, predicate_counts = Counter[str](), Counter[str]()
     together: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
@@ -234,16 +223,13 @@ def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words:
 def _implying_values(
     texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
 ) -> dict[str, str]:
-    """Values of one word in lower case, other than `value_words`, that texts often say although their record lacks the
-    predicate, but seldom if it has another value: such a text says more than its record ("restaurant" in E2E).
+    """Frequent values of one word and one predicate, except `value_words`, that texts often contain if their record
+    lacks the predicate, but seldom if it has another value: "restaurant" in E2E, whose texts add a type.
     """
     predicate_of = {
-        value: names[0]
-        for value, names in frequent.items()
-        if len(names) == 1 and value.isalpha() and value.islower() and value not in value_words
+        value: names[0] for value, names in frequent.items() if len(names) == 1 and value not in value_words
     }
-    total: Counter[tuple[str, str]] = Counter()
-    said: Counter[tuple[str, str]] = Counter()
+    total, mentioned = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for text in texts:
         values = {triple.object for triple in text.record.triples}
         predicates = {triple.predicate for triple in text.record.triples}
@@ -251,12 +237,12 @@ def _implying_values(
         for value, predicate in predicate_of.items():
             kind = "own" if value in values else "other" if predicate in predicates else "absent"
             total[value, kind] += 1
-            said[value, kind] += value in forms_here
+            mentioned[value, kind] += value in forms_here
     implied: dict[str, str] = {}
     for value, predicate in predicate_of.items():
         if min(total[value, kind] for kind in ("own", "other", "absent")) < _MIN_IMPLYING_TEXTS:
             continue
-        own, other, absent = (said[value, kind] / total[value, kind] for kind in ("own", "other", "absent"))
+        own, other, absent = (mentioned[value, kind] / total[value, kind] for kind in ("own", "other", "absent"))
         if other <= _MAX_RATE_BESIDE_OTHERS * own and absent >= _MIN_ABSENT_RATIO * max(other, 1 - _IMPLIED_SHARE):
             implied[value] = predicate
     return implied
@@ -267,10 +253,7 @@ def _contexts(texts: Sequence[TrainingText]) -> dict[str, dict[str, int]]:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         for triple, spans in zip(text.record.triples, text.values, strict=True):
-            if len(spans) != 1:
-                continue
-            (span,) = spans
-            if at := text.indexed.words_in(span):
+            if len(spans) == 1 and (at := text.indexed.words_in(*spans)):
                 counts[triple.predicate].update(neighbours(text.words, *at, text.explained))
     return {
         predicate: {feature: count for feature, count in features.items() if count > 1 or feature.startswith("L1 ")}

@@ -9,25 +9,23 @@ initials with and without dots, codes (``C-130``), and compounds with and withou
 (square kilometres)``), a unit after a number, and generic heads (``English_language``) are optional; words after a
 comma (``Glen_Ridge,_New_Jersey``) have half weight. An acronym may replace a name of three or more words (``MIT``).
 
-Texts paraphrase the values of E2E ("kid friendly"), so the values of its slots are matched by the phrases of
-``agggen.verification.e2e``, in the plain reading, if the value has phrases.
+Values of E2E's slots, which texts paraphrase ("kid friendly"), match by the phrases of ``agggen.verification.e2e`` in
+the plain reading, if they have phrases.
 
-Measured on the references of the development sets: the percentage of triples found, and of triples found after their
-object was replaced by another object of the predicate (with other words, and not in the same record).
+Measured on the references of the development sets: the percentage of triples that are mentioned, and of those that are
+mentioned although their object was replaced by another one of the predicate (with other words, not in the record).
 
-=================  =====  ========  =====================================
-corpus             found  replaced  with the aligner's words only
-=================  =====  ========  =====================================
-WebNLG 2017        97.2   1.3       95.5 and 1.4
-E2E                90.9   7.6       85.3 and 17.6
-E2E cleaned        99.2   6.3       93.8 and 15.9
-=================  =====  ========  =====================================
+=================  =========  ========  =================================
+corpus             mentioned  replaced  with the aligner's words only
+=================  =========  ========  =================================
+WebNLG 2017        97.2       1.3       95.5 and 1.4
+E2E                90.9       7.6       85.3 and 17.6
+E2E cleaned        99.2       6.3       93.8 and 15.9
+=================  =========  ========  =================================
 
-On WebNLG's training texts, from which no rule was derived: 97.2 and 1.4 (with the aligner's words only 95.9 and 1.5).
-
-References omit values, too: according to the annotation of the cleaned corpus, 7 % of E2E's slots are missing from the
-references. Most of E2E's replaced objects that are found are synonyms (low, 1 out of 5), which people interchange;
-without synonyms, 1.7 % (E2E) and 1.0 % (cleaned) are found.
+WebNLG's training texts, from which no rule was derived, have 97.2 and 1.4. By the annotation of the cleaned corpus,
+E2E's references omit 7 % of the slots. Most replaced objects of E2E are synonyms (low, 1 out of 5), which people
+interchange; without synonyms, 1.7 % (E2E) and 1.0 % (cleaned) are mentioned.
 """
 
 from __future__ import annotations

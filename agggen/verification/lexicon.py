@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from agggen.errors import BundleError, ConfigError
+from agggen.files import read_json
 from agggen.text.linearise import predicate_words
 from agggen.verification.common_phrases import common_phrases
 from agggen.verification.normal import Word
@@ -58,20 +59,20 @@ class Lexicon:
     record has the value: ``{"high": ("high customer", "high priced")}``.
     """
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The predicates of numbers and values in lower case that several have: ``{"high": ("price", "rating")}``."""
-
+    """By number or value in lower case: its predicates, if several: ``{"high": ("price", "rating")}``."""
     unrelated_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By predicate: pairs of a value of one word in lower case and the word after it that say nothing of the value, but
-    something of another predicate: ``{"customerRating": ("low price", ...)}``.
+    """By predicate: pairs of a value (one word in lower case) and the word after it that express another predicate:
+    ``{"customerRating": ("low price", ...)}``.
     """
 
     implies: Mapping[str, str] = field(default_factory=dict)
-    """The predicate that a record must have for a word or pair of words (normal forms): ``{"star": "customerRating",
-    "main ingredients": "mainIngredients"}``."""
+    """By word or pair of words (normal forms): the predicate that a record must have if a text contains it:
+    ``{"star": "customerRating", "main ingredients": "mainIngredients"}``.
+    """
     cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By predicate: words of which nearly every sentence with its value has one: ``{"birthPlace": ("born", ...)}``."""
+    """By predicate: nearly every sentence with its value has one of these words: ``{"birthPlace": ("born", ...)}``."""
     predicates_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By word: predicates of which nearly every sentence with it has a value: ``{"born": ("birthPlace", ...)}``."""
+    """By word: nearly every sentence with it has a value of these predicates: ``{"born": ("birthPlace", ...)}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -89,7 +90,7 @@ class Lexicon:
             return TypeAdapter(Lexicon).validate_python(data)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            part = ".".join(map(str, first["loc"])) or "the whole"
+            part = ".".join(map(str, first["loc"])) or "the lexicon"
             reason = f"{part}: {first['msg']}; its parts are {', '.join(Lexicon.__dataclass_fields__)}"
             raise BundleError(f"{where} is not a valid lexicon: {reason}") from error
 
@@ -101,10 +102,8 @@ class Lexicon:
             BundleError: the file cannot be read or is not a lexicon.
         """
         try:
-            return cls.of(json.loads(path.read_text(encoding="utf-8")), str(path))
-        except json.JSONDecodeError as error:
-            raise BundleError(f"{path}: line {error.lineno} is not JSON: {error.msg}") from error
-        except (OSError, UnicodeDecodeError) as error:
+            return cls.of(read_json(path), str(path))
+        except OSError as error:
             raise BundleError(f"cannot read the lexicon {path}: {error}") from error
 
     def with_variants(self, additions: Mapping[str, Sequence[str]]) -> Lexicon:
@@ -121,6 +120,7 @@ class Lexicon:
 
         A word that is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
+        both = ((self, other), (other, self))
         booleans = {
             name: _union(self.booleans.get(name, {}), other.booleans.get(name, {}))
             for name in {**self.booleans, **other.booleans}
@@ -132,20 +132,20 @@ class Lexicon:
         ordinary = (self.lower - self.value_words) | (other.lower - other.value_words)
         implies = {
             word: name
-            for one, another in ((other, self), (self, other))
-            for word, name in one.implies.items()
-            if another.implies.get(word, "" if another.lower.issuperset(word.split()) else name) == name
+            for lexicon, second in reversed(both)
+            for word, name in lexicon.implies.items()
+            if second.implies.get(word, "" if second.lower.issuperset(word.split()) else name) == name
         }
         cues = {
             name: words
             for name, words in _union(self.cues, other.cues).items()
-            if all(name in one.cues or name not in one.contexts for one in (self, other))
+            if all(name in lexicon.cues or name not in lexicon.contexts for lexicon, _ in both)
         }
         predicates_of: dict[str, set[str]] = {}
         for word in {**self.predicates_of, **other.predicates_of}:
-            for one, another in ((self, other), (other, self)):
-                free = one.contexts.keys() - another.contexts.keys() if word in one.lower else ()
-                predicates_of.setdefault(word, set()).update(one.predicates_of.get(word, free))
+            for lexicon, second in both:  # an ordinary word may express any predicate that only its lexicon has
+                unshared = lexicon.contexts.keys() - second.contexts.keys() if word in lexicon.lower else ()
+                predicates_of.setdefault(word, set()).update(lexicon.predicates_of.get(word, unshared))
         return Lexicon(
             variants=_union(self.variants, other.variants),
             booleans=booleans,
@@ -197,7 +197,7 @@ def read_templates(path: Path) -> dict[str, str]:
     """Reads sentences for predicates from lines ``birthPlace<tab>{subject} was born in {object}.``
 
     Raises:
-        ConfigError: the file cannot be read or has no line, or a line is not of this form.
+        ConfigError: the file cannot be read or is empty, or a line is not of this form.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -213,7 +213,7 @@ def read_templates(path: Path) -> dict[str, str]:
             )
         templates[predicate] = template if template[-1] in ".!?" else f"{template}."
     if not templates:
-        raise ConfigError(f"{path} has no line; a line is a predicate, a tab, and a sentence")
+        raise ConfigError(f"{path} is empty; each line must be a predicate, a tab, and a sentence")
     return templates
 
 
@@ -253,7 +253,7 @@ def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bo
 
 
 def content_pairs(tokens: Sequence[Word], index: int) -> Iterator[str]:
-    """The normal forms of a word and the word before or after it in its sentence, unless that is a function word."""
+    """The pairs of a word and an adjacent content word of its sentence, as normal forms in text order."""
     if index and not tokens[index].initial and tokens[index - 1].form not in FUNCTION_WORDS:
         yield f"{tokens[index - 1].form} {tokens[index].form}"
     if index + 1 < len(tokens) and not tokens[index + 1].initial and tokens[index + 1].form not in FUNCTION_WORDS:

@@ -56,8 +56,8 @@ def capitals(name: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 14)
 def forms(text: str) -> frozenset[str]:
-    """The normal forms of a value's words, of the years and months of its dates, of its acronyms (``MIT``), and of what
-    its abbreviations mean.
+    """The normal forms of a value's words, of the years and months of its dates, of its acronyms (``MIT``), and of the
+    full words of its abbreviations.
     """
     literal = entity_words(text)
     tokens = words(literal)
@@ -90,9 +90,9 @@ def akin(word: Word, form: str) -> bool:
 def unsupported(
     tokens: Sequence[Word], explained: Sequence[bool], lexicon: Lexicon, record: Record, allowed: Collection[str]
 ) -> tuple[str, ...]:
-    """Words and pairs of words that training texts have only with a predicate that the record lacks ("five star").
+    """Words and pairs of words that imply a predicate that the record lacks ("five star").
 
-    A record with a predicate that training never saw has none, since any word may speak of that predicate.
+    None for a record with a predicate unknown from training, since any word may express that predicate.
 
     Args:
         tokens, explained: the words of a text, and whether each is part of a value or of a subject's name.
@@ -103,17 +103,17 @@ def unsupported(
     predicates = {triple.predicate for triple in record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
         return ()
-    found = (
+    unlicensed = (
         " ".join(word.raw for word in claim)
         for form, claim in claims(tokens, explained)
         if lexicon.implies.get(form, "") not in {"", *predicates}
         and not all(any(akin(word, form) for form in allowed) for word in claim)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(unlicensed))
 
 
 def claims(tokens: Sequence[Word], explained: Sequence[bool]) -> Iterator[tuple[str, tuple[Word, ...]]]:
-    """The words outside values and names and the adjacent pairs of them, each with its normal form ("main dish")."""
+    """The words outside values and names, and adjacent pairs of them, each with its normal form ("main dish")."""
     outside = [None if covered else word for word, covered in zip(tokens, explained, strict=True)]
     for word, following in zip_longest(outside, outside[1:]):
         if word:

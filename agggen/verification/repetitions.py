@@ -17,8 +17,8 @@ _TOUCHING = re.compile(r"\s+|\s*[-\u2013/]\s*")
 
 
 def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
-    """Sequences of one to three words that occur twice in a row, except in names and where two values meet; and names
-    and values with one of their own words before or behind them ("Anders William Anders", "1/19 19").
+    """Sequences of one to three words that occur twice in a row, except in names and between adjacent values; and names
+    and values directly before or after one of their own words ("Anders William Anders", "1/19 19").
     """
     tokens, text = indexed.whole.words, indexed.text
     word_forms = [word.form for word in tokens]
@@ -32,29 +32,26 @@ def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequenc
     for length in (1, 2, 3):
         for start in range(len(tokens) - 2 * length + 1):
             middle, end = start + length, start + 2 * length
-            if word_forms[start] != word_forms[middle] or word_forms[start:middle] != word_forms[middle:end]:
+            left, right = tokens[start], tokens[middle]
+            if left.form != right.form or word_forms[start:middle] != word_forms[middle:end] or right.initial:
                 continue
-            left, right = tokens[start:middle], tokens[middle:end]
-            if right[0].initial:
-                continue
-            if length == 1 and (
-                (left[0].form, right[0].form) in allowed or _between_values(text, left[0], right[0], spans)
+            if length > 1 or not (
+                "number" in (left.kind, right.kind)
+                or (left.form, right.form) in allowed
+                or _between_values(text, left, right, spans)
             ):
-                continue
-            if any(word.kind == "number" for word in (*left, *right)) and length == 1:
-                continue
-            repetitions.append(" ".join(word.raw for word in (*left, *right)))
+                repetitions.append(" ".join(word.raw for word in tokens[start:end]))
     return tuple(dict.fromkeys((*repetitions, *fragments)))
 
 
 def _fragments(indexed: TextIndex, spans: Sequence[Span]) -> tuple[str, ...]:
-    """Each of `spans` that has one of its own words directly before or behind it, outside all spans, with this word."""
+    """Each of `spans` directly before or after one of its own words outside all spans, with this word."""
     tokens, text, covered = indexed.whole.words, indexed.text, indexed.covered(spans)
     fragments: list[str] = []
     for span in spans:
-        if (place := indexed.words_in(span)) is None:
+        if (word_span := indexed.words_in(span)) is None:
             continue
-        first, end = place
+        first, end = word_span
         own = {form for word in tokens[first:end] if not word.optional for form in _forms_of(word)} - FUNCTION_WORDS
         for beside, left, right in ((first - 1, first - 1, first), (end, end - 1, end)):
             if not 0 <= beside < len(tokens) or covered[beside] or tokens[beside].form not in own:
@@ -78,10 +75,10 @@ def repeated_values(
     occurrences: Sequence[Sequence[Match]],
     subject_spans: Mapping[str, set[Span]],
 ) -> tuple[str, ...]:
-    """Values that a fact mentions more often than its triples contain them, or mentions again in part ("Axel").
+    """Values that a fact mentions more often than its triples contain them, or a second time in part ("Axel").
 
-    So is a subject that is named a second time in a sentence, directly before one of its values ("The leader of Greece
-    is Greece Ann"). Occurrences of values inside a subject's name are ignored.
+    Also subjects that a sentence names a second time, directly before one of their values ("The leader of Greece is
+    Greece Ann"). Occurrences of values inside a subject's name are ignored.
     """
     subjects = set(chain(*subject_spans.values()))
     covered = indexed.covered([*subjects, *(span for matches in occurrences for span, _ in matches)])
@@ -98,7 +95,7 @@ def repeated_values(
             mentions -= Counter(word.form for word in words(entity_words(triple.object)))
             outside = [word for word in outside if word.form in mentions]
         repeated += [word.raw for word in outside]
-        repeated += [item for item in list_items(triple.object) if _occurs_again(item, indexed.text, triples)]
+        repeated += [item for item in list_items(triple.object) if _occurs_too_often(item, indexed.text, triples)]
         named = sorted(subject_spans.get(triple.subject, ()))
         repeated += [
             indexed.text[slice(*name)]
@@ -106,7 +103,7 @@ def repeated_values(
             if indexed.one_sentence(earlier, name)
             and any(indexed.text[name[1] : start].isspace() for (start, _), _ in matches)
         ]
-        spans = [span for span, _ in matches if not any(_overlap(span, name) for name in subjects)]
+        spans = [span for span, _ in matches if not any(overlap(span, name) for name in subjects)]
         disjoint: list[Span] = []
         for span in spans:
             if not disjoint or disjoint[-1][1] <= span[0]:
@@ -117,19 +114,20 @@ def repeated_values(
     return tuple(dict.fromkeys(repeated))
 
 
-def _occurs_again(item: str, text: str, triples: Sequence[Triple]) -> bool:
-    """Whether a text has an item of a list, in any case, more often than the names and values of the triples."""
+def _occurs_too_often(item: str, text: str, triples: Sequence[Triple]) -> bool:
+    """Whether a text contains an item, in upper or lower case, more often than the names and values of the triples."""
     pattern = re.compile(rf"(?<!\w){re.escape(item)}(?!\w)", re.IGNORECASE)
     names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
     return len(pattern.findall(text)) > sum(len(pattern.findall(name)) for name in names)
 
 
-def _overlap(left: Span, right: Span) -> bool:
+def overlap(left: Span, right: Span) -> bool:
+    """Whether two spans have a character in common."""
     return left[0] < right[1] and right[0] < left[1]
 
 
 def _between_values(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:
-    """Whether two equal words, separated by punctuation, end one value or name and begin the next one."""
+    """Whether the first of two equal words ends a value or name, and the second, after punctuation, begins the next."""
     return (
         bool(text[left.end : right.start].strip())
         and any(left.end == end for _, end in spans)

@@ -45,7 +45,7 @@ class TextCheck:
     invented: tuple[str, ...] = ()
     """Hallucinated numbers, names and value words: they occur in no triple of the record."""
     unsupported: tuple[str, ...] = ()
-    """Words that speak of a predicate that the record lacks: "a five star restaurant" without a rating."""
+    """Words that express a predicate that the record lacks: "a five star restaurant" without a rating."""
     elsewhere: tuple[str, ...] = ()
     """Numbers, names and value words that occur only in triples of other facts."""
     repeated: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class TextCheck:
             ),
             *(f"the subject {subject!r} is not named" for subject in self.unnamed),
             *(f"{words!r} is in no triple" for words in self.invented),
-            *(f"{words!r} speaks of a predicate that the record lacks" for words in self.unsupported),
+            *(f"{words!r} expresses a predicate that the record lacks" for words in self.unsupported),
             *(f"{words!r} belongs to another fact" for words in self.elsewhere),
             *(f"{words!r} is repeated" for words in self.repeated),
             *(f"the values of {first} and {second} are swapped" for first, second in self.swapped),

@@ -28,8 +28,8 @@ _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 def learn_templates(
     records: Sequence[Record], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
 ) -> dict[str, str]:
-    """By predicate: the most frequent template of the texts of single triples; if it is in few texts, of these and the
-    sentences of longer texts that express one triple.
+    """By predicate: the most frequent template of the texts of single triples; if it is rare, the most frequent one of
+    these texts and of the sentences of longer texts that express one triple.
 
     Args:
         lexicon: the other parts of the lexicon.
@@ -58,19 +58,19 @@ def _single_triples(records: Iterable[Record]) -> Iterator[tuple[Triple, str]]:
 def _sentences_of_one_triple(
     records: Iterable[Record], lexicon: Lexicon, known: Collection[str]
 ) -> Iterator[tuple[Triple, str]]:
-    """The sentences that express one triple of their record, without a fault, and no predicate in `known`."""
+    """The sentences without a fault that express exactly one triple, whose predicate is not in `known`."""
     checker = Checker(lexicon)
     for record in records:
         unknown = [i for i, triple in enumerate(record.triples) if triple.predicate not in known]
         for text in (reference.text for reference in record.references if unknown):
             starts = [word.start for word in words(text) if word.initial]
             for sentence in (text[start:end].strip() for start, end in pairwise((*starts, len(text)))):
-                said = [i for i in unknown if _template(record.triples[i], sentence)]
-                others = [i for i in range(len(record.triples)) if i not in said]
-                if len(said) != 1 or checker.check(record, sentence, said).faults:
+                expressed = [i for i in unknown if _template(record.triples[i], sentence)]
+                others = [i for i in range(len(record.triples)) if i not in expressed]
+                if len(expressed) != 1 or checker.check(record, sentence, expressed).faults:
                     continue
                 if not any(value.whole for value in checker.values(record, sentence, others)):
-                    yield record.triples[said[0]], sentence
+                    yield record.triples[expressed[0]], sentence
 
 
 def _template(triple: Triple, text: str) -> str | None:
@@ -92,7 +92,7 @@ def _delexicalised(
     lexicon: Lexicon,
     frequent: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> dict[str, Counter[str]]:
-    """By predicate: counts of the templates of texts that express one triple, without other names and values.
+    """By predicate: counts of the templates of texts that express one triple and contain no other name or value.
 
     Args:
         frequent: predicates by frequent value.
@@ -124,9 +124,9 @@ def _without_placeholders(template: str) -> str:
 def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
     """Templates for predicates unknown from training, by `phrase_key`, from the single triples of a corpus.
 
-    A template occurs in at least two texts, or has all words of the predicate and at most one other content word.
-    Templates whose words show that subject and object are exchanged are excluded: "Ulm is a region of Germany"
-    for the predicate ``region``, "Ann was written by Emma" for ``written by``.
+    A template must occur in at least two texts, or have all words of the predicate and at most one other content word.
+    Templates with exchanged subject and object are excluded if their words reveal it: "Ulm is a region of Germany" for
+    the predicate ``region``, "Ann was written by Emma" for ``written by``.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for predicate, templates in _delexicalised(_single_triples(records), Lexicon()).items():
@@ -158,9 +158,9 @@ def _stems(text: str) -> set[str]:
 
 
 def learn_articles(records: Iterable[Record]) -> dict[str, float]:
-    """By name, of those that several texts contain: the share of the texts with "the" before it.
+    """By name in at least `_MIN_TEXTS` texts: the share of these texts with "the" before it.
 
-    Only texts count in which the name ends its noun phrase: not "the Derbyshire countryside".
+    Texts in which the noun phrase continues after the name ("the Derbyshire countryside") do not count.
     """
     counts: dict[str, Counter[bool]] = defaultdict(Counter)
     for record in records:
@@ -169,8 +169,8 @@ def learn_articles(records: Iterable[Record]) -> dict[str, float]:
             if not name[:1].isupper() or name.startswith("The "):
                 continue
             for reference in record.references:
-                before, found, after = reference.text.partition(name)
-                if found and not before[-1:].isalnum() and not _NOUN_PHRASE_GOES_ON.match(after):
+                before, mention, after = reference.text.partition(name)
+                if mention and not before[-1:].isalnum() and not _NOUN_PHRASE_GOES_ON.match(after):
                     counts[name][before[-4:].lower() == "the "] += 1
     frequent = {name: count for name, count in counts.items() if count.total() >= _MIN_TEXTS}
     return {name: round(count[True] / count.total(), 2) for name, count in frequent.items()}

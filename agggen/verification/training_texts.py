@@ -1,13 +1,13 @@
-"""Training texts as the lexicon is learned from them: their words, and those that values and names explain."""
+"""Training texts with the matches of their records' values and names, from which the lexicon is learned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
 from agggen.records import Record
-from agggen.verification.normal import Word
+from agggen.verification.normal import Span, Word
 from agggen.verification.values import FUNCTION_WORDS, TextIndex, value_wordings
 
 Gram = tuple[str, ...]
@@ -23,9 +23,9 @@ class TrainingText:
 
     record: Record
     indexed: TextIndex
-    values: tuple[set[tuple[int, int]], ...]
+    values: tuple[set[Span], ...]
     """The spans that match each triple's value by rule."""
-    subjects: set[tuple[int, int]]
+    subjects: set[Span]
     """The spans that match a subject."""
     explained: list[bool]
     """Whether each word is part of a value or of a subject's name."""
@@ -40,13 +40,6 @@ class TrainingText:
     @property
     def words(self) -> tuple[Word, ...]:
         return self.indexed.whole.words
-
-
-def indexed_texts(records: Iterable[Record]) -> Iterator[TrainingText]:
-    """The texts of the records, each with the matches of its record's values and names."""
-    for record in records:
-        for reference in record.references:
-            yield TrainingText.of(record, reference.text)
 
 
 def possible_wordings(text: TrainingText) -> Iterator[tuple[int, Gram]]:

@@ -47,7 +47,7 @@ _NEGATIONS = frozenset(("not", "no", "non", "never", "without", "isn", "doesn", 
 _NEXT_SENTENCE = re.compile(r"[a-z0-9)][a-z0-9)][.!?][\"')\u201d]*\s+[\"'(\u201c]*[A-Z]")
 _SEASON = re.compile(r"(\d{4}(?:[-\u2013]\d{2,4})?) (.+)")
 _YEARS = re.compile(r"^(\d\d)(\d\d)([-\u2013])(\d\d)$")
-_LONGEST_REWORDED = 200
+_MAX_REWORDED = 200
 _CONNECTORS = ("in", "of", "at", "and", "on", "by", "with")
 _GENERIC_HEADS = ("language", "languages", "people", "architecture", "cuisine", "area")
 COUNTRIES = {
@@ -132,7 +132,7 @@ class TextIndex:
                 yield match[0].start, match[-1].end
 
     def covered(self, spans: Iterable[Span]) -> list[bool]:
-        """For each word (of ``whole``), whether it lies within one of `spans`."""
+        """For each word (of ``whole``), whether it is within one of `spans`."""
         covered = [False] * len(self.whole.words)
         for span in spans:
             if inside := self.words_in(span):
@@ -210,7 +210,7 @@ def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> W
     exact = short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
     strings = tuple(letters(tokens, omission) for omission in range(len(OMITTED)))
     money = "".join(sorted(set(_CURRENCY_SIGN.findall(text))))
-    # a date in the text mentions its year, but not its day, as a number
+    # a date mentions its year as a number, but not its day or month
     dates = any(word.kind == "date" or (word.kind == "number" and len(word.form) < 3) for word in tokens)
     spelling = tuple(word.raw for word in tokens) if exact else ()
     return Wording(strings, how, dates, spelling, unit, remark, money, negation)
@@ -257,9 +257,9 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
 def _reworded(value: str) -> Iterator[str]:
     """Equivalent spellings: singular and plural, acronyms, country names, other prepositions, commas and slashes.
 
-    No spellings for values longer than ``_LONGEST_REWORDED`` characters, since their number grows with the length.
+    No spellings for values longer than ``_MAX_REWORDED`` characters, since their number grows with the length.
     """
-    if len(value) > _LONGEST_REWORDED:
+    if len(value) > _MAX_REWORDED:
         return
     if years := _YEARS.match(value):
         century, first, dash, second = years.groups()
@@ -308,7 +308,7 @@ def list_items(value: str) -> tuple[str, ...]:
 
 
 def run_together(value: str, text: str) -> bool:
-    """Whether a text has two items of a list side by side: ``Ann Lee Bob Ray`` for ``Ann Lee, Bob Ray and Eve``."""
+    """Whether a text has list items without a separator: ``Ann Lee Bob Ray`` for ``Ann Lee, Bob Ray and Eve``."""
     pairs = permutations(map(re.escape, list_items(value)), 2)
     return any(re.search(rf"(?<!\w){first}\s+{second}(?!\w)", text, re.IGNORECASE) for first, second in pairs)
 

@@ -30,9 +30,9 @@ _PART_SHARE = 0.9
 
 
 def learn_variants(texts: Sequence[TrainingText], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """By value: wordings that replace the value in texts without a rule match, but are rare in texts with a rule match,
-    in texts in which the predicate has another value, and in texts without the predicate; and that are no part of
-    another value of the predicate ("city centre" for ``riverside``).
+    """By value: wordings that are frequent in texts without a rule match of the value, but rare in texts with one, in
+    texts with another value of the predicate, and in texts without the predicate. A part of another value of the
+    predicate is no wording ("city centre" for ``riverside``).
     """
     unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
     subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
@@ -63,10 +63,8 @@ def learn_variants(texts: Sequence[TrainingText], booleans: frozenset[str]) -> d
             if count >= min_texts and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
                 candidates[gram].append(value)
     surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
-    matched: Counter[tuple[Value, Gram]] = Counter()
-    with_other_value: Counter[tuple[Value, Gram]] = Counter()
-    without_predicate: Counter[tuple[Value, Gram]] = Counter()
-    texts_of_predicate: Counter[str] = Counter()
+    matched, with_other_value, without_predicate = (Counter[tuple[Value, Gram]]() for _ in range(3))
+    texts_of_predicate = Counter[str]()
     for text, grams in zip(texts, grams_of_texts, strict=True):
         values = {
             (triple.predicate, triple.object): bool(spans)

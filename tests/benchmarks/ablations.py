@@ -1,12 +1,12 @@
-"""Ablations of how texts are searched and chosen: one setting, or the model, changed at a time, development data.
+"""Ablations of the search and the choice of texts on development data: one setting, or the model, changed at a time.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/ablations.py BUNDLE [SETTING[,SETTING] ...] [--corpus webnlg]
 
-Every n-th record (`--every`) of the development set is written about with the bundle's own settings and with each
-change (a setting as `agggen evaluate` takes it, or bundle=FOLDER for another model; several that belong together are
-joined by commas; without any, those below). One check, the bundle's, reads all texts. Of the texts: BLEU by the
-corpus's protocol, the measures of values by the strict and the lenient check (`agggen.evaluation.values`), slot errors
-where the corpus has slots, and the CPU seconds as a multiple of those without a change. The last line is JSON.
+Texts of every n-th record (`--every`) are generated with the bundle's own settings and with each change: settings as
+in `agggen evaluate`, or bundle=FOLDER for another model, joined by commas (default: `CHANGES`). The bundle's own check
+is applied to all texts. Measured: BLEU by the corpus's protocol, the strict and lenient measures of values
+(`agggen.evaluation.values`), slot errors if the corpus has slots, and the CPU time as a multiple of that without a
+change. The last line is JSON.
 """
 
 from __future__ import annotations

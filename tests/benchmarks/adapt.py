@@ -1,14 +1,14 @@
-"""Adaptation: what do 10, 50, 200 and 1,000 texts of a new domain give, adapted from a model and trained from nothing?
+"""Adaptation to 10, 50, 200 and 1,000 texts of a new domain, against training from scratch.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/adapt.py FOLDER [--hold-out Astronaut] [--base 1500] [--plot FILE]
 
-A base model is trained on WebNLG 2017 without one category (`--base` training records, spread over the split). Records
-of the category, shuffled by the seed, are taken until they have that number of texts; the base is adapted to them
-(`agggen.adapt`, with replay) and another model trained on them alone (`agggen.train`, preset `auto`), each with a 25th
-as many development records as texts (2 at least). All write the category's development records, unconstrained
-(`verify=off`) and by default, and the adapted ones the base's own development records (every `--every`-th) too: what
-was forgotten. One check, the base's, reads all texts. Models and points are kept in FOLDER: the same command
-continues, or prints again. The last line is JSON.
+A base model is trained on WebNLG 2017 without one category (`--base` training records, spread over the split). For each
+number of texts, the base is adapted to shuffled records of the category (`agggen.adapt`, with replay), and another
+model is trained on them only (`agggen.train`, preset `auto`); development records are a 25th of the texts (2 at least).
+All models generate texts of the category's development records, unconstrained (`verify=off`) and by default; adapted
+models also of the base's own development records (every `--every`-th), which shows what they have forgotten. The base's
+check is applied to all texts. Models and results are saved in FOLDER, so that the same command continues. The last line
+is JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEED = 1
 
 
 def parts(category: str, limit: int) -> tuple[agggen.Dataset, agggen.Dataset]:
-    """WebNLG without the category, of `limit` training records, and the category alone."""
+    """WebNLG without the category, with `limit` training records, and the category's records."""
     splits = agggen.load_dataset("webnlg", splits=("train", "dev")).splits.items()
     old = {split: [record for record in records if record.category != category] for split, records in splits}
     new = {split: [record for record in records if record.category == category] for split, records in splits}
@@ -41,33 +41,33 @@ def parts(category: str, limit: int) -> tuple[agggen.Dataset, agggen.Dataset]:
 
 
 def first_texts(data: agggen.Dataset, count: int) -> agggen.Dataset:
-    """The first shuffled training records that hold `count` texts, with few development records."""
+    """Shuffled training records with `count` texts, and a few development records."""
     chosen, texts = [], 0
     for record in random.Random(SEED).sample(data.train, len(data.train)):
         if texts < count:
             kept = record.references[: count - texts]
             chosen.append(agggen.Record(record.id, record.triples, kept, record.category))
             texts += len(kept)
-    few = max(count // 25, 2)
-    return agggen.Dataset(f"{data.name}, {count} texts", {"train": chosen, "dev": data.dev[:few]})
+    dev = data.dev[: max(count // 25, 2)]
+    return agggen.Dataset(f"{data.name}, {count} texts", {"train": chosen, "dev": dev})
 
 
 def scores(model: agggen.Model, records: Sequence[agggen.Record], checker: Checker) -> dict[str, float]:
     result: dict[str, float] = {}
     for way, config in (("free", model.settings(verify="off")), ("default", model.settings())):
         written = write(model.generator, records, config)
-        measured = scores_of("webnlg", written.records, written.texts, checker)
-        result |= {f"{way} {name}": value for name, value in measured.items()}
+        values = scores_of("webnlg", written.records, written.texts, checker)
+        result |= {f"{way} {name}": value for name, value in values.items()}
     return result
 
 
 def draw(points: Points, counts: Sequence[int], file: Path) -> None:
-    """BLEU and values said whole, unconstrained, by number of texts."""
+    """Plots BLEU and the values said whole by number of texts, unconstrained."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(1, 2, figsize=(8, 3))
     for axis, name in zip(axes, ("free bleu", "free values_whole"), strict=True):
-        for way in ("adapted", "from nothing"):
+        for way in ("adapted", "from scratch"):
             axis.plot(counts, [points[f"{way}, {count}"][name] for count in counts], "o-", label=way)
         axis.set(xscale="log", xlabel="texts", ylabel=name)
     axes[0].legend()
@@ -75,7 +75,7 @@ def draw(points: Points, counts: Sequence[int], file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="adapted against trained from nothing, by number of texts")
+    parser = argparse.ArgumentParser(description="adaptation against training from scratch")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--hold-out", default="Astronaut", metavar="CATEGORY")
     parser.add_argument("--base", type=int, default=1500, metavar="RECORDS")
@@ -89,23 +89,23 @@ def main() -> None:
     file = options.folder / "points.json"
     points: Points = json.loads(file.read_text()) if file.exists() else {}
 
-    def point(name: str, train: Callable[[], agggen.Model], forgets: bool) -> None:
+    def point(name: str, train: Callable[[], agggen.Model], with_old: bool) -> None:
         if name not in points:
             began = time.process_time()
             model = train()
             values = {"cpu seconds": time.process_time() - began, **scores(model, new.dev, base.generator.checker)}
-            if forgets:
-                own = scores(model, old.dev[:: options.every], base.generator.checker)
-                values |= {f"old, {key}": value for key, value in own.items()}
+            if with_old:
+                old_values = scores(model, old.dev[:: options.every], base.generator.checker)
+                values |= {f"old, {key}": value for key, value in old_values.items()}
             points[name] = values
             file.write_text(json.dumps(points))
         print(f"{name}: {rounded(points[name])}", flush=True)
 
     point("base", lambda: base, True)
     for count in options.texts:
-        data, place = first_texts(new, count), options.folder / str(count)
-        point(f"adapted, {count}", partial(agggen.adapt, base, data, place / "adapted", replay=old), True)
-        point(f"from nothing, {count}", partial(agggen.train, data, output=place / "from_nothing"), False)
+        data, folder = first_texts(new, count), options.folder / str(count)
+        point(f"adapted, {count}", partial(agggen.adapt, base, data, folder / "adapted", replay=old), True)
+        point(f"from scratch, {count}", partial(agggen.train, data, output=folder / "from_scratch"), False)
     if options.plot:
         draw(points, options.texts, options.plot)
     summary = {"benchmark": "adapt", "seed": SEED, "hold_out": options.hold_out, "base_records": len(old.train)}

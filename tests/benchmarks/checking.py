@@ -1,4 +1,4 @@
-"""How many texts a CPU-second are checked: by words alone, and with the critic.
+"""Texts per CPU-second of the check by words only, and with the critic.
 
     python tests/benchmarks/checking.py [--corpus elements] [--split dev] [--limit 1000]
 
@@ -20,7 +20,7 @@ from agggen_platform.local import records_of
 
 
 def rate(count: int, work: Callable[[], object]) -> float:
-    """Texts a second of this process's CPU time."""
+    """Texts per second of this process's CPU time."""
     begin = time.process_time()
     work()
     return count / (time.process_time() - begin)
@@ -41,7 +41,7 @@ def main() -> None:
     records, texts = zip(*pairs, strict=True)
     checker, critic = Checker(), included_critic()
     by_words = rate(len(texts), lambda: [checker.check(record, text) for record, text in pairs])
-    # Words of texts are cached: these are those texts with another end.
+    # The words of texts are cached, so the texts must differ: a space is appended.
     both = rate(len(texts), lambda: check_all(records, [f"{text} " for text in texts], critic=critic))
     print(json.dumps({"texts": len(texts), "by words": by_words, "with the critic": both}))
 

@@ -1,10 +1,10 @@
-"""How varied several texts of a record are: the n best, one for each of the n best plans, one for each sampled plan.
+"""Diversity of several texts of a record: the n best texts, those of the n best plans, those of n sampled plans.
 
     python tests/benchmarks/diversity.py BUNDLE [--corpus elements] [-n 5] [--top-p 0.9]
 
-For each way, over every n-th record (`--every`) with at least three triples: different plans a record, self-BLEU (lower
-is more varied), distinct-2, BLEU of the first text, and the strict check's share of texts without a fault, since varied
-texts that are wrong are worth nothing. The last line is JSON.
+For every n-th record (`--every`) with at least three triples: different plans per record, self-BLEU (lower is more
+varied), distinct-2, BLEU of the first text, and the share of texts without a fault, since varied but wrong texts are
+useless. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agggen_platform.local import records_of
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="n-best texts beside texts of sampled plans")
+    parser = argparse.ArgumentParser(description="n-best texts against texts of sampled plans")
     parser.add_argument("bundle")
     parser.add_argument("--corpus", default="elements")
     parser.add_argument("--split", default="dev")

@@ -1,12 +1,12 @@
-"""Generation speed on WebNLG: records per CPU-second on one thread, five plans a record against one, exact plans
+"""Generation speed on WebNLG in records per CPU-second on one thread: five plans per record against one, exact plans
 against the paper's two-stage search.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/generation.py [BUNDLE] [--records 100] [--beam 5] [--rows 320]
 
-With a bundle, its model and settings write the texts. Without one, a model of the paper's sizes with random weights
-does, and as such a model knows no end, a fact stops after 20 tokens at the latest: the numbers then say what a token
-costs, not what a record costs. The variants take turns in one process; each number is the best of its repeats.
-`one_by_one` is five exact plans again, each of every fifth record by a call of its own. The last line is JSON.
+Without a bundle, the model has the paper's sizes and random weights; since such a model does not end its facts, they
+are limited to 20 tokens, and the numbers are the cost of tokens, not of records. The variants take turns in one
+process; each number is the best of the repeats. `one_by_one` is five exact plans with a call for each of every fifth
+record. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
         "exact_1": replace(base, plans=1),
         "two_stage_5": replace(base, planner="two-stage"),
     }
-    generator.generate(records[:2], config=base)  # the first call pays for tables and kernels
+    generator.generate(records[:2], config=base)  # the first call builds tables and kernels
     best: dict[str, float] = {}
     texts: dict[str, list[Generation]] = {}
     for _ in range(options.repeats):

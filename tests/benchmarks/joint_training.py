@@ -1,17 +1,15 @@
-"""Joint training speed on WebNLG: texts per CPU-second on one thread, shared history against masked history, and
-float32 against bfloat16 (products of matrices in it, as `training.precision=bfloat16` has them). Where there is a GPU,
-its updates in bfloat16 too, in texts per second of the clock.
+"""Joint training speed on WebNLG in texts per CPU-second on one thread: shared against masked history, and float32
+against bfloat16 (`training.precision=bfloat16`); with a GPU, also texts per second on the GPU in bfloat16.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/joint_training.py [--share 0.1] [--updates 12] [--repeats 3]
     AGGGEN_DATA_HOME=... python tests/benchmarks/joint_training.py --worst
 
-A share of the training texts, cut into clauses and aligned with the release's constraints, at the paper's sizes. An
-update is everything: collating, forward, backward, clipping, Adam. The variants take turns in one process, on the same
-batches; each number is the best of its repeats.
+The model has the paper's sizes; the texts are a share of the training texts, segmented into clauses, with the release's
+alignment constraints. An update includes collating, forward, backward, clipping and Adam. The variants take turns in
+one process, on the same batches; each number is the best of the repeats.
 
-With `--worst`, one update on the one training text that costs most when nothing is ruled out by the hard alignment, and
-the memory that the whole process ever held (interpreter, torch, corpus, model and optimiser included). The last line is
-JSON.
+With `--worst`, one update on the training text with the highest cost without hard alignment, and the peak memory of the
+process (interpreter, torch, corpus, model and optimiser). The last line is JSON.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ def examples_of(share: float, constraints: Constraints = "release") -> tuple[lis
 def cpu_seconds(
     model: JointModel, optimizer: torch.optim.Optimizer, batches: list[list[Example]], bfloat16: bool = False
 ) -> float:
-    """The CPU time of one update a batch; on a GPU, the time by the clock until all are done."""
+    """The CPU time of one update per batch; on a GPU, the wall time."""
     loss, device = objective("joint"), next(model.parameters()).device
     clock = time.monotonic if device.type == "cuda" else time.process_time
     began = clock()
@@ -86,7 +84,7 @@ def batches_of(examples: list[Example], positions: int, updates: int) -> list[li
 
 
 def worst_record() -> dict[str, object]:
-    """What one update takes on the text whose lattice is the largest."""
+    """The cost of one update on the text with the largest lattice."""
     examples, encoder = examples_of(1.0, "none")
     costs = joint_costs(examples, ModelConfig().max_group_size)
     cost, worst = max(zip(costs, examples, strict=True), key=lambda pair: pair[0])
@@ -111,7 +109,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=12, help="batches a repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--positions", type=int, default=4096, help="decoded positions a batch, as in the preset")
-    parser.add_argument("--worst", action="store_true", help="only the memory that the costliest text takes")
+    parser.add_argument("--worst", action="store_true", help="only the memory of the text with the highest cost")
     options = parser.parse_args()
     if not os.environ.get("AGGGEN_DATA_HOME"):
         sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs WebNLG 2017 (agggen corpora fetch webnlg)")
@@ -128,7 +126,7 @@ def main() -> None:
     if torch.cuda.is_available():
         variants["gpu"] = (*new_model(encoder, device="cuda"), True)
     for model, optimizer, bfloat16 in variants.values():
-        cpu_seconds(model, optimizer, batches[:1], bfloat16)  # the first call pays for lattices and kernels
+        cpu_seconds(model, optimizer, batches[:1], bfloat16)  # the first call builds lattices and kernels
     best: dict[str, float] = {}
     for _ in range(options.repeats):
         for name, (model, optimizer, bfloat16) in variants.items():

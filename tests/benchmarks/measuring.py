@@ -16,8 +16,8 @@ import psutil
 Numbers = dict[str, float]
 _PAUSE = 0.2
 _SAMPLES_PER_MEMORY = 10
-"""CPU time is sampled at every pause, memory only at every tenth: the kernel walks all pages of a process for it (33 ms
-for ten processes of Ray), during which the process waits."""
+"""CPU time is sampled at every pause, memory only at every tenth, since the kernel stops the process to read it (33 ms
+for ten Ray processes)."""
 
 
 def tree(process: psutil.Process) -> Iterator[psutil.Process]:
@@ -26,7 +26,7 @@ def tree(process: psutil.Process) -> Iterator[psutil.Process]:
 
 
 def cpu_of(process: psutil.Process) -> float:
-    """CPU seconds that a process and its living descendants have used."""
+    """The CPU seconds of a process and its living descendants."""
     total = 0.0
     for member in tree(process):
         try:
@@ -37,6 +37,16 @@ def cpu_of(process: psutil.Process) -> float:
     return total
 
 
+def titled(process: psutil.Process, title: str) -> list[psutil.Process]:
+    """The descendants whose command line begins with `title`."""
+    descendants = []
+    for member in process.children(recursive=True):
+        with suppress(psutil.Error):
+            if " ".join(member.cmdline()).startswith(title):
+                descendants.append(member)
+    return descendants
+
+
 def free_port() -> int:
     """A port that nothing listens on now."""
     with socket.socket() as unused:
@@ -44,10 +54,10 @@ def free_port() -> int:
         return int(unused.getsockname()[1])
 
 
-def measured(what: str, command: Sequence[str]) -> Numbers:
-    """Runs `command` after this Python: seconds by the clock, `cpu` seconds and `peak` MiB of its whole tree.
+def measured(name: str, command: Sequence[str]) -> Numbers:
+    """Runs Python with the arguments `command`: its wall time, and the CPU time and peak memory (MiB) of all processes.
 
-    The peak is the largest resident memory of all processes together (shared pages counted once, PSS).
+    The peak is the largest resident memory of all processes together (PSS: shared pages count once).
     """
     begin = time.monotonic()
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE)
@@ -71,5 +81,5 @@ def measured(what: str, command: Sequence[str]) -> Numbers:
         peak = max(peak, pss)
         time.sleep(_PAUSE)
     if process.wait():
-        raise SystemExit(f"{what} failed: {b''.join(lines).decode()[-2000:]}")
+        raise SystemExit(f"{name} failed: {b''.join(lines).decode()[-2000:]}")
     return {"seconds": time.monotonic() - begin, "cpu": sum(cpu.values()), "peak": peak / 2**20}

@@ -1,11 +1,10 @@
-"""What the presets for a user's own data cost and reach, trained on a corpus or on a sample of it.
+"""Training time and development scores of the presets for a user's own data, on a corpus or a sample of it.
 
     AGGGEN_DATA_HOME=... OMP_NUM_THREADS=1 python tests/benchmarks/presets.py tiny small [--corpus webnlg --records 800]
 
-`--records` draws so many training records without replacement with seed 1; development records are those of the corpus
-(`--dev`: so many of them, drawn likewise). Each preset is trained once, with its own seed. Of the texts, under the same
-model: BLEU by the corpus's protocol and the share without a fault, with `verify=strict` (the default) and `verify=off`.
-The last line is JSON.
+`--records` and `--dev` sample training and development records without replacement, with seed 1 (default: all). Each
+preset is trained once, with its own seed. Scores (see `ablations.py`) are those of texts with `verify=strict` (the
+default) and `verify=off`. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from agggen.records import Record
 
 
 def drawn(records: list[Record], count: int) -> list[Record]:
-    """So many records, in the order of the corpus; all for 0."""
+    """A sample of `count` records in corpus order; all records for 0."""
     chosen = set(random.Random(1).sample(range(len(records)), count)) if count else range(len(records))
-    return [record for place, record in enumerate(records) if place in chosen]
+    return [record for index, record in enumerate(records) if index in chosen]
 
 
 def main() -> None:

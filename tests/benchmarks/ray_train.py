@@ -1,13 +1,13 @@
-"""What Ray Train costs: the job's workers against the bare loop, on the same batches of a preset.
+"""The cost of Ray Train: the job's workers against the plain training loop, on the same batches of a preset.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/ray_train.py [--preset webnlg] [--records 800] [--updates 24]
         [--rounds 3] [--stage joint] [--workers 1 2] [KEY=VALUE ...]
 
-`bare` is `agggen.run.fit` in this process with one thread: no Ray, no checkpoints, no log. `ray-N` is the same on N
-workers of Ray Train with one CPU each, news going to this process; `kept` is bare again, as a whole job that saves a
-verified checkpoint and logs to MLflow at every window. They take turns; a number is a window of updates by the worker's
-own clock, its callbacks included; the best of the rounds counts, and each is told too. Ask for so many records that the
-updates are within an epoch, else evaluations are among them. The last line is JSON.
+`bare` is `agggen.run.fit` in this process with one thread, without Ray, checkpoints or logs. `ray-N` is the same on N
+Ray Train workers with one CPU each, which report to this process. `kept` is `bare` as a complete job, which saves a
+verified checkpoint and logs to MLflow at every window. The variants take turns. A window of updates is timed by the
+worker, callbacks included; the best round counts, and all rounds are printed. `--records` must be large enough for all
+updates to be within one epoch, since evaluations would be included otherwise. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from agggen_platform.training.prepared import prepared_in
 WINDOW = 4  # updates between two numbers
 
 
-class Nothing:
-    """Keeps no checkpoints."""
+class NoCheckpoints:
+    """Saves and restores nothing."""
 
     def restore(self, trainer: Trainer) -> bool:
         return False
@@ -53,7 +53,7 @@ class Nothing:
 
 
 class Listener:
-    """Collects texts a second, window by window, and says when `updates` are made."""
+    """Collects texts per second by window; `done` after `updates`."""
 
     def __init__(self, updates: int) -> None:
         self.updates, self.speeds = updates, dict[int, float]()
@@ -71,26 +71,26 @@ def stopped(run: Callable[[], object]) -> None:
         run()
     except StoppedError:
         return
-    raise SystemExit("the epochs are over before the updates: ask for more --records or fewer --updates")
+    raise SystemExit("training ended before --updates: increase --records or reduce --updates")
 
 
 def bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
     listener = Listener(updates)
     reporter = EventReporter(listener, SampleWriter((), prepared.encoder, config.inference))
-    stopped(lambda: fit(result_of(config), prepared, Nothing(), lambda _: [reporter], stop=lambda: listener.done))
+    stopped(lambda: fit(result_of(config), prepared, NoCheckpoints(), lambda _: [reporter], stop=lambda: listener.done))
     return listener.speeds
 
 
-def on_ray(config: JobConfig, workers: int, folder: Folder, place: str, updates: int) -> dict[int, float]:
+def on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: str, updates: int) -> dict[int, float]:
     listener = Listener(updates)
-    away = Folder(folder.at(f"{workers}-{time.monotonic_ns()}"))
-    for name in folder.names(place):
+    run_folder = Folder(folder.at(f"{workers}-{time.monotonic_ns()}"))
+    for name in folder.names(prepared_at):
         with folder.open(name) as file:
-            away.write(name, file.read())
+            run_folder.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(away) as held, workers_of(config) as pool, TrainingMeter("benchmark", config) as meter:
+    with claim(run_folder) as held, workers_of(config) as pool, TrainingMeter("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
-        stopped(lambda: pool.train(away, place, (), held, monitor, lambda: listener.done))
+        stopped(lambda: pool.train(run_folder, prepared_at, (), held, monitor, lambda: listener.done))
     return listener.speeds
 
 
@@ -113,7 +113,7 @@ def seconds_of(rounds: list[dict[int, float]], texts: dict[int, int], updates: i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="what Ray Train costs")
+    parser = argparse.ArgumentParser(description="the cost of Ray Train")
     parser.add_argument("--preset", default="webnlg")
     parser.add_argument("--records", type=int, default=800, help="of the training split")
     parser.add_argument("--updates", type=int, default=24)
@@ -143,10 +143,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, connected("local", cpus=max(options.workers)):
         data = data_of(config)
         folder = Folder(scratch)
-        prepared, place = prepared_in(folder, config, data)
+        prepared, prepared_at = prepared_in(folder, config, data)
         measure: dict[str, Callable[[], dict[int, float]]] = {"bare": lambda: bare(config, prepared, options.updates)}
         for n in options.workers:
-            measure[f"ray-{n}"] = lambda n=n: on_ray(config, n, folder, place, options.updates)  # type: ignore[misc]
+            measure[f"ray-{n}"] = lambda n=n: on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]
         measure["kept"] = lambda: kept(config, data, Path(scratch) / "runs", options.updates)
         speeds: dict[str, list[dict[int, float]]] = {name: [] for name in measure}
         texts = texts_of(config, prepared, options.stage, options.updates)
@@ -177,7 +177,7 @@ def main() -> None:
 
 
 def texts_of(config: JobConfig, prepared: Prepared, stage: str, updates: int) -> dict[int, int]:
-    """How many texts the window that ends at an update holds."""
+    """The number of texts of each window, by its last update."""
     from agggen.model.joint import JointModel
 
     vocabulary = prepared.encoder.vocabulary
@@ -190,7 +190,7 @@ def texts_of(config: JobConfig, prepared: Prepared, stage: str, updates: int) ->
         groups = [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
         sizes += [sum(map(len, group)) for group in groups]
     if updates > len(sizes):
-        raise SystemExit(f"there are only {len(sizes)} updates in all epochs; ask for more --records")
+        raise SystemExit(f"all epochs have only {len(sizes)} updates; increase --records")
     return {end: sum(sizes[end - WINDOW : end]) for end in range(WINDOW, updates + 1, WINDOW)}
 
 

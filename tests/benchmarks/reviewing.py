@@ -1,13 +1,13 @@
-"""Errors that a person finds by reviewing texts in the order of their risk, and scores with weights of other texts.
+"""Errors found by reviewing texts in the order of their risk, and cross-validated scores.
 
     python tests/benchmarks/reviewing.py RATINGS.jsonl [--critic ADDRESS]
 
-RATINGS has texts of several systems with people's ratings (`agggen.evaluation.ratings`); a text is an error if people
-rate its Correctness below 70. Takes a minute. The last line is JSON: by order, the share of all errors that are among
-the first 5, 10, 20 and 50 % of the texts. ``random`` is the expectation; ``best`` reviews the errors first; ``faults``
-is the number of faults of the check by words, in the order of the file where equal. ``cross_validated``: coverage and
-correctness with the weights of their parts, and the threshold of risk with at most 4 % errors below it, chosen on other
-systems and other records than those scored (four parts of each, so 16 choices).
+RATINGS has texts of several systems with human ratings (`agggen.evaluation.ratings`); a text whose Correctness is rated
+below 70 is an error. Takes a minute. The last line is JSON. By order: the share of all errors among the first 5, 10, 20
+and 50 % of the texts. ``random`` is the expectation; ``best`` has the errors first; ``faults`` is by descending number
+of faults of the strict check, ties in file order. ``cross_validated``: the scores coverage and correctness, whose
+weights, and a threshold of risk with at most 4 % errors below it, are chosen on other systems and other records than
+those scored (four parts of each, so 16 choices).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from agggen_platform.storage.critics import open_critic
 SHARES = (0.05, 0.1, 0.2, 0.5)
 PARTS = 4
 WEIGHTS = tuple(product((0, 0.25, 0.5, 1, 1.5, 2, 3), (0, 0.25, 0.5, 1)))
-"""Of the share of values mentioned and of subjects named, beside the critic's own score with the weight 1."""
-MOST_WRONG = 0.04
+"""Weights of the share of mentioned values and of named subjects; the critic's score has the weight 1."""
+MAX_ERRORS = 0.04
 
 
 def recall_at(errors: np.ndarray, score: Sequence[float]) -> list[float]:
@@ -73,7 +73,7 @@ def cross_validated(
         thresholds = (
             t
             for t in np.arange(0.02, 0.5, 0.01)
-            if errors[train & (risk <= t)].sum() <= MOST_WRONG * (train & (risk <= t)).sum()
+            if errors[train & (risk <= t)].sum() <= MAX_ERRORS * (train & (risk <= t)).sum()
         )
         passes |= test & (risk <= max(thresholds, default=0.0))
     return result | {"pass": round(float(passes.mean()), 3), "wrong": round(float(errors[passes].mean()), 3)}

@@ -1,11 +1,10 @@
-"""What the driver of a bulk generation costs: the job with workers that write a fixed text.
+"""The cost of the driver of a bulk job, with workers that write a fixed text.
 
     python tests/benchmarks/scale.py [--records 100000 1000000] [--workers 2] [--s3] [KEY=VALUE ...]
 
-Each number of records is a process of its own, with JSON lines as input (about 120 bytes a record) and a local cluster
-of Ray; with ``--s3`` the input and the output lie on an S3 server of this machine. Printed are processor seconds and
-peak memory of the driver alone, after Ray has started, with requests to S3 a part of the driver and of the workers.
-The last line is JSON.
+Each number of records is measured in a separate process, with JSON lines as input (about 120 bytes per record) and a
+local Ray cluster; with ``--s3``, input and output are on a local S3 server. Printed are CPU time and peak memory of the
+driver after the start of Ray, and the S3 requests of driver and workers. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +37,19 @@ from agggen_platform.ray_cluster import connected
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard, Worker
 
-SENT = count()
-"""Requests to S3 of this process; `next` counts one."""
+REQUESTS: list[str] = []
+"""The URLs of this process's requests to S3."""
 EMPTY = {pa.string(): "", pa.bool_(): False, pa.int32(): 1, pa.int64(): 0, pa.float64(): 0.0}
 
 
 class Writer(BulkWorker):
-    """Reads its records and writes a text about each that is always the same."""
+    """Reads its records and writes the same text for each."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         Worker.__init__(self, settings.out, settings.job)
-        self.sent = Path(settings.bundle) / f"requests-{os.getpid()}"
-        count_requests()
-        self.before = sent()  # the count came with this class
+        self.requests = Path(settings.bundle) / f"requests-{os.getpid()}"
+        REQUESTS.clear()  # pickled with this class
+        record_requests()
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         ids = [row["id"] for _, rows in read_records(shard, 1024) for row in rows]
@@ -66,32 +64,26 @@ class Writer(BulkWorker):
 
     def run(self, shard: Shard) -> FinishedShard[Counts]:
         done = super().run(shard)
-        self.sent.write_text(str(sent() - self.before))
+        self.requests.write_text(str(len(REQUESTS)))
         return done
 
-    def close(self) -> None:
-        """There is nothing to let go of."""
+    def close(self) -> None: ...
 
 
-def count_requests() -> None:
+def record_requests() -> None:
     from botocore.httpsession import URLLib3Session
 
     send = URLLib3Session.send
 
-    def counted(self: Any, request: Any) -> Any:
-        next(SENT)
+    def recorded(self: Any, request: Any) -> Any:
+        REQUESTS.append(request.url)
         return send(self, request)
 
-    URLLib3Session.send = counted
+    URLLib3Session.send = recorded
 
 
-def sent() -> int:
-    """How many requests this process sent."""
-    return int(SENT.__reduce__()[1][0])
-
-
-def side(options: argparse.Namespace) -> None:
-    """One job, measured from inside."""
+def run_job(options: argparse.Namespace) -> None:
+    """Runs and measures one job in this process."""
     job.BulkWorker = Writer  # type: ignore[misc]
     scratch = Path(options.scratch)
     model = Model(str(scratch), "0" * 64, InferenceConfig(), 3)
@@ -102,8 +94,8 @@ def side(options: argparse.Namespace) -> None:
         shard_rows=int(settings.get("shard_rows", 0)),
     )
     with connected(address="local", cpus=options.workers, gpus=0):
-        count_requests()
-        cpu, clock, before = time.process_time(), time.monotonic(), sent()
+        record_requests()
+        cpu, clock = time.process_time(), time.monotonic()
         report = job.generate(model, options.source, options.out, config)
         result = {
             "records": report.summary.records,
@@ -112,7 +104,7 @@ def side(options: argparse.Namespace) -> None:
             "driver_cpu": round(time.process_time() - cpu, 2),
             "seconds": round(time.monotonic() - clock, 1),
             "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-            "driver_requests": sent() - before,
+            "driver_requests": len(REQUESTS),
         }
     result["worker_requests"] = sum(int(path.read_text()) for path in scratch.glob("requests-*"))
     print(json.dumps(result))
@@ -130,13 +122,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--records", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--s3", action="store_true", help="read from and write to an S3 server of this machine")
+    parser.add_argument("--s3", action="store_true", help="read from and write to a local S3 server")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="shard_rows=N")
     for name in ("--source", "--out", "--scratch"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     options = parser.parse_intermixed_args()
     if options.source:
-        side(options)
+        run_job(options)
         return
     results = []
     for records in options.records:
@@ -163,7 +155,7 @@ def main() -> None:
 
 
 def s3_server(stack: ExitStack) -> dict[str, str]:
-    """The environment that leads to an S3 server with an empty bucket ``scale``."""
+    """Starts an S3 server with an empty bucket ``scale``; returns its environment variables."""
     import boto3
     from moto.server import ThreadedMotoServer
 

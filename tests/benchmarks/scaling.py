@@ -1,20 +1,20 @@
-"""An endpoint under a load that rises and falls: replicas over time, latencies, what fails when replicas are killed.
+"""Autoscaling of an endpoint under rising and falling load: replicas over time, latencies, failures under kills.
 
     python tests/benchmarks/scaling.py [KEY=VALUE ...] [--preset tiny | webnlg | --bundle DIR --corpus NAME]
         [--clients 1 4 16 4 1] [--seconds 30] [--kill 0] [--records 8]
 
-The whole picture on a machine with room for several generators: ``--clients 1 4 16 64 64 16 4 1 --seconds 75``, and
-once more with ``--kill 30``.
+On a machine with room for several generators: ``--clients 1 4 16 64 64 16 4 1 --seconds 75``, and again with
+``--kill 30``.
 
-So many clients at a time, each phase `--seconds` long, send `--records` records a request, as soon as the last one is
-answered, with the retries of `agggen_platform.client`. Every two seconds the processes of replicas are counted. With
-``--kill 30`` a generator, a planner and an ingress replica get SIGKILL every 30 s, one of them every ten. Each text is
-compared with that of the library. The last line is JSON:
+In phases of `--seconds`, the given numbers of clients send requests of `--records` records in a closed loop, with the
+retries of `agggen_platform.client`. The replicas' processes are counted every two seconds. With ``--kill 30``, SIGKILL
+hits a generator, a planner and an ingress replica every 30 s, one of them every ten. Each text is compared with that of
+the library. The last line is JSON:
 
-- `requests`, `failed_at_first` (attempts that the client repeated), `lost` (no answer in the end), `wrong_texts`;
-- `p50`, `p99`: ms of a request of a phase, retries included; `records_per_second`;
-- `cpu_ms_a_record`: of all processes of the endpoint, replicas' starts included, and of the library (not with kills:
-  what a process used that died is not known);
+- `requests`, `failed_at_first` (attempts that the client repeated), `lost` (without an answer), `wrong_texts`;
+- `p50`, `p99`: latency of the requests of a phase in ms, retries included; `records_per_second`;
+- `cpu_ms_a_record`: of all processes of the endpoint, starts of replicas included, and of the library (not with kills,
+  since the CPU time of killed processes is unknown);
 - `replicas`: [second, clients, ingress, planners, generators].
 """
 
@@ -28,16 +28,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
 import httpx
 import psutil
 import torch
-from measuring import cpu_of, free_port
+from load import percentiles
+from measuring import cpu_of, titled
 from serving import running
 from untrained import PRESETS, development_records, save_untrained
 
@@ -49,7 +48,7 @@ SAMPLE = 256  # different records
 
 
 class Counting(httpx.HTTPTransport):
-    """Counts the attempts that were not answered with 200."""
+    """Counts the attempts without a response of status 200."""
 
     failed = 0
 
@@ -68,9 +67,9 @@ class Load:
     """The requests of a number of clients until the phase ends."""
 
     url: str
-    asked: Sequence[dict[str, Any]]
+    records: Sequence[dict[str, Any]]
     texts: dict[str, str]
-    """The library's, by id."""
+    """The library's texts by id."""
     size: int
     seconds: list[float] = field(default_factory=list)
     lost: int = 0
@@ -88,15 +87,15 @@ class Load:
         draw = random.Random(number)
         with Client(self.url, transport=Counting()) as client:
             while time.monotonic() < end:
-                chosen, begin = draw.sample(self.asked, self.size), time.monotonic()
+                batch, begin = draw.sample(self.records, self.size), time.monotonic()
                 try:
-                    answers = client.generate(chosen)
+                    answers = client.generate(batch)
                 except EndpointError as error:
                     print(f"lost: {error}", flush=True)
                     self.lost += 1
                     continue
                 self.seconds.append(time.monotonic() - begin)
-                for record, answer in zip(chosen, answers, strict=True):
+                for record, answer in zip(batch, answers, strict=True):
                     if answer["status"] == "error":
                         print(f"lost: {answer['error']}", flush=True)
                         self.lost += 1
@@ -104,20 +103,8 @@ class Load:
                         self.wrong += 1
 
 
-def replicas(server: psutil.Process) -> dict[str, list[psutil.Process]]:
-    """The replicas' processes by their deployment."""
-    processes: dict[str, list[psutil.Process]] = {kind: [] for kind in KINDS}
-    for process in server.children(recursive=True):
-        with suppress(psutil.Error):
-            title = " ".join(process.cmdline())
-            for kind in KINDS:
-                if title.startswith(f"ray::ServeReplica:agggen:{kind}"):
-                    processes[kind].append(process)
-    return processes
-
-
 class Watch(threading.Thread):
-    """Counts replicas every two seconds, and kills them in turn."""
+    """Counts replicas every two seconds, and kills replicas of each kind in turn."""
 
     def __init__(self, server: psutil.Process, kill: float) -> None:
         super().__init__(daemon=True)
@@ -128,27 +115,20 @@ class Watch(threading.Thread):
     def run(self) -> None:
         begin, due = time.monotonic(), time.monotonic() + self.kill / len(KINDS)
         while not self.done.wait(2):
-            present = replicas(self.server)
-            counts = [len(present[kind]) for kind in KINDS]
-            self.timeline.append([round(time.monotonic() - begin), self.clients, *counts])
+            replicas = [titled(self.server, f"ray::ServeReplica:agggen:{kind}") for kind in KINDS]
+            self.timeline.append([round(time.monotonic() - begin), self.clients, *map(len, replicas)])
             if self.kill and time.monotonic() >= due:
                 due += self.kill / len(KINDS)
-                victims = present[KINDS[self.killed % len(KINDS)]]
-                for victim in victims[:1]:
+                for victim in replicas[self.killed % len(KINDS)][:1]:
                     victim.kill()
                 self.killed += 1
 
 
-def percentiles(seconds: Sequence[float]) -> dict[str, int]:
-    cuts = quantiles(seconds, n=100) if len(seconds) > 1 else [*seconds, 0.0] * 50
-    return {"p50": round(1000 * cuts[49]), "p99": round(1000 * cuts[98])}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="an endpoint that grows and shrinks")
+    parser = argparse.ArgumentParser(description="autoscaling of an endpoint")
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
     parser.add_argument("--bundle", type=Path, help="a trained model instead")
-    parser.add_argument("--corpus", help="whose development records are written about; default: the preset's")
+    parser.add_argument("--corpus", help="whose development records are the input; default: the preset's")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 4, 1], help="of each phase")
     parser.add_argument("--seconds", type=float, default=30, help="of a phase")
     parser.add_argument("--kill", type=float, default=0, help="seconds in which a replica of each kind is killed")
@@ -162,10 +142,7 @@ def main() -> None:
         generator, before = load_bundle(bundle).generator(), time.process_time()
         texts = {n_best[0].id: n_best[0].text for n_best in generator.generate(records)}
         library_cpu = (time.process_time() - before) / len(records)
-        port = free_port()
-        url = f"http://127.0.0.1:{port}"
-        command = ["-m", "agggen_platform.cli.main", "serve", str(bundle), f"http.port={port}", *options.overrides]
-        with running(command, url, "/readyz") as (server, _):
+        with running(bundle, options.overrides) as (url, server, _):
             watch = Watch(server, options.kill)
             watch.start()
             phases, cpu, begin = [], cpu_of(server), time.monotonic()
@@ -173,9 +150,10 @@ def main() -> None:
             for clients in options.clients:
                 watch.clients, first, phase = clients, len(load.seconds), time.monotonic()
                 load.run(clients, options.seconds)
-                took = load.seconds[first:]
-                speed = len(took) * options.records / (time.monotonic() - phase)
-                phases.append({"clients": clients, "records_per_second": round(speed, 1), **percentiles(took)})
+                latencies = load.seconds[first:]
+                speed = len(latencies) * options.records / (time.monotonic() - phase)
+                cuts = {f"p{percent}": round(value) for percent, value in percentiles(latencies, (50, 99)).items()}
+                phases.append({"clients": clients, "records_per_second": round(speed, 1), **cuts})
                 print(phases[-1], watch.timeline[-1:], flush=True)
             seconds, cpu = time.monotonic() - begin, cpu_of(server) - cpu
             watch.done.set()

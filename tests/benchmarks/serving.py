@@ -1,25 +1,24 @@
-"""What the endpoint costs: records a second and latencies of `agggen serve` against the library on the same cores.
+"""The cost of the endpoint: speed and latencies of `agggen serve` against the library on the same cores.
 
     python tests/benchmarks/serving.py [--preset tiny | --preset webnlg | --bundle DIR --corpus NAME] [--modes default
         haproxy] [--replicas 1] [--seconds 20] [--rounds 3] [--clients 1 8 32] [KEY=VALUE ...]
 
-For the tax that counts (the paper's sizes, untrained; 16 minutes for both modes on two quiet cores):
+With the paper's sizes, untrained (16 minutes for both modes on two quiet cores):
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/serving.py --preset webnlg --rounds 3 --seconds 20
 
-and to see that it works (3 minutes there): ``python tests/benchmarks/serving.py --seconds 2 --rounds 1``.
+As a quick test (3 minutes): ``python tests/benchmarks/serving.py --seconds 2 --rounds 1``.
 
-For Serve's own proxy and for HAProxy, one after another:
+For Serve's own proxy, and for HAProxy:
 
-- `cold_start`: seconds from starting ``agggen serve`` to the first answer of /readyz.
-- Records a second of the same records at saturation, three sides in turn, best of the rounds: `library` (as many
-  processes of one thread as there are generator replicas, `Generator.generate` on blocks of 256 records, models loaded
-  before), `stream` (`/v1/generate:stream`, one for each replica) and `batch` (`generate` with 64 records a request,
-  four requests at a time for each replica). `tax_*` is the endpoint's seconds over the library's, less one;
-  `cpu_ms_a_record` and `tax_cpu_*` count processor time of all processes (of the endpoint with Ray, without the
-  client), which other work on the machine distorts less.
-- `latency`: requests of one record by that many concurrent clients, in ms.
-The client runs on the same cores as all else. The last line is JSON.
+- `cold_start`: seconds from starting ``agggen serve`` to the first response of /readyz.
+- Records per second at saturation, of three modes in turn, best of the rounds: `library` (one process with one thread
+  per generator replica, `Generator.generate` on blocks of 256 records, models loaded before), `stream`
+  (`/v1/generate:stream`, one per replica) and `batch` (`generate` with 64 records per request, four concurrent requests
+  per replica). `tax_*` is the endpoint's time over the library's, minus 1; `cpu_ms_a_record` and `tax_cpu_*` are CPU
+  time of all processes (with Ray, without the client), which other work on the machine distorts less.
+- `latency`: of requests of one record by several concurrent clients, in ms.
+The client runs on the same cores. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ from agggen.generation.generator import Generator
 from agggen.records import Record
 from agggen_platform.client import Client
 
-BLOCK = 256  # records of a call of the library, as `agggen generate` makes them
+BLOCK = 256  # records per call of the library, as in `agggen generate`
 BATCH = 64  # records of a request
 NDJSON = "application/x-ndjson"
-BATCHES = 4  # requests at a time for each replica
+BATCHES = 4  # concurrent requests per replica
 START_SECONDS = 300.0
 SWITCHES = ("RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_THROUGHPUT_OPTIMIZED")
 
@@ -65,7 +64,7 @@ SWITCHES = ("RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_THROUGHPUT_OPTIMIZED")
 
 
 GENERATOR: Generator
-"""Of a worker."""
+"""The generator of a worker process."""
 
 
 def start_worker(bundle: str) -> None:
@@ -75,14 +74,14 @@ def start_worker(bundle: str) -> None:
 
 
 def write(records: list[Record]) -> float:
-    """CPU seconds."""
+    """Generates texts; returns the CPU seconds."""
     begin = time.process_time()
     GENERATOR.generate(records)
     return time.process_time() - begin
 
 
 class Library:
-    """Processes that hold the model."""
+    """A pool of processes with the model."""
 
     def __init__(self, bundle: Path, workers: int, warm: list[Record]) -> None:
         os.environ["OMP_NUM_THREADS"] = "1"
@@ -91,7 +90,7 @@ class Library:
         self.pool.map(write, [warm] * workers * 2, chunksize=1)
 
     def run(self, records: list[Record]) -> tuple[float, float]:
-        """Seconds by the clock and of processors."""
+        """Wall time and CPU time."""
         size = min(BLOCK, -(-len(records) // self.workers))
         blocks = [records[start : start + size] for start in range(0, len(records), size)]
         begin = time.perf_counter()
@@ -103,18 +102,20 @@ class Library:
 
 
 @contextmanager
-def running(command: Sequence[str], url: str, path: str) -> Iterator[tuple[psutil.Process, float]]:
-    """A server as a process, and the seconds until `path` answered 200; it and its children end with the block."""
-    begin = time.perf_counter()
+def running(bundle: Path | str, settings: Sequence[str]) -> Iterator[tuple[str, psutil.Process, float]]:
+    """Runs `agggen serve` in the block; yields its address, its process and the seconds until it was ready."""
+    port, begin = free_port(), time.perf_counter()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "agggen_platform.cli.main", "serve", str(bundle), f"http.port={port}", *settings]
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            while not _answers(url + path):
+            while not _is_ready(url):
                 if process.poll() is not None or time.perf_counter() - begin > START_SECONDS:
                     output.seek(0)
-                    raise SystemExit(f"{' '.join(command[:4])} did not start: {output.read().decode()[-3000:]}")
+                    raise SystemExit(f"agggen serve did not start: {output.read().decode()[-3000:]}")
                 time.sleep(0.05)
-            yield psutil.Process(process.pid), time.perf_counter() - begin
+            yield url, psutil.Process(process.pid), time.perf_counter() - begin
         finally:
             children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
             process.send_signal(signal.SIGTERM)
@@ -126,9 +127,9 @@ def running(command: Sequence[str], url: str, path: str) -> Iterator[tuple[psuti
                 child.kill()
 
 
-def _answers(url: str) -> bool:
+def _is_ready(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=5).status_code == 200
+        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -136,32 +137,33 @@ def _answers(url: str) -> bool:
 # --- the endpoint ----------------------------------------------------------------------------------------------------
 
 
-Ask = Callable[[Client, list[dict[str, Any]]], int]
+Send = Callable[[Client, list[dict[str, Any]]], int]
+"""Sends records and returns the number of texts."""
 
 
 def by_stream(client: Client, records: list[dict[str, Any]]) -> int:
-    """One request of NDJSON."""
+    """Sends one NDJSON request."""
     url, lines = f"{client.url}/v1/generate:stream", "".join(json.dumps(record) + "\n" for record in records)
     with httpx.stream("POST", url, content=lines, headers={"Content-Type": NDJSON}, timeout=600) as response:
         return sum(json.loads(line)["status"] == "ok" for line in response.iter_lines())
 
 
 def by_batches(client: Client, records: list[dict[str, Any]]) -> int:
-    """`BATCHES` requests at a time."""
+    """Sends `BATCHES` concurrent requests."""
     batches = [records[start : start + BATCH] for start in range(0, len(records), BATCH)]
     with ThreadPoolExecutor(BATCHES) as pool:
         return sum(answer["status"] == "ok" for answers in pool.map(client.generate, batches) for answer in answers)
 
 
-def asked(ask: Ask, url: str, records: Sequence[Record], at_once: int, server: psutil.Process) -> tuple[float, float]:
-    """Seconds by the clock and of the server's processors until every record has its text."""
-    parts = [[record.as_dict() for record in records[start::at_once]] for start in range(at_once)]
+def timed(send: Send, url: str, records: Sequence[Record], threads: int, server: psutil.Process) -> tuple[float, float]:
+    """Wall time and the server's CPU time until every record has its text."""
+    parts = [[record.as_dict() for record in records[start::threads]] for start in range(threads)]
     cpu, begin = cpu_of(server), time.perf_counter()
-    with Client(url, timeout=600, deadline=3600) as client, ThreadPoolExecutor(at_once) as pool:
-        done = sum(pool.map(partial(ask, client), parts))
+    with Client(url, timeout=600, deadline=3600) as client, ThreadPoolExecutor(threads) as pool:
+        done = sum(pool.map(partial(send, client), parts))
     seconds = time.perf_counter() - begin
     if done != len(records):
-        raise SystemExit(f"{done} of {len(records)} records have a text")
+        raise SystemExit(f"only {done} of {len(records)} records have a text")
     return seconds, cpu_of(server) - cpu
 
 
@@ -171,16 +173,16 @@ def asked(ask: Ask, url: str, records: Sequence[Record], at_once: int, server: p
 def saturated(
     library: Library, url: str, records: list[Record], server: psutil.Process, rounds: int
 ) -> dict[str, object]:
-    """The three sides in turn."""
-    sides: dict[str, Callable[[], tuple[float, float]]] = {
+    """Measures the three modes in turn."""
+    modes: dict[str, Callable[[], tuple[float, float]]] = {
         "library": lambda: library.run(records),
-        "stream": lambda: asked(by_stream, url, records, library.workers, server),
-        "batch": lambda: asked(by_batches, url, records, library.workers, server),
+        "stream": lambda: timed(by_stream, url, records, library.workers, server),
+        "batch": lambda: timed(by_batches, url, records, library.workers, server),
     }
     best: dict[str, tuple[float, float]] = {}
     for number in range(rounds):
-        for name in [*sides][:: -1 if number % 2 else 1]:
-            seconds, cpu = sides[name]()
+        for name in [*modes][:: -1 if number % 2 else 1]:
+            seconds, cpu = modes[name]()
             old = best.get(name, (seconds, cpu))
             best[name] = min(seconds, old[0]), min(cpu, old[1])
             print(
@@ -195,7 +197,7 @@ def saturated(
     }
 
 
-def loaded(url: str, bodies: Sequence[bytes], clients: Sequence[int], seconds: float) -> dict[str, object]:
+def under_load(url: str, bodies: Sequence[bytes], clients: Sequence[int], seconds: float) -> dict[str, object]:
     results: dict[str, object] = {}
     for count in clients:
         numbers = results[str(count)] = latencies(url, bodies, count, seconds)
@@ -207,11 +209,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the endpoint against the library")
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
     parser.add_argument("--bundle", type=Path, help="a trained model instead")
-    parser.add_argument("--corpus", help="whose development records are written about; default: the preset's")
+    parser.add_argument("--corpus", help="whose development records are the input; default: the preset's")
     parser.add_argument("--modes", nargs="+", choices=("default", "haproxy"), default=["default", "haproxy"])
     parser.add_argument("--replicas", type=int, default=1, help="of the generator, and processes of the library")
     parser.add_argument("--seconds", type=float, default=20, help="of a measurement, roughly")
-    parser.add_argument("--records", type=int, default=0, help="at saturation; default: as many as take so long")
+    parser.add_argument("--records", type=int, default=0, help="at saturation; default: as many as take --seconds")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
@@ -229,16 +231,12 @@ def main() -> None:
         bodies = [json.dumps({"records": [record.as_dict()]}).encode() for record in sample]
         print(f"{count:,} records at saturation; the library writes about {speed:.1f} a second", flush=True)
         for mode in options.modes:
-            port = free_port()
-            url = f"http://127.0.0.1:{port}"
             os.environ.update(dict.fromkeys(SWITCHES, str(int(mode == "haproxy"))))
-            settings = [f"http.port={port}", *replicas, *options.overrides]
-            command = ["-m", "agggen_platform.cli.main", "serve", str(bundle), *settings]
-            with running(command, url, "/readyz") as (server, cold):
+            with running(bundle, [*replicas, *options.overrides]) as (url, server, cold):
                 print(f"{mode}: ready after {cold:.1f} s", flush=True)
                 modes[mode] = {"cold_start": round(cold, 1)}
                 modes[mode] |= saturated(library, url, records, server, options.rounds)
-                modes[mode]["latency"] = loaded(f"{url}/v1/generate", bodies, options.clients, options.seconds)
+                modes[mode]["latency"] = under_load(f"{url}/v1/generate", bodies, options.clients, options.seconds)
     result = {
         "benchmark": "serving",
         "weights": "trained" if options.bundle else f"random, {options.preset}",

@@ -1,6 +1,6 @@
-"""Bundles of random weights for benchmarks: what a model costs depends on its sizes, not on what it has learned.
+"""Bundles with random weights for benchmarks: the cost of a model depends on its sizes, not on its weights.
 
-Such a model knows no end, so a fact stops after some tokens at the latest: its numbers say what a token costs.
+Since such a model does not end its facts, their length is limited: the numbers are the cost of tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agggen_platform.local import records_of
 
 @dataclass(frozen=True)
 class Preset:
-    """Sizes, and the corpus whose words and predicates the model knows."""
+    """Sizes of a model, and the corpus of its vocabulary and predicates."""
 
     corpus: str
     model: ModelConfig
@@ -58,14 +58,14 @@ def untrained(preset: str) -> Generator:
 
 def save_untrained(preset: str, path: Path) -> Path:
     """The bundle of `untrained`."""
-    made = untrained(preset)
-    cut = SegmenterConfig(source="clauses")
-    save_bundle(path, Bundle(made.model, made.encoder, made.config, facts="clauses", segmenter=cut))
+    generator, segmenter = untrained(preset), SegmenterConfig(source="clauses")
+    bundle = Bundle(generator.model, generator.encoder, generator.config, facts="clauses", segmenter=segmenter)
+    save_bundle(path, bundle)
     return path
 
 
 def development_records(corpus: str, count: int) -> list[Record]:
-    """So many records, evenly spread over the development split and then again, each with an id of its own."""
+    """`count` records, evenly spread over the development split and repeated if necessary, each with its own id."""
     dev = records_of(corpus, "dev")
     chosen = islice(cycle(dev[:: max(len(dev) // count, 1)]), count)
     return [replace(record, id=str(number), references=()) for number, record in enumerate(chosen)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 
 from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, Words, mention, sentences
 from agggen.verification.critic.tokens import predicate_words, value_words
@@ -57,17 +58,17 @@ class Corruptor:
             for word in predicate_words(predicate):
                 self._by_word[word].append(predicate)
         self._triples = [triple for example in texts for triple in example.triples]
-        names = {name for subject, _, value in self._triples for name in (subject, value)}
-        self._names = sorted(names)
+        self._names = sorted({name for subject, _, value in self._triples for name in (subject, value)})
         self._name_words = [
             word for name in self._names for word in value_words(name) if word.isalpha() and len(word) > 2
         ]
         self._single_triples = [example for example in texts if len(example.triples) == 1 and not any(example.labels)]
+        of_triple = self._of_expressed_triple
         self._changes: list[tuple[Callable[[Example], None], int]] = [
-            *((self._replace_value, 3), (self._cut_value, 2), (self._exchange_values, 3), (self._replace_subject, 3)),
-            *((self._delete_sentence, 2), (self._negate, 2), (self._insert_sentence, 1), (self._disturb_words, 2)),
-            *((self._add_triple, 2), (self._replace_relation, 3), (self._replace_object, 2), (self._reverse, 2)),
-            (self._drop_triple, 2),
+            *((of_triple(self._replace_value), 3), (of_triple(self._cut_value), 2), (self._exchange_values, 3)),
+            *((self._replace_subject, 3), (self._delete_sentence, 2), (self._negate, 2), (self._insert_sentence, 1)),
+            *((self._disturb_words, 2), (self._add_triple, 2), (of_triple(self._replace_relation), 3)),
+            *((of_triple(self._replace_object), 2), (of_triple(self._reverse), 2), (self._drop_triple, 2)),
         ]
         """The errors and their weights."""
 
@@ -167,10 +168,7 @@ class Corruptor:
 
     # --- errors in the text -------------------------------------------------------------------------------------------
 
-    def _replace_value(self, example: Example) -> None:
-        index = self._random_said(example)
-        if index is None:
-            return
+    def _replace_value(self, example: Example, index: int) -> None:
         _, predicate, value = example.triples[index]
         words, starts = mention(value, example.words)
         new = self._other_value(example, value, predicate)
@@ -180,10 +178,7 @@ class Corruptor:
         example.splice(self._random.choice(starts), len(words), new, 1)
         example.mark_lost(before, WRONG)
 
-    def _cut_value(self, example: Example) -> None:
-        index = self._random_said(example)
-        if index is None:
-            return
+    def _cut_value(self, example: Example, index: int) -> None:
         words, starts = mention(example.triples[index][2], example.words)
         if len(words) < 2 or not starts:
             return
@@ -198,10 +193,9 @@ class Corruptor:
     def _exchange_values(self, example: Example) -> None:
         said = [index for index, label in enumerate(example.labels) if label == SAID]
         self._random.shuffle(said)
-        for first in said:
-            for second in said:
-                if first < second and self._exchange(example, first, second):
-                    return
+        for first, second in product(said, said):
+            if first < second and self._exchange(example, first, second):
+                return
 
     def _exchange(self, example: Example, first: int, second: int) -> bool:
         triple, other = example.triples[first], example.triples[second]
@@ -307,10 +301,7 @@ class Corruptor:
             example.triples.append((subject, predicate, value))
             example.labels.append(MISSING)
 
-    def _replace_relation(self, example: Example) -> None:
-        index = self._random_said(example)
-        if index is None:
-            return
+    def _replace_relation(self, example: Example, index: int) -> None:
         subject, predicate, value = example.triples[index]
         for _ in range(8):
             chance = self._random.random()
@@ -327,10 +318,7 @@ class Corruptor:
                 example.labels[index] = WRONG
                 return
 
-    def _replace_object(self, example: Example) -> None:
-        index = self._random_said(example)
-        if index is None:
-            return
+    def _replace_object(self, example: Example, index: int) -> None:
         subject, predicate, value = example.triples[index]
         words, starts = mention(value, example.words)
         other = self._random.choice(self._values[predicate] if self._random.random() < 0.7 else self._names)
@@ -338,11 +326,9 @@ class Corruptor:
             example.triples[index], example.labels[index] = (subject, predicate, other), WRONG
             example.mark_invented(words, starts)
 
-    def _reverse(self, example: Example) -> None:
-        index = self._random_said(example)
-        if index is not None:
-            subject, predicate, value = example.triples[index]
-            example.triples[index], example.labels[index] = (value, predicate, subject), WRONG
+    def _reverse(self, example: Example, index: int) -> None:
+        subject, predicate, value = example.triples[index]
+        example.triples[index], example.labels[index] = (value, predicate, subject), WRONG
 
     def _drop_triple(self, example: Example) -> None:
         if len(example.triples) > 1:
@@ -353,14 +339,18 @@ class Corruptor:
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
-    def _random_said(self, example: Example) -> int | None:
-        """The index of a random triple that the text expresses; None if there is none."""
-        said = [index for index, label in enumerate(example.labels) if label == SAID]
-        return self._random.choice(said) if said else None
+    def _of_expressed_triple(self, change: Callable[[Example, int], None]) -> Callable[[Example], None]:
+        """The change, applied to a random triple that the text expresses, if any."""
+
+        def changed(example: Example) -> None:
+            if said := [index for index, label in enumerate(example.labels) if label == SAID]:
+                change(example, self._random.choice(said))
+
+        return changed
 
     def _value_kind(self, predicate: str) -> str:
         """The kind of a predicate's first value: ``#`` (number), ``@`` (date), ``long`` or ``name``."""
-        words = value_words(self._values[predicate][0]) if self._values[predicate] else ("",)
+        words = value_words(self._values[predicate][0])
         return words[0][:1] if words[0][:1] in ("#", "@") else "long" if len(words) > 5 else "name"
 
     def _random_name(self) -> Words:

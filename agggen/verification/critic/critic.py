@@ -80,7 +80,7 @@ class Critic:
             ([(triple.subject, triple.predicate, triple.object) for triple in record.triples], *text_words(text))
             for record, text in zip(records, texts, strict=True)
         ]
-        judgements: list[Judgement | None] = [None] * len(items)
+        judgements: dict[int, Judgement] = {}
         order = sorted(range(len(items)), key=lambda index: len(items[index][1]) + 12 * len(items[index][0]))
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
@@ -95,10 +95,9 @@ class Critic:
                     records[index].triples,
                     verdicts[row, triple_marks],
                     invented[row, text_positions[1:]],
-                    items[index][1],
-                    items[index][2],
+                    *items[index][1:],
                 )
-        return [judgement for judgement in judgements if judgement is not None]
+        return [judgements[index] for index in range(len(items))]
 
     def save(self, folder: Path | str) -> None:
         """Writes ``critic.json`` and ``weights.safetensors`` (16-bit floats) to a folder."""

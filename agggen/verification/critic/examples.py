@@ -56,16 +56,11 @@ class Example:
         return {word for subject, _, value in self.triples for name in (subject, value) for word in value_words(name)}
 
 
-def occurrences(value: Words, text: Sequence[str]) -> list[int]:
-    """The indices at which the words of `value` begin in `text`."""
-    size = len(value)
-    return [start for start in range(len(text) - size + 1) if tuple(text[start : start + size]) == value]
-
-
 def mention(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
     """The words that mention a value, with or without its qualifier, and their first indices; both empty if none do."""
     for words in (value_words(value), value_words(value, qualifier=False)):
-        if starts := occurrences(words, text):
+        size = len(words)
+        if starts := [at for at in range(len(text) - size + 1) if tuple(text[at : at + size]) == words]:
             return words, starts
     return (), []
 

@@ -11,11 +11,11 @@ from functools import lru_cache
 from agggen.verification.e2e.family import FAMILY_FRIENDLY
 from agggen.verification.e2e.patterns import AREA, EAT_TYPE, FOOD, NAMES, PLACES, Pattern, Reading
 from agggen.verification.e2e.prices_and_ratings import CUSTOMER_RATING, LOOSE, PRICE_RANGE
+from agggen.verification.normal import Span
 
 Slots = Mapping[str, tuple[str, ...]]
 """The values of a record by slot, in the corpus reader's spelling."""
 
-_Span = tuple[int, int]
 _SAME_SIGN = str.maketrans("\u2018\u2019\u00b4\u2010\u2011\u2012\u2013\u2014\u2212\u00a0", "'''------ ")
 
 
@@ -95,7 +95,7 @@ def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     result: list[Mention] = []
     for (start, end), pattern in matches:
         if pattern.values and not (pattern.vague and pattern.slot in specific):
-            result.append(Mention(pattern.slot, _meant(pattern, slots, result), start, end))
+            result.append(Mention(pattern.slot, _meaning(pattern, slots, result), start, end))
     return result
 
 
@@ -107,9 +107,9 @@ def says(text: str, slot: str, value: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 10)  # called once per triple with the same text
-def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]) -> list[tuple[_Span, list[Pattern]]]:
+def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]) -> list[tuple[Span, list[Pattern]]]:
     """Spans with the patterns that match, in text order, except inside a name or a longer span of the same slot."""
-    spans: dict[_Span, list[Pattern]] = {}
+    spans: dict[Span, list[Pattern]] = {}
     for pattern in (*_READINGS[reading], *record_patterns):
         if pattern.cue in folded:
             for match in pattern.regex.finditer(folded):
@@ -134,12 +134,10 @@ def _fitting(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
     return fitting or patterns[:1]
 
 
-def _meant(pattern: Pattern, slots: Slots, earlier_mentions: list[Mention]) -> str:
-    """The pattern's first value that is in the record, else that is mentioned before, else the first value."""
-    record_values = slots.get(pattern.slot, ())
-    text_values = [mention.value for mention in earlier_mentions if mention.slot == pattern.slot]
-    for values in (record_values, text_values):
-        for value in pattern.values:
-            if value in values:
-                return value
-    return pattern.values[0]
+def _meaning(pattern: Pattern, slots: Slots, earlier: list[Mention]) -> str:
+    """The pattern's first value that is in the record; else that is mentioned before; else the first value."""
+    mentioned = [mention.value for mention in earlier if mention.slot == pattern.slot]
+    candidates = (
+        value for values in (slots.get(pattern.slot, ()), mentioned) for value in pattern.values if value in values
+    )
+    return next(candidates, pattern.values[0])

@@ -4,16 +4,16 @@ For each slot, the record's values that are not in the text are paired with the 
 record: pairs are *wrong*, unpaired values *missed* or *added*. Repeated mentions count once. The slot error rate is the
 number of all errors divided by the number of the records' values, names included.
 
-There are two readings. "published" reproduces the published numbers, as far as they can be inferred from the annotation
-of the cleaned development set: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes)
-and attaches an adjective to a noun shortly before it ("a high price range and an average customer rating" also means an
+The reading "published" reproduces the published numbers, as far as they can be inferred from the annotation of the
+cleaned development set: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes) and
+attaches an adjective to a noun shortly before it ("a high price range and an average customer rating" also means an
 average price). "plain" follows human understanding; use it to judge generated texts.
 
-Compared with that annotation, "published" finds exactly the same values in 96.4 % of the 4,299 development texts and in
-94.9 % of the 33,525 training texts, which were not used to write the phrases. Added, missed, wrong in percent, here and
-annotated: 1.57 7.06 .98 and 1.61 7.22 .95; on the training texts 4.89 7.65 1.25 and 4.93 7.85 1.27. The values printed
-in the AggGen paper for its E2E outputs are reproduced to the last digit. "plain" finds 1.30 5.52 .78 on the development
-texts: a quarter of the values that the annotation counts as missed are expressed.
+"published" finds exactly the annotated values in 96.4 % of the 4,299 development texts and in 94.9 % of the 33,525
+training texts, which were not used to write the phrases. Added, missed and wrong values in percent: 1.57, 7.06, .98
+(annotated: 1.61, 7.22, .95); in training texts 4.89, 7.65, 1.25 (4.93, 7.85, 1.27). The numbers in the AggGen paper for
+its E2E outputs are reproduced to the last digit. "plain" finds 1.30, 5.52, .78 in the development texts: a quarter of
+the values annotated as missed are expressed.
 """
 
 from __future__ import annotations

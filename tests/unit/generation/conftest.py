@@ -1,11 +1,29 @@
-"""What tests of the search share."""
+"""Fixtures of the search's tests."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
+
+from agggen.generation.search import BeamSearch, Task
 
 
 @pytest.fixture
 def improbable_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constrained facts may end at any probability, as those of untrained models are improbable."""
+    """Constrained facts may end at any probability, since those of untrained models are improbable."""
     monkeypatch.setattr("agggen.generation.words.LOWEST_WORD_LOG_P", -math.inf)
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BeamSearch, Sequence[Task], int]]:
+    """The arguments of all calls of `BeamSearch.write` in the test: search, tasks and room."""
+    calls: list[tuple[BeamSearch, Sequence[Task], int]] = []
+    write = BeamSearch.write
+
+    def recorded(search: BeamSearch, tasks: Sequence[Task], room: int, *arguments: Any) -> Any:
+        calls.append((search, tasks, room))
+        return write(search, tasks, room, *arguments)
+
+    monkeypatch.setattr(BeamSearch, "write", recorded)
+    return calls

@@ -1,4 +1,4 @@
-"""What the tests of beam search share: records, tasks, and a slow twin without batches and caches."""
+"""Records, tasks and a slow twin of beam search, without batches and caches."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ TASKS = [
     Task(0, ((1,), (0, 2))),
     Task(0, ((2, 0, 1),)),
     Task(1, ((0,),)),
-    Task(0, ((1,), (2, 0))),  # the same sets as the first: another order within a fact
+    Task(0, ((1,), (2, 0))),  # the sets of the first task, in another order within a fact
     Task(3, ((3,), (1,), (0,), (2,))),
     Task(2, ((1,), (0,))),
-    Task(0, ((1,), (0,), (2,))),  # begins like the first
-    Task(3, ((0, 1, 2, 3),)),  # a group above L: people may ask for it
+    Task(0, ((1,), (0,), (2,))),  # shares a prefix with the first task
+    Task(3, ((0, 1, 2, 3),)),  # a group above L, as human plans may have
     Task(2, ((0, 1),)),
 ]
 
 
 def writer(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
-    """A tiny model that likes to end its facts, so that their lengths differ."""
+    """A tiny model with a bias to end facts, so that their lengths differ."""
     model = tiny_model(seed, **settings)
     with torch.no_grad():
         model.output_bias[END] += end
@@ -64,9 +64,8 @@ def search(
 
 def same(result: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
     assert [h.facts for h in result] == [h.facts for h in expected]
-    for ours, second in zip(result, expected, strict=True):
-        assert ours.log_probability == pytest.approx(second.log_probability, abs=1e-8)
-        assert ours.score == pytest.approx(second.score, abs=1e-8)
+    for ours, twin in zip(result, expected, strict=True):
+        assert (ours.log_probability, ours.score) == pytest.approx((twin.log_probability, twin.score), abs=1e-8)
 
 
 def ngrams(facts: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
@@ -79,15 +78,20 @@ def ngrams(facts: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class ActiveFacts:
-    """A text in the making: its log-probability, its finished facts, and the words of the present one."""
+    """A partial text: its log-probability, its finished facts, and the words of the current fact."""
 
     log_p: float
     facts: tuple[tuple[int, ...], ...]
     words: tuple[int, ...] = ()
 
 
+def tokens_before(text: ActiveFacts, mark: int) -> list[int]:
+    """The words and marks before the current fact, whose mark is `mark`."""
+    return [token for fact in text.facts for token in (FACT, *fact)] + [mark]
+
+
 def next_words(model: JointModel, example: Example, groups: Groups, text: ActiveFacts) -> dict[int, float]:
-    """p of each word that may come next, everything computed anew."""
+    """The probability of each possible next word, without caches."""
     twin = EmissionTwin(model, replace(example, facts=((),) * len(groups)))
     fact, group = len(text.facts), frozenset(groups[len(text.facts)])
     before = [t for mark, words in zip(twin.marks, text.facts, strict=False) for t in (mark, *words)]
@@ -101,30 +105,30 @@ def next_words(model: JointModel, example: Example, groups: Groups, text: Active
 
 
 def must_follow(constraint: Constraint, words: Sequence[int]) -> set[int]:
-    """The words of which one must come next, by the definition: those that go on with a value that was begun."""
+    """The allowed next words by definition: those that continue a partial value."""
     following: set[int] = set()
     for spellings in constraint.values:
-        expected = any(spelling in _windows(words, len(spelling)) for spelling in spellings)
+        mentioned = _has_value(words, spellings)
         for spelling in spellings:
             for length in range(1, len(spelling) + 1):
-                begun = tuple(words[-length:]) == spelling[:length]
-                if begun and length == len(spelling):
+                partial = tuple(words[-length:]) == spelling[:length]
+                if partial and length == len(spelling):
                     return set()
-                if begun and not expected and constraint.value_only & set(spelling[:length]):
+                if partial and not mentioned and constraint.value_only & set(spelling[:length]):
                     following.add(spelling[length])
     return following
 
 
 def may_end(constraint: Constraint, words: Sequence[int], before: Sequence[int]) -> bool:
-    expected = [
-        number in constraint.elastic or any(spelling in _windows(words, len(spelling)) for spelling in spellings)
+    has_values = all(
+        number in constraint.elastic or _has_value(words, spellings)
         for number, spellings in enumerate(constraint.values)
-    ]
-    return all(expected) and constraint.judge(words, before)
+    )
+    return has_values and constraint.judge(words, before)
 
 
-def _windows(words: Sequence[int], size: int) -> set[tuple[int, ...]]:
-    return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
+def _has_value(words: Sequence[int], spellings: Sequence[tuple[int, ...]]) -> bool:
+    return any(spelling in ngrams([words], len(spelling)) for spelling in spellings)
 
 
 def slow_search(
@@ -138,56 +142,53 @@ def slow_search(
     """The search of one task, hypothesis by hypothesis."""
 
     def score(text: ActiveFacts, end: int) -> float:
-        """With the length penalty, as if the present fact ended after `end` words."""
+        """The score with the length penalty, as if the current fact ended after `end` words."""
         length = sum(len(fact) + 1 for fact in text.facts) + 1 + end
         return text.log_p / ((5 + length) / 6) ** config.length_penalty
 
     finished, k = [ActiveFacts(0.0, ())], config.beam
     for number, group in enumerate(groups, start=1):
-        beginning = PlanPrefix(0, tuple(map(frozenset, groups[:number])), number == len(groups))
-        constraint = constrain(beginning) if constrain else None
-        mark = LAST if beginning.last else FACT
-        live, done, free, waited = finished, list[tuple[float, ActiveFacts]](), list[float](), 0
-        floor = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
+        prefix = PlanPrefix(0, tuple(map(frozenset, groups[:number])), number == len(groups))
+        constraint = constrain(prefix) if constrain else None
+        mark = LAST if prefix.last else FACT
+        active, done, free, waited = finished, list[tuple[float, ActiveFacts]](), list[float](), 0
+        min_words = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
         for step in range(config.max_fact_tokens + 1):
             longer, best = [], max((ended for ended, _ in done), default=-math.inf)
-            for text in live:
-                expected = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
-                bound = must_follow(constraint, text.words) if constraint else set()
+            for text in active:
+                blocked = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
+                following = must_follow(constraint, text.words) if constraint else set()
                 for word, p in next_words(model, example, groups, text).items():
                     new = replace(text, log_p=text.log_p + math.log(p), words=(*text.words, word))
-                    if (bound and word not in bound) or (constraint and word in constraint.barred):
+                    if (following and word not in following) or (constraint and word in constraint.barred):
                         continue
                     if word != END:
-                        if not config.block_ngrams or new.words[-config.block_ngrams :] not in expected:
+                        if not config.block_ngrams or new.words[-config.block_ngrams :] not in blocked:
                             longer.append(new)
-                    elif step >= floor:
+                    elif step >= min_words:
                         free.append(score(new, step))
-                        before = [t for fact in text.facts for t in (FACT, *fact)] + [mark]
                         judged = p > math.exp(LIKELY_END) and score(new, step) > best - SCORE_MARGIN
                         parent = next(parent for parent in finished if parent.facts == text.facts)
                         judged &= new.log_p - parent.log_p >= search_words.LOWEST_WORD_LOG_P * (step + 1)
+                        before = tokens_before(text, mark)
                         if constraint is None or (judged and may_end(constraint, text.words, before)):
                             done.append((score(new, step), new))
             done = sorted(done, key=lambda item: -item[0])[:k]
-            live = sorted(longer, key=lambda text: -text.log_p)[:k]
-            hope = max((score(text, step + 1) for text in live), default=-math.inf)
-            if not live or (len(done) >= k and done[-1][0] >= hope):
+            active = sorted(longer, key=lambda text: -text.log_p)[:k]
+            best_active = max((score(text, step + 1) for text in active), default=-math.inf)
+            if not active or (len(done) >= k and done[-1][0] >= best_active):
                 break
-            if constraint is not None and len(free) >= k and sorted(free)[-k] >= hope:
+            if constraint is not None and len(free) >= k and sorted(free)[-k] >= best_active:
                 waited += 1
-                if waited == PATIENCE or (done and done[0][0] >= hope):
+                if waited == PATIENCE or (done and done[0][0] >= best_active):
                     break
         if constraint is not None and not done:
-            best = max(finished, key=lambda text: text.log_p)
-            before = [t for fact in best.facts for t in (FACT, *fact)] + [mark]
-            fallback = constraint.fallback_after(before)
-            log_p = best.log_p + FALLBACK_WORD_LOG_P * len(fallback)
-            done = [(0.0, replace(best, log_p=log_p, words=(*fallback, END)))]
-        if must_pass and (judging := must_pass(beginning)):
-            before = [[t for fact in text.facts for t in (FACT, *fact)] + [mark] for _, text in done]
-            passed = [judging.judge(text.words[:-1], words) for (_, text), words in zip(done, before, strict=True)]
-            done = [item for item, passes in zip(done, passed, strict=True) if passes]
+            best_text = max(finished, key=lambda text: text.log_p)
+            fallback = constraint.fallback_after(tokens_before(best_text, mark))
+            log_p = best_text.log_p + FALLBACK_WORD_LOG_P * len(fallback)
+            done = [(0.0, replace(best_text, log_p=log_p, words=(*fallback, END)))]
+        if must_pass and (judging := must_pass(prefix)):
+            done = [item for item in done if judging.judge(item[1].words[:-1], tokens_before(item[1], mark))]
             if not done:
                 return []
         finished = [ActiveFacts(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]

@@ -1,4 +1,4 @@
-"""Choice by consensus: the text most like the others, and never a faulty one before one without a fault."""
+"""Choice by consensus: the text most similar to the others; faulty texts come last."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_text_that_shares_most_with_the_others_is_chosen() -> None:
 def test_the_generator_orders_the_probable_texts_of_plans_and_beams(
     n_best: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Request, "expected", lambda self, plan: None)  # no plan is pruned by what the first one led to
+    monkeypatch.setattr(Request, "expected", lambda self, plan: None)  # no pruning by expectation
     machine = generator()
     for record in RECORDS:
         (everything,) = machine.generate([record], n_best=999, config=replace(SHORT, choice="score"))

@@ -1,10 +1,11 @@
-"""The constrained search: words that are barred, values that are said whole, a judge of facts, and what is written
-where nothing passes."""
+"""The constrained search: barred words, complete values, judges of facts, and fallbacks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.generation.config import BeamConfig
-from agggen.generation.constraints import Constraint
+from agggen.generation.constraints import START, Constraint
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.search import BeamSearch, Task
 from agggen.generation.words import FALLBACK_WORD_LOG_P, FAULT_COST, PATIENCE
@@ -23,6 +24,7 @@ from tests.unit.generation.search_examples import (
     histories,
     may_end,
     must_follow,
+    ngrams,
     same,
     search,
     slow_search,
@@ -36,35 +38,33 @@ CONFIG = BeamConfig(beam=3, max_fact_tokens=6, block_ngrams=0)
 
 
 def value(record: int, triple: int) -> tuple[int, ...]:
-    """Two words of the source that are to be said of a triple, one behind the other."""
+    """Two words of the source that a fact of the triple must contain, one after the other."""
     example = RECORDS[record]
     words = zip(example.source, example.triple, example.role, strict=True)
     return tuple(word for word, owner, role in words if owner == triple and role in (1, 3))[-2:]
 
 
 def constrained(
-    judge: Callable[[Sequence[int]], bool] = lambda expected: True, barred: int | None = None, bind: bool = True
+    judge: Callable[[Sequence[int]], bool] = lambda words: True, barred: int | None = None, bind: bool = True
 ) -> Constrain:
-    made: dict[PlanPrefix, Constraint] = {}
-
-    def constrain(beginning: PlanPrefix) -> Constraint:
-        if beginning not in made:
-            values = [value(beginning.record, triple) for triple in sorted(beginning.groups[-1])]
-            made[beginning] = Constraint(
-                frozenset() if barred is None else frozenset({barred}),
-                tuple((spelling,) for spelling in values),
-                frozenset(),
-                frozenset(word for spelling in values for word in spelling) if bind else frozenset(),
-                lambda expected, before: judge(expected),
-                lambda: tuple(word for spelling in values for word in spelling),
-            )
-        return made[beginning]
+    @cache
+    def constrain(prefix: PlanPrefix) -> Constraint:
+        values = [value(prefix.record, triple) for triple in sorted(prefix.groups[-1])]
+        value_words = tuple(word for spelling in values for word in spelling)
+        return Constraint(
+            frozenset() if barred is None else frozenset({barred}),
+            tuple((spelling,) for spelling in values),
+            frozenset(),
+            frozenset(value_words) if bind else frozenset(),
+            lambda words, before: judge(words),
+            lambda: value_words,
+        )
 
     return constrain
 
 
 def of_record(constrain: Constrain, record: int) -> Constrain:
-    return lambda beginning: constrain(PlanPrefix(record, beginning.groups, beginning.last))
+    return lambda prefix: constrain(replace(prefix, record=record))
 
 
 @histories
@@ -77,7 +77,7 @@ def test_search_equals_its_slow_twin(
     monkeypatch.setattr("agggen.generation.words.LOWEST_WORD_LOG_P", lowest)
     model = writer(seed, end, history=history)
     config = BeamConfig(beam=beam, max_fact_tokens=6, block_ngrams=0)
-    constrain = constrained(lambda said: len(said) != 4, 9, bind)
+    constrain = constrained(lambda words: len(words) != 4, 9, bind)
     with torch.no_grad():
         for task, result in zip(TASKS, search(model, RECORDS, TASKS, config, constrain), strict=True):
             expected = slow_search(model, RECORDS[task.record], task.groups, config, of_record(constrain, task.record))
@@ -86,13 +86,15 @@ def test_search_equals_its_slow_twin(
 
 @histories
 @pytest.mark.parametrize(("seed", "end", "beam"), [(0, 1.5, 3), (1, 4.0, 2), (2, -1.0, 4)])
-def test_without_constraints_only_hypotheses_that_pass_go_on(history: str, seed: int, end: float, beam: int) -> None:
+def test_without_constraints_only_hypotheses_that_pass_are_continued(
+    history: str, seed: int, end: float, beam: int
+) -> None:
     model = writer(seed, end, history=history)
     config = BeamConfig(beam=beam, max_fact_tokens=6, block_ngrams=0)
-    judging = constrained(lambda said: sum(said) % 3 > 0)
+    judging = constrained(lambda words: sum(words) % 3 > 0)
 
-    def must_pass(beginning: PlanPrefix) -> Constraint | None:
-        return judging(beginning) if beginning.record != 3 else None
+    def must_pass(prefix: PlanPrefix) -> Constraint | None:
+        return judging(prefix) if prefix.record != 3 else None
 
     results = search(model, RECORDS, TASKS, config, must_pass=must_pass)
     with torch.no_grad():
@@ -104,62 +106,56 @@ def test_without_constraints_only_hypotheses_that_pass_go_on(history: str, seed:
 
 
 def test_a_plan_is_abandoned_when_its_fallbacks_cost_more_than_the_best_text() -> None:
-    def never_one(said: Sequence[int]) -> bool:
-        return not {*value(0, 1)} <= {*said}
-
-    constrain = constrained(never_one)
+    constrain = constrained(lambda words: not {*value(0, 1)} <= {*words})
     tasks = [Task(0, ((0, 2),)), Task(0, ((1,), (0, 2)))]
     model = writer(end=3.0)
     best = search(model, RECORDS, tasks, CONFIG, constrain)[1][0]
     with torch.no_grad():
         memory = model.encode(collate(RECORDS))
-    for below, found in ((1.0, True), (-1.0, False)):
-        required = best.score - FAULT_COST - below
+    for margin, reached in ((1.0, True), (-1.0, False)):
+        required = best.score - FAULT_COST - margin
         searching = BeamSearch(model, memory, CONFIG, constrain=constrain)
         results = dict(searching.write(tasks, 4, lambda _, required=required: required))  # type: ignore[misc]
-        assert bool(results[1]) is found, "the text has one fallback"
+        assert bool(results[1]) is reached, "the text has one fallback"
 
 
-def test_every_fact_says_the_values_of_its_triples() -> None:
+def test_every_fact_has_the_values_of_its_triples() -> None:
     for task, result in zip(TASKS, search(writer(end=3.0), RECORDS, TASKS, CONFIG, constrained()), strict=True):
         for text in result:
             for group, fact in zip(task.groups, text.facts, strict=True):
-                for triple in group:
-                    spelling = value(task.record, triple)
-                    assert spelling in {fact[i : i + len(spelling)] for i in range(len(fact))}
+                assert {value(task.record, triple) for triple in group} <= set(ngrams([fact], 2))
 
 
-def test_barred_words_are_not_said() -> None:
+def test_barred_words_are_never_generated() -> None:
     values = {
         word for task in TASKS for group in task.groups for triple in group for word in value(task.record, triple)
     }
     free = search(writer(), RECORDS, TASKS, CONFIG)
-    expected = {word for result in free for text in result for fact in text.facts for word in fact} - values
-    assert expected
-    for barred in expected:
+    other_words = {word for result in free for text in result for fact in text.facts for word in fact} - values
+    assert other_words
+    for barred in other_words:
         for result in search(writer(), RECORDS, TASKS, CONFIG, constrained(barred=barred)):
             assert not any(barred in fact for text in result for fact in text.facts)
 
 
 def test_a_fact_without_acceptable_words_is_the_fallback() -> None:
-    asked = list[Sequence[int]]()
+    lengths = list[int]()
 
-    def never(expected: Sequence[int]) -> bool:
-        asked.append(expected)
+    def reject(words: Sequence[int]) -> bool:
+        lengths.append(len(words))
         return False
 
-    constrain = constrained(never)
+    constrain = constrained(reject)
     config = BeamConfig(beam=3, max_fact_tokens=PATIENCE + 40, block_ngrams=0)
     for task, result in zip(TASKS, search(writer(end=3.0), RECORDS, TASKS, config, constrain), strict=True):
         (text,) = result
-        groups = [frozenset(group) for group in task.groups]
-        for number, fact in enumerate(text.facts, start=1):
-            assert fact == constrain(PlanPrefix(task.record, tuple(groups[:number]), number == len(groups))).fallback()
+        prefixes = PlanPrefix.of(task.record, task.groups).prefixes()
+        assert text.facts == tuple(constrain(prefix).fallback() for prefix in prefixes)
         assert text.log_probability == pytest.approx(FALLBACK_WORD_LOG_P * sum(map(len, text.facts)))
-    assert max(map(len, asked)) < config.max_fact_tokens, "the search gives up"
+    assert max(lengths) < config.max_fact_tokens, "the search ends before the maximum length"
 
 
-def test_a_fallback_begins_a_sentence_of_its_own() -> None:
+def test_a_full_stop_precedes_a_fallback_within_a_sentence() -> None:
     none = frozenset[int]()
     constraint = Constraint(none, (), none, none, lambda *_: True, lambda: (7, 8), 9, frozenset({9}))
     assert constraint.fallback_after([5, 7]) == [9, 7, 8]
@@ -185,8 +181,8 @@ def test_the_automaton_equals_the_definition(
         lambda *_: True,
         lambda: (),
     )
-    state = 0
+    state = START
     for word in words:
         state = constraint.step(state, word)
     assert constraint.following(state) == must_follow(constraint, words)
-    assert constraint.all_said(state) == may_end(constraint, words, ())
+    assert constraint.has_all_values(state) == may_end(constraint, words, ())

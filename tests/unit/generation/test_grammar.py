@@ -50,7 +50,7 @@ def test_broken_facts_are_rejected(text: str) -> None:
     [
         ("Ann The is in As. The home", "of Ann The is Hague.", True),
         ("Ann The is in As. The home of", "the German Ann The of Hungary.", False),
-        ("The mayor of Hungary.", "It is red.", True),  # the fact before is at fault
+        ("The mayor of Hungary.", "It is red.", True),  # the fault is in the preceding fact
         ("Ann The is in As.", "The Hague. It is red.", False),
         ("The home of", "Ann The and", True),
         ("Its 4.5 m high tower", "in Hungary.", False),
@@ -93,7 +93,7 @@ def test_sentences_have_verbs_and_are_not_spliced(before: str, fact: str, accept
         ("The home built by Ann The", "was in Hague.", False),
     ],
 )
-def test_no_clause_has_two_verbs(before: str, fact: str, runs_on: bool) -> None:
+def test_facts_with_a_second_verb_run_on(before: str, fact: str, runs_on: bool) -> None:
     assert GRAMMAR.runs_on(before, fact) is runs_on
 
 
@@ -103,11 +103,11 @@ def test_other_languages_have_no_rules_of_english() -> None:
     assert not german.accepts("Ann The ist (an Bord.")
 
 
-@pytest.mark.parametrize(("corpus", "most"), [("elements", 0), ("webnlg", 0.02), ("e2e", 0.05)])
-def test_few_texts_of_people_break_a_rule(corpus: str, most: float, request: pytest.FixtureRequest) -> None:
-    """Of the texts that do, nearly all have a slip of the pen."""
+@pytest.mark.parametrize(("corpus", "max_share"), [("elements", 0), ("webnlg", 0.02), ("e2e", 0.05)])
+def test_few_references_break_a_rule(corpus: str, max_share: float, request: pytest.FixtureRequest) -> None:
+    """Nearly all that do have a real error."""
     home = None if corpus == "elements" else request.getfixturevalue("data_home")
     records, _ = split_rejects(load(corpus, "dev", home))
     texts = [(Grammar(record.triples, ENGLISH), text.text) for record in records for text in record.references]
     accepted = [grammar.accepts(text) and grammar.makes_sentences("", text) for grammar, text in texts]
-    assert accepted.count(False) <= most * len(accepted)
+    assert accepted.count(False) <= max_share * len(accepted)

@@ -1,9 +1,8 @@
-"""Planning and writing apart: together they are `generate`, whatever other records are in the batch."""
+"""Planning and writing in separate calls equal `generate`, independent of the batch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from agggen.errors import PlanError
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Candidates, InferenceConfig
-from agggen.generation.search import BeamSearch, Task
 from agggen.planning import ScoredPlan, named_plan
 from agggen.records import Plan, Record
 from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, same
@@ -27,17 +25,15 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("config", SETTINGS)
-def test_generate_is_planning_and_then_writing(config: InferenceConfig) -> None:
+def test_generate_equals_planning_then_writing(config: InferenceConfig) -> None:
     machine = generator()
     halves = machine.write(RECORDS, machine.planner.candidates(RECORDS, config=config), 3, config)
     assert halves == machine.generate(RECORDS, n_best=3, config=config)
 
 
-def test_generate_with_human_plans_is_planning_and_then_writing() -> None:
-    machine, plans = (
-        generator(),
-        [Plan.parse("[craft]"), None, Plan.parse("[leader population isPartOf_2 isPartOf]"), None],
-    )
+def test_generate_with_human_plans_equals_planning_then_writing() -> None:
+    machine = generator()
+    plans = [Plan.parse("[craft]"), None, Plan.parse("[leader population isPartOf_2 isPartOf]"), None]
     result = machine.planner.candidates(RECORDS, plans, complete=True)
     assert machine.write(RECORDS, result, 2) == machine.generate(RECORDS, plans, complete=True, n_best=2)
     first, third = result[0].plans[0], result[2].plans[0]
@@ -55,7 +51,7 @@ def test_candidates_have_the_probabilities_of_their_plans() -> None:
 
 
 @pytest.mark.parametrize("reward", [-1.0, 0.5, 20.0])
-def test_a_reward_of_groups_moves_the_distribution_of_plans(reward: float) -> None:
+def test_the_group_reward_reweights_the_distribution_of_plans(reward: float) -> None:
     planner, config = generator().planner, replace(SHORT, group_reward=reward)
     for record, candidates in zip(RECORDS, planner.candidates(RECORDS, config=config), strict=True):
         before, after = (planner.plan([record], 1000, settings)[0] for settings in (None, config))
@@ -72,8 +68,7 @@ def test_a_reward_of_groups_moves_the_distribution_of_plans(reward: float) -> No
             assert len(after[0].plan.states) == len(record.triples)
 
 
-def test_records_of_one_call_may_have_settings_of_their_own() -> None:
-    """Each gets what it gets alone; only those of one beam search are searched together."""
+def test_records_of_one_call_may_have_different_settings() -> None:
     machine = generator()
     records = [ODA, VOSS, NILS, STRANGE, Record("oda-2", ODA.triples), Record("voss-2", VOSS.triples)]
     wide = BeamConfig(beam=4, max_fact_tokens=3)
@@ -96,16 +91,11 @@ def test_records_of_one_call_may_have_settings_of_their_own() -> None:
     assert [len(result) <= count for result, count in zip(together, counts, strict=True)] == [True] * 6
 
 
-def test_jobs_with_the_same_beam_are_searched_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, searched = generator(), []
+def test_records_with_the_same_beam_settings_are_searched_together(searches: list[Any]) -> None:
+    def sizes() -> list[tuple[int, int, int]]:
+        return [(len({task.record for task in tasks}), search.config.beam, room) for search, tasks, room in searches]
 
-    write = BeamSearch.write
-
-    def counted(self: BeamSearch, tasks: Sequence[Task], room: int, required_score: Any) -> Any:
-        searched.append((len({task.record for task in tasks}), self.config.beam, room))
-        return write(self, tasks, room, required_score)
-
-    monkeypatch.setattr(BeamSearch, "write", counted)
+    machine = generator()
     configs = [
         SHORT,
         replace(SHORT, plan_weight=0.3, seed=8),
@@ -113,12 +103,12 @@ def test_jobs_with_the_same_beam_are_searched_together(monkeypatch: pytest.Monke
         SHORT,
     ]
     machine.write(RECORDS, machine.planner.candidates(RECORDS, config=configs), config=configs)
-    assert set(searched) <= {(1, 3, SHORT.rows // 3), (3, 2, SHORT.rows // 2), (2, 2, SHORT.rows // 2)}
-    assert len(searched) == 2 * 2  # the first plans of both kinds, then the others
-    searched.clear()
-    few = [replace(SHORT, rows=6), *configs[1:2], configs[0], configs[0]]  # one that wants few rows gets few
+    assert set(sizes()) <= {(1, 3, SHORT.rows // 3), (3, 2, SHORT.rows // 2), (2, 2, SHORT.rows // 2)}
+    assert len(searches) == 2 * 2  # the first plans of both kinds, then the others
+    searches.clear()
+    few = [replace(SHORT, rows=6), *configs[1:2], configs[0], configs[0]]
     machine.write(RECORDS, machine.planner.candidates(RECORDS, config=few), config=few)
-    assert (searched[0], searched[2]) == ((3, 2, 3), (1, 2, SHORT.rows // 2))
+    assert (sizes()[0], sizes()[2]) == ((3, 2, 3), (1, 2, SHORT.rows // 2))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +126,7 @@ def test_candidates_of_another_record_are_refused(plans: Any, message: str) -> N
         generator().write([ODA], [Candidates(tuple(ScoredPlan(plan, 0.0) for plan in plans), "given")])
 
 
-def test_one_number_per_record_is_needed() -> None:
+def test_settings_per_record_must_be_as_many_as_the_records() -> None:
     machine = generator()
     with pytest.raises(ValueError, match="n_best has 2 values for 1 records"):
         machine.write([NILS], machine.planner.candidates([NILS]), n_best=[1, 2])

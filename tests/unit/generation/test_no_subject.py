@@ -1,4 +1,4 @@
-"""Records about nothing named ("The pub serves Thai food."): read, kept, planned, written about, checked and scored."""
+"""Records without a subject ("The pub serves Thai food."), from reading to scores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_records_of_cleaned_e2e_without_a_name_have_no_subject(data_home: Path, 
     assert sum(record.triples[0].subject == NO_SUBJECT for record in records) == nameless
 
 
-def test_every_form_of_a_record_keeps_that_there_is_no_subject(tmp_path: Path) -> None:
+def test_every_file_format_keeps_the_empty_subject(tmp_path: Path) -> None:
     line = json.dumps(PUB.as_dict()).encode()
     assert json.loads(line)["triples"][0] == ["", "eatType", "pub"]
     assert list(read_jsonl(io.BytesIO(line))) == [PUB]
@@ -75,11 +75,11 @@ def test_the_encoder_reads_predicates_and_objects() -> None:
 
 def test_facts_are_aligned_by_predicate_and_object() -> None:
     assert align(PUB, ["The pub serves Thai food ", "by the riverside."]).fact_of == (0, 0, 1)
-    assert align(PUB, ["It is there. ", "Go."]).fact_of == (0, 1, 0), "what no fact says is given to one all the same"
+    assert align(PUB, ["It is there. ", "Go."]).fact_of == (0, 1, 0), "triples that no fact mentions are aligned, too"
 
 
 @pytest.mark.parametrize("verify", ["strict", "off"])
-def test_it_is_planned_and_written_about(verify: str) -> None:
+def test_texts_are_planned_and_generated(verify: str) -> None:
     machine = generator()
     (plans,) = machine.planner.plan([BERGEN], k=3)
     assert {plan.plan.predicates for plan in plans} <= {("birthPlace", "age"), ("age", "birthPlace")}
@@ -92,7 +92,7 @@ def test_it_is_planned_and_written_about(verify: str) -> None:
         assert not Checker().check(BERGEN, alone.text).faults
 
 
-def test_a_plain_sentence_passes_the_check_and_names_no_subject_where_there_is_none() -> None:
+def test_plain_sentences_pass_the_check_without_a_subject() -> None:
     assert sentence(Checker(), PUB.triples[0]) == "The eat type is pub."
     templates = Lexicon(templates={"eatType": "{subject} is a {object}."})
     assert sentence(Checker(templates), PUB.triples[0]) == "The eat type is pub."
@@ -105,7 +105,7 @@ def test_a_plain_sentence_passes_the_check_and_names_no_subject_where_there_is_n
     assert not learn([Record("r", PUB.triples[:1], (Reference("There is a pub."),))]).templates
 
 
-def test_a_text_about_it_need_name_nothing() -> None:
+def test_the_check_requires_no_name() -> None:
     result = Checker().check(PUB, "The pub serves Thai food by the riverside.")
     assert (result.whole, result.unnamed, result.faults) == (True, (), ())
     assert "Zoë" in Checker().check(PUB, "The pub Zoë serves Thai food by the riverside.").invented
@@ -113,13 +113,13 @@ def test_a_text_about_it_need_name_nothing() -> None:
 
 
 @pytest.mark.parametrize("reading", ["published", "plain"])
-def test_it_has_no_name_to_miss_and_one_that_is_said_is_added(reading: Any) -> None:
+def test_a_name_is_never_missed_but_may_be_added(reading: Any) -> None:
     right, named = "The pub serves Thai food by the riverside.", "The Mill is a pub with Thai food by the riverside."
     assert (slot_errors(PUB, right, reading).slots, slot_errors(PUB, right, reading).all) == (3, ())
     assert [(error.slot, error.said) for error in slot_errors(PUB, named, reading).added] == [("name", "The Mill")]
 
 
-def test_its_coverage_counts_all_its_triples() -> None:
+def test_coverage_counts_all_triples() -> None:
     text = "The pub serves Thai food."
     assert [check.mentioned for check in verify(PUB, text).checks] == [True, True, False]
     statistics = read_values([PUB], [text]).statistics

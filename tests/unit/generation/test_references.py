@@ -1,32 +1,21 @@
-"""References: which subject a fact means where it does not name it, as judged by the constrained search."""
+"""References: the subject of a fact that does not name it, as the constrained search judges it."""
 
 from __future__ import annotations
 
 import pytest
 
-from agggen.records import Record, Triple
+from agggen.records import Record
 from tests.unit.generation.test_strict import judge_of
+from tests.unit.verification.texts import record as record_of
 
-TOWNS = Record("towns", (Triple("Ulm", "country", "Oz"), Triple("Oz", "leader", "Ann"), Triple("Ulm", "area", "119")))
-CLUB = Record(
-    "club",
-    (
-        Triple("Ulm Town", "manager", "Ann Bo"),
-        Triple("Ann Bo", "club", "Oz F.C."),
-        Triple("Ulm Town", "league", "Serie B"),
-        Triple("Ulm, Oz", "team", "Ulm Town"),
-        Triple("Ulm, Oz", "area", "119"),
-    ),
+TOWNS = record_of("Ulm | country = Oz", "Oz | leader = Ann", "Ulm | area = 119")
+CLUB = record_of(
+    *("Ulm Town | manager = Ann Bo", "Ann Bo | club = Oz F.C.", "Ulm Town | league = Serie B"),
+    *("Ulm, Oz | team = Ulm Town", "Ulm, Oz | area = 119"),
 )
-MAYORS = Record(
-    "mayors",
-    (
-        Triple("Ulm", "leader", "Ann"),
-        Triple("Ann", "birthPlace", "Bo"),
-        Triple("Ulm", "area", "119"),
-        Triple("\u00d6rebro", "country", "Oz"),
-        Triple("\u00d6rebro", "area", "5"),
-    ),
+MAYORS = record_of(
+    *("Ulm | leader = Ann", "Ann | birthPlace = Bo", "Ulm | area = 119"),
+    *("\u00d6rebro | country = Oz", "\u00d6rebro | area = 5"),
 )
 
 
@@ -56,7 +45,7 @@ MAYORS = Record(
         (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann", "and has an area of 119.", False),
         (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann.", "It has an area of 119.", False),
         (TOWNS, [[0], [2]], "In the land of Oz lies Ulm", "and has an area of 119.", True),
-        # "which" means the name before it
+        # "which" refers to the name before it
         (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "who plays in Serie B.", False),
         (CLUB, [[2], [0]], "Ulm Town play in Serie B", "which is managed by Ann Bo.", False),
         (CLUB, [[2], [0]], "Ulm Town play in the Serie B league", "which Ann Bo left to manage.", True),
@@ -70,13 +59,7 @@ MAYORS = Record(
         (CLUB, [[0], [1]], "Ann Bo manages Ulm Town", "and plays for Oz F.C.", True),
         (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "and plays in Serie B.", False),
         (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo", "and plays in Serie B.", True),
-        (
-            CLUB,
-            [[2], [0], [1]],
-            "Ulm Town play in Serie B. They are managed by Ann Bo",
-            "and has played for Oz F.C.",
-            False,
-        ),
+        (CLUB, [[2], [0], [1]], "Ulm Town play in Serie B. They are managed by Ann Bo", "and has Oz F.C.", False),
         (CLUB, [[1], [0]], "Ann Bo has played for Oz F.C. and", "manages Ulm Town.", False),
         (CLUB, [[3], [4]], "The team of Ulm, Oz is Ulm Town.", "The area of Ulm is 119.", True),
         (CLUB, [[0], [4]], "Ann Bo manages Ulm Town", "The area of Ulm is 119.", False),
@@ -88,7 +71,7 @@ MAYORS = Record(
         (MAYORS, [[0], [3], [4]], 'Ann leads "Ulm." \u00d6rebro is in Oz.', "It has an area of 5.", True),
     ],
 )
-def test_a_fact_names_its_subject_where_it_would_be_taken_for_another_s(
+def test_a_fact_must_name_its_subject_if_it_would_refer_to_another(
     record: Record, groups: list[list[int]], before: str, fact: str, passes: bool
 ) -> None:
     assert judge_of(record, *groups)(before, fact) is passes
@@ -111,24 +94,22 @@ def test_a_fact_names_its_subject_where_it_would_be_taken_for_another_s(
         ("Ann (in short Ulm) is a town", "and has an area of 119.", True),
     ],
 )
-def test_a_fact_of_the_only_subject_continues_no_sentence_about_another_name(
+def test_a_fact_of_the_only_subject_may_not_continue_a_sentence_about_another_name(
     before: str, fact: str, passes: bool
 ) -> None:
-    record = Record("ulm", (Triple("Ulm", "leader", "Ann"), Triple("Ulm", "area", "119")))
-    assert judge_of(record, [0], [1])(before, fact) is passes
+    assert judge_of(record_of("leader = Ann", "area = 119", subject="Ulm"), [0], [1])(before, fact) is passes
 
 
-def test_a_short_name_inside_another_name_is_none() -> None:
-    said = [("Ulm, Oz", "area", "119"), ("Bo", "leader", "Ann"), ("Ulm, Oz", "university", "Ulm University")]
-    judge = judge_of(Record("short", tuple(Triple(*triple) for triple in said)), [0], [1], [2])
+def test_a_short_name_inside_another_name_is_not_named() -> None:
+    university = record_of("Ulm, Oz | area = 119", "Bo | leader = Ann", "Ulm, Oz | university = Ulm University")
+    judge = judge_of(university, [0], [1], [2])
     before = "Ulm, Oz has an area of 119. Bo is led by Ann."
     assert not judge(before, "The university is Ulm University.")
     assert judge(before, "The university in Ulm is Ulm University.")
 
 
 def test_a_subject_inside_another_name_is_not_named() -> None:
-    said = [("Oz", "leader", "Ann of Oz"), ("Ulm", "leader", "Bo")]
-    judge = judge_of(Record("leaders", tuple(Triple(*triple) for triple in said)), [0])
+    judge = judge_of(record_of("Oz | leader = Ann of Oz", "Ulm | leader = Bo"), [0])
     assert not judge("", "Ann of Oz is the leader of a town.")
     assert judge("", "Ann of Oz is the leader of Oz.")
 
@@ -144,5 +125,5 @@ def test_a_subject_inside_another_name_is_not_named() -> None:
         ("Serie B, which Ulm Town entered, is known to Ann Bo.", True),
     ],
 )
-def test_a_relative_clause_says_nothing_of_another_subject(fact: str, passes: bool) -> None:
+def test_a_relative_clause_may_not_have_values_of_another_subject(fact: str, passes: bool) -> None:
     assert judge_of(CLUB, [0, 2])("", fact) is passes

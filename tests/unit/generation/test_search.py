@@ -1,4 +1,4 @@
-"""Beam search against a slow twin without batches and caches, against enumeration, and against training's scores."""
+"""Beam search equals a slow twin without batches and caches, enumeration, and the scores of training."""
 
 from __future__ import annotations
 
@@ -74,33 +74,40 @@ def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObj
             same(result, slow_search(model, records[task.record], task.groups, config))
 
 
-# --- training's view ---
+# --- scores of training ---
+
+
+def log_probabilities(model: JointModel, examples: Sequence[Example], groups: Groups) -> list[float]:
+    """The log-probabilities of texts under a plan, as in training."""
+    batch = collate(examples)
+    states = model.lattice_of(batch)
+    sets = [frozenset(row.nonzero().flatten().tolist()) for row in states.set_members]
+    allowed = torch.zeros(len(examples), len(groups), len(sets), dtype=torch.bool)
+    for fact, group in enumerate(groups):
+        allowed[:, fact, sets.index(frozenset(group))] = True
+    with torch.no_grad():
+        totals: list[float] = model.emissions(batch, allowed, states).masked_fill(~allowed, 0).sum((1, 2)).tolist()
+    return totals
 
 
 @histories
 @copying
-def test_log_probability_is_what_training_gives_to_the_text_under_its_plan(history: str, copy: bool) -> None:
+def test_log_probabilities_are_those_of_training(history: str, copy: bool) -> None:
     model = writer(history=history, copy=copy)
     tasks = [task for task in TASKS if len(task.groups[0]) <= 3]
     config = BeamConfig(beam=4, max_fact_tokens=6, min_tokens_per_triple=1)
     for task, result in zip(tasks, search(model, RECORDS, tasks, config), strict=True):
         for hypothesis in result:
-            batch = collate([replace(RECORDS[task.record], facts=hypothesis.facts)])
-            states = model.lattice_of(batch)
-            sets = [frozenset(row.nonzero().flatten().tolist()) for row in states.set_members]
-            allowed = torch.zeros(1, len(task.groups), len(sets), dtype=torch.bool)
-            for fact, group in enumerate(task.groups):
-                allowed[0, fact, sets.index(frozenset(group))] = True
-            with torch.no_grad():
-                total = model.emissions(batch, allowed, states)[allowed].sum().item()
-            assert hypothesis.log_probability == pytest.approx(total, abs=1e-8)
+            example = replace(RECORDS[task.record], facts=hypothesis.facts)
+            (expected,) = log_probabilities(model, [example], task.groups)
+            assert hypothesis.log_probability == pytest.approx(expected, abs=1e-8)
 
 
 # --- optimality ---
 
 
 def toy(seed: int, history: str) -> tuple[JointModel, Example]:
-    """Words 7 and 8 can be written, 9 is a word of the source, 10 and 11 are words of this record alone."""
+    """Words 7 and 8 can be generated, 9 is a word of the source, 10 and 11 are words of this record only."""
     sizes = ModelConfig(width=8, heads=2, feed_forward=8, dropout=0.0, predicate_dim=2, history=history)  # type: ignore[arg-type]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
@@ -110,53 +117,48 @@ def toy(seed: int, history: str) -> tuple[JointModel, Example]:
     return model, Example("toy", (CLS, 9, 10, SEP, 8, 11, SEP), (-1, 0, 0, 0, 1, 1, 1), (0, 1, 3, 0, 1, 3, 0), (1, 2))
 
 
-SAYABLE = {(0,): (7, 8, 9, 10), (1,): (7, 8, 11), (0, 1): (7, 8, 9, 10, 11)}
+POSSIBLE_WORDS = {(0,): (7, 8, 9, 10), (1,): (7, 8, 11), (0, 1): (7, 8, 9, 10, 11)}
 
 
-def all_texts(groups: Groups, most: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    facts = [[w for n in range(1, most + 1) for w in itertools.product(SAYABLE[group], repeat=n)] for group in groups]
+def all_texts(groups: Groups, max_words: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    facts = (
+        [words for n in range(1, max_words + 1) for words in itertools.product(POSSIBLE_WORDS[group], repeat=n)]
+        for group in groups
+    )
     return itertools.product(*facts)
 
 
 @histories
-@pytest.mark.parametrize(("groups", "most"), [(((0, 1),), 3), (((0,), (1,)), 2), (((1,), (0,)), 2)])
+@pytest.mark.parametrize(("groups", "max_words"), [(((0, 1),), 3), (((0,), (1,)), 2), (((1,), (0,)), 2)])
 @pytest.mark.parametrize(("penalty", "block"), [(0.0, 0), (0.9, 0), (0.9, 1)])
-def test_a_beam_wide_enough_finds_every_text(
-    history: str, groups: Groups, most: int, penalty: float, block: int
-) -> None:
+def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: int, penalty: float, block: int) -> None:
     model, example = toy(len(groups), history)
-    texts = [t for t in all_texts(groups, most) if not block or len(set(ngrams(t, block))) == len(ngrams(t, block))]
-    batch = collate([replace(example, facts=facts) for facts in texts])
-    states = model.lattice_of(batch)
-    sets = [frozenset(row.nonzero().flatten().tolist()) for row in states.set_members]
-    allowed = torch.zeros(len(texts), len(groups), len(sets), dtype=torch.bool)
-    for fact, group in enumerate(groups):
-        allowed[:, fact, sets.index(frozenset(group))] = True
-    with torch.no_grad():
-        totals = model.emissions(batch, allowed, states).masked_fill(~allowed, 0).sum((1, 2)).tolist()
+    texts = list(all_texts(groups, max_words))
+    texts = [t for t in texts if not block or len(set(ngrams(t, block))) == len(ngrams(t, block))]
+    totals = log_probabilities(model, [replace(example, facts=facts) for facts in texts], groups)
     expected = [
         Hypothesis(facts, total, total / ((5 + len(groups) + sum(map(len, facts))) / 6) ** penalty)
         for facts, total in zip(texts, totals, strict=True)
     ]
-    config = BeamConfig(beam=512, length_penalty=penalty, max_fact_tokens=most, block_ngrams=block)
+    config = BeamConfig(beam=512, length_penalty=penalty, max_fact_tokens=max_words, block_ngrams=block)
     (result,) = search(model, [example], [Task(0, groups)], config)
     same(result, sorted(expected, key=lambda h: -h.score))
 
 
-# --- what is shared, and what is given up ---
+# --- shared prefixes and pruning ---
 
 
 @histories
 @pytest.mark.parametrize("room", [1, 2, 3, 99])
-def test_each_beginning_is_written_once(history: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the texts are the same, however many facts are written side by side."""
+def test_each_prefix_is_decoded_once(history: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The texts do not depend on the number of facts that are decoded together."""
     model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
     expected = search(model, RECORDS, TASKS, config)
-    begun: list[PlanPrefix] = []
+    decoded: list[PlanPrefix] = []
     add_facts = BeamSearch._add_facts
 
     def counted(self: BeamSearch, ready: Mapping[PlanPrefix, float], parents: Any, facts: Any) -> Any:
-        begun.extend(ready)
+        decoded.extend(ready)
         assert len(ready) + (len(facts.prefixes) if facts else 0) <= room
         return add_facts(self, ready, parents, facts)
 
@@ -164,51 +166,51 @@ def test_each_beginning_is_written_once(history: str, room: int, monkeypatch: py
     for result, same_text in zip(search(model, RECORDS, TASKS, config, room=room), expected, strict=True):
         same(result, same_text)
     plans = [PlanPrefix.of(task.record, task.groups) for task in TASKS]
-    assert len(begun) == len(set(begun))
+    assert len(decoded) == len(set(decoded))
     if room == 1:
-        assert begun[:2] == [*plans[0].proper_prefixes(), plans[0]], "the first plan is not written first"
-    assert set(begun) == {start for plan in plans for start in (*plan.proper_prefixes(), plan)}
+        assert decoded[:2] == plans[0].prefixes(), "the first plan is decoded first"
+    assert set(decoded) == {prefix for plan in plans for prefix in plan.prefixes()}
 
 
 @histories
 @pytest.mark.parametrize("penalty", [0.0, 0.9, 2.0])
-def test_no_text_of_the_score_that_is_needed_is_given_up(history: str, penalty: float) -> None:
+def test_texts_with_the_required_score_are_not_pruned(history: str, penalty: float) -> None:
     model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4, length_penalty=penalty)
     everything = search(model, RECORDS, TASKS, config)
     best = [max(h.score for h in result) for result in everything]
-    given_up = 0
+    pruned = 0
     for factor in (2.0, 1.000001, 1.0, 0.999999, 0.7, 0.3, 0.01):
-        least = [score * factor for score in best]
-        for result, expected, score in zip(needing(model, config, least), everything, least, strict=True):
+        required = [score * factor for score in best]
+        for result, expected, score in zip(requiring(model, config, required), everything, required, strict=True):
             if result:
                 same(result, expected)
             else:
-                given_up += 1
+                pruned += 1
                 assert all(h.score < score for h in expected)
-    assert given_up > len(TASKS)
+    assert pruned > len(TASKS)
 
 
 @histories
-def test_a_task_that_needs_less_than_another_of_the_same_beginning_gets_its_text(history: str) -> None:
+def test_tasks_with_a_common_prefix_have_their_own_required_scores(history: str) -> None:
     model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
     everything = search(model, RECORDS, TASKS, config)
-    for modest in range(len(TASKS)):
-        least = [-1e9 if task == modest else -1e-3 for task in range(len(TASKS))]
-        result = needing(model, config, least)
-        same(result[modest], everything[modest])
+    for unpruned in range(len(TASKS)):
+        required = [-1e9 if task == unpruned else -1e-3 for task in range(len(TASKS))]
+        result = requiring(model, config, required)
+        same(result[unpruned], everything[unpruned])
         assert sum(map(bool, result)) == 1
 
 
-def needing(model: JointModel, config: BeamConfig, least: Sequence[float]) -> list[list[Hypothesis]]:
+def requiring(model: JointModel, config: BeamConfig, required: Sequence[float]) -> list[list[Hypothesis]]:
     with torch.no_grad():
         searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
-    result = dict(searching.write(TASKS, 4, least.__getitem__))
+    result = dict(searching.write(TASKS, 4, required.__getitem__))
     return [result[task] for task in range(len(TASKS))]
 
 
 @histories
 @pytest.mark.parametrize("per_triple", [0.0, -1.0])
-def test_tasks_are_pruned_by_expectation_whatever_else_is_decoded(history: str, per_triple: float) -> None:
+def test_pruning_by_expectation_does_not_depend_on_other_tasks(history: str, per_triple: float) -> None:
     model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
     everything = search(model, RECORDS, TASKS, config)
     worst, pruned = min(result[0].score for result in everything), 0
@@ -224,19 +226,21 @@ def test_tasks_are_pruned_by_expectation_whatever_else_is_decoded(history: str, 
     assert 0 < pruned < 4 * len(TASKS)
 
 
-def test_the_needed_score_may_rise_during_the_search() -> None:
-    """As the generator does it: pruning never loses the best text of a record."""
+def test_with_a_rising_required_score_the_best_text_of_a_record_is_not_pruned() -> None:
+    """The generator raises the required score in the same way."""
     model, config = writer(), BeamConfig(beam=3, max_fact_tokens=4)
     everything = search(model, RECORDS, TASKS, config)
-    given_up = 0
+    pruned = 0
     for room in (1, 2, 4):
         with torch.no_grad():
             searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
         best = dict.fromkeys(range(len(RECORDS)), -1e9)
         for task, result in searching.write(TASKS, room, lambda task, best=best: best[TASKS[task].record]):  # type: ignore[misc]
-            given_up += not result
+            pruned += not result
             best[TASKS[task].record] = max([best[TASKS[task].record], *(h.score for h in result)])
         for record, score in best.items():
-            whole = [h.score for t, result in zip(TASKS, everything, strict=True) if t.record == record for h in result]
-            assert score == pytest.approx(max(whole), abs=1e-8)
-    assert given_up
+            all_scores = (
+                h.score for task, texts in zip(TASKS, everything, strict=True) if task.record == record for h in texts
+            )
+            assert score == pytest.approx(max(all_scores), abs=1e-8)
+    assert pruned

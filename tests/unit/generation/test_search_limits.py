@@ -1,10 +1,10 @@
-"""Beam search at its limits: lengths, repetitions, empty facts, what may never be said, settings that make no sense."""
+"""Beam search at its limits: lengths, repetitions, empty facts, forbidden words, precision, invalid settings."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agggen.generation.config import BeamConfig
@@ -24,27 +24,29 @@ from tests.unit.generation.search_examples import (
 
 
 @settings(max_examples=15)
+@example(0, 40.0, 5, 0, 3, 3)  # regression: facts were empty
+@example(0, 1.5, 5, 4, 3, 3)  # regression: with a minimum above the maximum, no fact could end
 @given(
     st.integers(0, 99),
-    st.floats(-6, 4),
+    st.floats(-6, 40),
     st.integers(1, 5),
     st.integers(0, 3),
     st.integers(1, 7),
     st.sampled_from([0, 2, 3]),
 )
-def test_lengths_and_ngrams_keep_to_the_settings(
-    seed: int, end: float, beam: int, minimum: int, most: int, block: int
+def test_lengths_and_ngrams_are_within_the_settings(
+    seed: int, end: float, beam: int, minimum: int, maximum: int, block: int
 ) -> None:
-    config = BeamConfig(beam=beam, min_tokens_per_triple=minimum, max_fact_tokens=most, block_ngrams=block)
+    config = BeamConfig(beam=beam, min_tokens_per_triple=minimum, max_fact_tokens=maximum, block_ngrams=block)
     for task, result in zip(TASKS, search(writer(seed, end), RECORDS, TASKS, config), strict=True):
         assert 1 <= len(result) <= beam
+        assert result[0].log_probability > IMPOSSIBLE / 2
         for hypothesis in result:
             assert len(hypothesis.facts) == len(task.groups)
             for words, group in zip(hypothesis.facts, task.groups, strict=True):
-                assert min(max(minimum * len(group), 1), most) <= len(words) <= most
+                assert min(max(minimum * len(group), 1), maximum) <= len(words) <= maximum
             if block:
-                expected = ngrams(hypothesis.facts, block)
-                assert len(set(expected)) == len(expected)
+                assert len(set(ngrams(hypothesis.facts, block))) == len(ngrams(hypothesis.facts, block))
 
 
 def test_repetition_is_allowed_without_blocking() -> None:
@@ -56,15 +58,8 @@ def test_repetition_is_allowed_without_blocking() -> None:
         assert (search(model, RECORDS, TASKS[2:3], config)[0][0].facts == ((9,) * 6,)) is repeats
 
 
-def test_no_fact_is_empty() -> None:
-    """A model after few updates ended every fact at once."""
-    for result in search(writer(end=40.0, copy=False), RECORDS, TASKS, BeamConfig(max_fact_tokens=3)):
-        assert all(len(words) >= 1 for hypothesis in result for words in hypothesis.facts)
-        assert all(len(words) == 1 for words in result[0].facts)
-
-
-def test_words_on_either_side_of_a_facts_boundary_are_no_ngram() -> None:
-    """The last word of a fact and the first of the next were taken for a bigram, and blocked later on."""
+def test_no_ngram_crosses_a_boundary_of_facts() -> None:
+    """Regression: the last word of a fact and the first of the next were a bigram, which was blocked later on."""
     model, task, word = writer(end=40.0, copy=False), Task(0, ((2,), (0, 1))), 9
     with torch.no_grad():
         model.output_bias[word] += 20
@@ -76,8 +71,8 @@ def test_words_on_either_side_of_a_facts_boundary_are_no_ngram() -> None:
 
 
 @pytest.mark.parametrize("end", [-1e4, -1e12])
-def test_a_fact_that_hardly_ends_stops_at_the_most_tokens(end: float) -> None:
-    """Below the smallest number that exp can return; -1e12 is less than the score of the impossible itself."""
+def test_a_fact_with_an_improbable_end_stops_at_the_maximum_length(end: float) -> None:
+    """exp(-1e4) underflows to 0; -1e12 is below the score of an impossible end."""
     model = writer(end=end, copy=False)
     for task, result in zip(TASKS, search(model, RECORDS, TASKS, BeamConfig(max_fact_tokens=3)), strict=True):
         assert len(result[0].facts) == len(task.groups)
@@ -89,16 +84,8 @@ def test_a_fact_that_hardly_ends_stops_at_the_most_tokens(end: float) -> None:
             assert result[0].log_probability <= IMPOSSIBLE
 
 
-def test_a_minimum_beyond_the_maximum_is_the_maximum() -> None:
-    """All ends were banned, so no text was found."""
-    config = BeamConfig(max_fact_tokens=3, min_tokens_per_triple=4)
-    for result in search(writer(), RECORDS, TASKS, config):
-        assert all(len(words) == 3 for hypothesis in result for words in hypothesis.facts)
-        assert result[0].log_probability > IMPOSSIBLE / 2
-
-
 @copying
-def test_marks_and_the_unknown_word_are_never_said(copy: bool) -> None:
+def test_marks_and_the_unknown_word_are_never_generated(copy: bool) -> None:
     model = writer(copy=copy)
     with torch.no_grad():
         model.output_bias[:END] += 9
@@ -107,33 +94,31 @@ def test_marks_and_the_unknown_word_are_never_said(copy: bool) -> None:
         assert all(word > END for hypothesis in result for words in hypothesis.facts for word in words)
 
 
-def test_words_of_the_record_alone_can_be_copied_from_the_facts_own_triples() -> None:
+def test_out_of_vocabulary_words_are_copied_from_the_facts_own_triples() -> None:
     model = writer()
     with torch.no_grad():
         model.copy_gate.bias.add_(-8)
-    expected = set()
+    generated = set()
     config = BeamConfig(max_fact_tokens=5, min_tokens_per_triple=2)
     for task, result in zip(TASKS, search(model, RECORDS, TASKS, config), strict=True):
         example = RECORDS[task.record]
         for words, group in zip(result[0].facts, task.groups, strict=True):
-            shown = {w for w, t in zip(example.source, example.triple, strict=True) if t in group}
-            assert {word for word in words if word >= model.n_output} <= shown
-            expected |= set(words)
-    assert any(word >= model.n_words for word in expected)
+            visible = {w for w, t in zip(example.source, example.triple, strict=True) if t in group}
+            assert {word for word in words if word >= model.n_output} <= visible
+            generated |= set(words)
+    assert any(word >= model.n_words for word in generated)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_lower_precision_searches_too(dtype: torch.dtype) -> None:
-    model, config = writer().to(dtype), BeamConfig(beam=2, max_fact_tokens=4)
-    exact = search(writer(), RECORDS, TASKS, config)
-    for ours, second in zip(search(model, RECORDS, TASKS, config), exact, strict=True):
-        assert ours[0].log_probability == pytest.approx(
-            second[0].log_probability, rel=1e-4 if dtype == torch.float32 else 0.2
-        )
+def test_lower_precision_has_similar_scores(dtype: torch.dtype) -> None:
+    config, tolerance = BeamConfig(beam=2, max_fact_tokens=4), 1e-4 if dtype == torch.float32 else 0.2
+    exact, rounded = (search(model, RECORDS, TASKS, config) for model in (writer(), writer().to(dtype)))
+    for result, expected in zip(rounded, exact, strict=True):
+        assert result[0].log_probability == pytest.approx(expected[0].log_probability, rel=tolerance)
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
-    for wrong, message in [
+def test_invalid_settings_are_refused() -> None:
+    for setting, message in [
         ({"beam": 0}, "beam must be at least 1, not 0"),
         ({"max_fact_tokens": 0}, "max_fact_tokens must be at least 1, not 0"),
         ({"min_tokens_per_triple": -1}, "min_tokens_per_triple must be at least 0, not -1"),
@@ -142,4 +127,4 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"length_penalty": float("nan")}, "length_penalty must be a number of 0 or more, not nan"),
     ]:
         with pytest.raises(ValueError, match=message):
-            BeamConfig(**wrong)
+            BeamConfig(**setting)

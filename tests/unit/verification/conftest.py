@@ -1,4 +1,4 @@
-"""What training texts teach, once a session."""
+"""Checkers with the lexicons of whole corpora, learned once per session."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from agggen.verification.check import Checker
 from agggen.verification.learning import learn
 
 Learned = tuple[Checker, list[Record], Callable[[str], list[Record]]]
+"""A checker with the lexicon of a corpus, the corpus's training records, and the records of a split by name."""
 
 
 def _learned(corpus: str, home: Path | None = None) -> Learned:
@@ -27,17 +28,14 @@ def _learned(corpus: str, home: Path | None = None) -> Learned:
 
 @pytest.fixture(scope="session")
 def elements() -> Learned:
-    """A checker that has read the training texts of the shipped corpus; these; and a way to its other splits."""
     return _learned("elements")
 
 
 @pytest.fixture(scope="session")
 def webnlg(data_home: Path) -> Learned:
-    """The same of WebNLG."""
     return _learned("webnlg", data_home)
 
 
 @pytest.fixture(scope="session")
 def e2e_cleaned(data_home: Path) -> Learned:
-    """The same of cleaned E2E."""
     return _learned("e2e-cleaned", data_home)

@@ -1,4 +1,4 @@
-"""Texts of people with one thing exchanged: what the strict check must notice."""
+"""Reference texts with substituted words or swapped values, which the strict check must detect."""
 
 from __future__ import annotations
 
@@ -15,25 +15,30 @@ from agggen.verification.normal import Word, letters, words
 from agggen.verification.results import ValueCheck
 from agggen.verification.values import FUNCTION_WORDS
 
-_MOST = 20
-"""Places of a value in a text that are exchanged one after the other."""
+_MAX_SUBSTITUTIONS = 20
+"""Maximum number of mentions of a value that are substituted in one text."""
 
 
 @dataclass
-class Noticed:
-    """How many exchanges were tried, and which were not noticed."""
+class Detection:
+    """The number of substitutions, and those that the check did not detect."""
 
-    tried: int = 0
-    unseen: list[str] = field(default_factory=list)
+    total: int = 0
+    undetected: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
     def share(self) -> float:
-        return 1 - len(self.unseen) / self.tried
+        return 1 - len(self.undetected) / self.total
+
+    def add(self, value: ValueCheck, substitution: str) -> None:
+        self.total += 1
+        if value.whole:
+            self.undetected.append(f"{value.triple}: {substitution}")
 
     def __str__(self) -> str:
-        subset = "\n".join(self.unseen[:10])
-        return f"{len(self.unseen)} of {self.tried} exchanges not noticed ({dict(self.skipped)} left out):\n{subset}"
+        examples = "\n".join(self.undetected[:10])
+        return f"{len(self.undetected)} of {self.total} not detected ({dict(self.skipped)} skipped):\n{examples}"
 
 
 def texts_of(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
@@ -43,7 +48,7 @@ def texts_of(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
 
 
 def content(text: str) -> list[Word]:
-    """The words of a value that say something."""
+    """The content words of a value."""
     return [word for word in words(text) if not word.optional and word.form not in FUNCTION_WORDS]
 
 
@@ -53,130 +58,128 @@ def value_words(records: Iterable[Record]) -> list[str]:
     return sorted({word.raw for value in values for word in content(entity_words(value))})
 
 
-def exchange(checker: Checker, record: Record, index: int, text: str, form: str, new: str) -> tuple[str, ValueCheck]:
-    """`text` with `new` for the word `form` wherever the value of a triple stands, and how it says the value then."""
+def _values(checker: Checker, records: Iterable[Record]) -> Iterator[tuple[Record, str, int, ValueCheck]]:
+    """The values that references contain in one piece: record, text, index and check. Truth values are left out."""
+    for record, text in texts_of(records):
+        for index, value in enumerate(checker.values(record, text)):
+            if value.span is not None and value.how != "phrase":
+                yield record, text, index, value
+
+
+def _replace_word(
+    checker: Checker, record: Record, index: int, text: str, form: str, new: str
+) -> tuple[str, ValueCheck]:
+    """The text with `new` instead of the word `form` in all mentions of a value, and the check of this value."""
     value = checker.values(record, text)[index]
-    for _ in range(_MOST):
+    for _ in range(_MAX_SUBSTITUTIONS):
         if not value.whole or value.span is None:
             break
         start, end = value.span
-        here = next((word for word in words(text[start:end]) if word.form == form), None)
-        if here is None:
+        old = next((word for word in words(text[start:end]) if word.form == form), None)
+        if old is None:
             break
-        text = text[: start + here.start] + new + text[start + here.end :]
+        text = text[: start + old.start] + new + text[start + old.end :]
         value = checker.values(record, text)[index]
     return text, value
 
 
-def words_exchanged(
-    checker: Checker, records: Sequence[Record], others: Sequence[str], choice: random.Random, share: float = 1.0
-) -> Noticed:
-    """A word of each value that people say whole, exchanged for one of `others`: a value that is whole yet is unseen.
+def substitute_words(
+    checker: Checker, records: Sequence[Record], others: Sequence[str], rng: random.Random
+) -> Detection:
+    """Replaces a word of each value by one of `others`.
 
-    Left out are values that are still said in other words elsewhere in the text, truth values, whose words are none of
-    their own, and exchanges that make another wording of the same value.
+    Values that the text also has in other words, and substitutions that make another wording of the value, are skipped.
     """
-    noticed = Noticed()
-    for record, text in texts_of(records):
-        for index, value in enumerate(checker.values(record, text)):
-            if value.span is None or value.how == "phrase" or choice.random() > share:
-                continue
-            expected = content(text[slice(*value.span)])
-            if not expected:
-                continue
-            form, new = choice.choice(expected).form, choice.choice(others)
-            if form in {word.form for word in words(new)}:
-                continue
-            changed, after = exchange(checker, record, index, text, form, new)
-            reason = _left_out(after, changed, form, new)
-            if reason:
-                noticed.skipped[reason] += 1
-                continue
-            noticed.tried += 1
-            if after.whole:
-                noticed.unseen.append(f"{value.triple}: {form!r} -> {new!r}: {changed}")
-    return noticed
+    result = Detection()
+    for record, text, index, value in _values(checker, records):
+        value_content = content(text[slice(*value.span)]) if value.span else []
+        if not value_content:
+            continue
+        form, new = rng.choice(value_content).form, rng.choice(others)
+        if form in {word.form for word in words(new)}:
+            continue
+        changed, after = _replace_word(checker, record, index, text, form, new)
+        if reason := _skip_reason(after, changed, form, new):
+            result.skipped[reason] += 1
+        else:
+            result.add(after, f"{form!r} -> {new!r}: {changed}")
+    return result
 
 
-def _left_out(after: ValueCheck, changed: str, form: str, new: str) -> str:
-    """Why a value that is still whole is no evidence; empty where it is."""
+def _skip_reason(after: ValueCheck, changed: str, form: str, new: str) -> str:
+    """Why a value that is still whole is no evidence; empty if it is evidence."""
     if not after.whole or after.span is None:
         return ""
-    expected = changed[slice(*after.span)]
-    if form in {word.form for word in words(expected)}:
-        return ""  # it still stands there with its word
-    return "another wording" if new in expected else "said elsewhere in other words"
+    mention = changed[slice(*after.span)]
+    if form in {word.form for word in words(mention)}:
+        return ""  # the word is still there
+    return "another wording" if new in mention else "mentioned in other words"
 
 
-def values_exchanged(
-    checker: Checker, records: Sequence[Record], train: Sequence[Record], choice: random.Random, share: float = 1.0
-) -> Noticed:
-    """Each value that people say whole in one piece, exchanged for another of its predicate, in all its wordings.
+def substitute_values(
+    checker: Checker, records: Sequence[Record], train: Sequence[Record], rng: random.Random
+) -> Detection:
+    """Replaces all mentions of each value by another value of its predicate.
 
-    Left out are truth values, values said in parts, and those that the other says too: "Austin, Texas, United States",
-    or by the lexicon "cheap".
+    Values mentioned in parts are skipped, and other values that contain the value ("Austin, Texas, United States") or
+    mean the same by the lexicon ("cheap").
     """
     values: dict[str, dict[str, str]] = {}
     for record in train:
         for triple in record.triples:
             values.setdefault(triple.predicate, {})[_letters(triple.object)] = triple.object
-    noticed = Noticed()
+    result = Detection()
 
-    def alone(triple: Triple, expected: str) -> bool:
-        return checker.values(Record("r", (triple,)), expected)[0].whole
+    def mentions(text: str, triple: Triple) -> bool:
+        return checker.values(Record("r", (triple,)), text)[0].whole
 
-    for record, text in texts_of(records):
+    for record, text, index, value in _values(checker, records):
         own = {_letters(part) for triple in record.triples for part in (triple.subject, triple.object)}
-        for index, value in enumerate(checker.values(record, text)):
-            if value.span is None or value.how == "phrase" or choice.random() > share:
-                continue
-            others = [second for key, second in values.get(value.triple.predicate, {}).items() if key not in own]
-            if not others:
-                continue
-            new = entity_words(choice.choice(others))
-            if alone(value.triple, new):
-                noticed.skipped["says it too"] += 1
-                continue
-            changed, after = text, value
-            for _ in range(_MOST):
-                if after.span is None or not alone(value.triple, changed[slice(*after.span)]):
-                    break
-                changed = changed[: after.span[0]] + new + changed[after.span[1] :]
-                after = checker.values(record, changed)[index]
-            if after.whole and after.span and not alone(value.triple, changed[slice(*after.span)]):
-                noticed.skipped["said in parts"] += 1
-                continue
-            noticed.tried += 1
-            if after.whole:
-                noticed.unseen.append(f"{value.triple}: -> {new!r}: {changed}")
-    return noticed
+        others = [other for key, other in values.get(value.triple.predicate, {}).items() if key not in own]
+        if not others:
+            continue
+        new = entity_words(rng.choice(others))
+        if mentions(new, value.triple):
+            result.skipped["contains the value"] += 1
+            continue
+        changed, after = text, value
+        for _ in range(_MAX_SUBSTITUTIONS):
+            if after.span is None or not mentions(changed[slice(*after.span)], value.triple):
+                break
+            changed = changed[: after.span[0]] + new + changed[after.span[1] :]
+            after = checker.values(record, changed)[index]
+        if after.whole and after.span and not mentions(changed[slice(*after.span)], value.triple):
+            result.skipped["mentioned in parts"] += 1
+        else:
+            result.add(after, f"-> {new!r}: {changed}")
+    return result
 
 
 def _letters(value: str) -> str:
     return letters(words(entity_words(value)), 0)
 
 
-def places_exchanged(
+def swap_values(
     checker: Checker, records: Sequence[Record], kind: Callable[[str], bool]
 ) -> Iterator[tuple[bool, bool, str]]:
-    """Two values of a kind in each other's place.
+    """Swaps two values of a kind.
 
-    For each pair: whether every such value of the record is another one, whether the check says that this pair is
-    ``swapped``, and the text.
+    For each pair: whether all such values of the record differ, whether the check finds this pair ``swapped``, and the
+    text.
     """
     for record, text in texts_of(records):
         values = [value for value in checker.values(record, text) if value.span and kind(value.triple.object)]
         forms = [(content(value.triple.object) or words(value.triple.object))[0].form for value in values]
-        for left, other in combinations(values, 2):
-            (first, second) = sorted((left.span or (0, 0), other.span or (0, 0)))
-            same = left.triple.predicate == other.triple.predicate or left.triple.object == other.triple.object
+        for left, right in combinations(values, 2):
+            (first, second) = sorted((left.span or (0, 0), right.span or (0, 0)))
+            same = left.triple.predicate == right.triple.predicate or left.triple.object == right.triple.object
             if same or first[1] > second[0]:
                 continue
             changed = text[: first[0]] + text[slice(*second)] + text[first[1] : second[0]]
             changed += text[slice(*first)] + text[second[1] :]
             pairs = {frozenset(pair) for pair in checker.check(record, changed).swapped}
-            seen = frozenset((left.triple.predicate, other.triple.predicate)) in pairs
-            yield len(set(forms)) == len(forms), seen, changed
+            detected = frozenset((left.triple.predicate, right.triple.predicate)) in pairs
+            yield len(set(forms)) == len(forms), detected, changed
 
 
 def is_number(value: str) -> bool:

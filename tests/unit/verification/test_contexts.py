@@ -1,4 +1,4 @@
-"""Values that several predicates have, and values that are ordinary words: what the words beside them say."""
+"""Values of several predicates, and values that are ordinary words, are checked by their contexts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 from agggen.verification.check import Checker
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
-from tests.unit.verification.texts import CITIES, record, told
+from tests.unit.verification.texts import CITIES, example, record
 
 INNS = [
-    told(f"{city} {kind}", predicate, value, text.format(f"{city} {kind}", value))
+    example(f"{city} {kind}", predicate, value, text.format(f"{city} {kind}", value))
     for city in CITIES
     for kind in ("Inn", "Bar", "Hall")
     for predicate, values, text in (
@@ -35,7 +35,7 @@ INNS = [
         (["rating = poor"], "Zyx is a poor priced place.", set()),  # no price is poor, so it may be another wording
     ],
 )
-def test_a_value_of_several_predicates_stands_where_its_own_predicate_has_it(
+def test_a_value_in_the_context_of_another_predicate_is_misplaced(
     triples: list[str], text: str, misplaced: set[str]
 ) -> None:
     assert {triple.predicate for triple in Checker(learn(INNS)).check(record(*triples), text).misplaced} == misplaced
@@ -52,22 +52,22 @@ def test_a_value_of_several_predicates_stands_where_its_own_predicate_has_it(
         ("Zyx is a fair priced place of 3 dollars with a fair rating.", ()),
     ],
 )
-def test_a_value_is_not_said_by_words_that_speak_of_another_predicate(text: str, misplaced: tuple[str, ...]) -> None:
-    """Once true by the check: "a low price range of less than £20" for a low customer rating."""
-    dear = [
-        told(f"{city} {kind}", "price", value, f"{city} {kind} is a fair priced place of {value} dollars.")
+def test_a_value_in_a_pair_of_words_of_another_predicate_is_misplaced(text: str, misplaced: tuple[str, ...]) -> None:
+    """Regression: "a low price range of less than £20" was accepted for a low customer rating."""
+    priced = [
+        example(f"{city} {kind}", "price", value, f"{city} {kind} is a fair priced place of {value} dollars.")
         for city in CITIES
         for kind, value in (("Inn", "1"), ("Bar", "3"), ("Hall", "5"), ("Mill", "7"))
     ]
     rated = [
-        told(f"{city} {kind}", "rating", value, f"{city} {kind} has a {value} rating.")
+        example(f"{city} {kind}", "rating", value, f"{city} {kind} has a {value} rating.")
         for city in CITIES
         for kind, value in (("Inn", "fair"), ("Bar", "poor"), ("Hall", "fair"), ("Mill", "poor"))
     ]
-    lexicon = learn([*dear, *rated])
+    lexicon = learn([*priced, *rated])
     assert lexicon.unrelated_pairs == {"rating": ("fair priced",)} == lexicon.merged(Lexicon()).unrelated_pairs
-    given = record("rating = fair", "price = 3")
-    assert tuple(triple.predicate for triple in Checker(lexicon).check(given, text).misplaced) == misplaced
+    result = Checker(lexicon).check(record("rating = fair", "price = 3"), text)
+    assert tuple(triple.predicate for triple in result.misplaced) == misplaced
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_a_value_is_not_said_by_words_that_speak_of_another_predicate(text: str,
         (["rating = poor", "price = high"], "Zyx is a high priced place with a poor customer rating.", ()),
     ],
 )
-def test_values_of_ordinary_words_are_invented_beside_words_that_go_with_the_value(
+def test_ordinary_words_are_invented_values_in_pairs_of_a_predicate_that_the_record_lacks(
     triples: list[str], text: str, invented: tuple[str, ...]
 ) -> None:
-    """Once true by the check: "a high-priced venue" of a record that has no price."""
-    towers = [told(f"{city} A", "height", "9", f"{city} A has a high tower of 9 m.") for city in CITIES]
+    """Regression: "a high-priced venue" was accepted for a record without a price."""
+    towers = [example(f"{city} A", "height", "9", f"{city} A has a high tower of 9 m.") for city in CITIES]
     checker = Checker(learn([*INNS, *towers]))
     assert checker.check(record(*triples), text).invented == invented

@@ -1,4 +1,4 @@
-"""Cue words of predicates, learned from training texts, and sentences that say a value without one."""
+"""Cue words of predicates, learned from training texts, and sentences with a value but without a cue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.generation.test_strict import judge_of
 LANDS = ["".join(parts) for parts in product(("Ant", "Bel", "Cor", "Dor", "Est"), ("ia", "onia", "land", "mark"))]
 
 
-def told(number: int, land: str, text: str, *predicates: str) -> Record:
+def land_text(number: int, land: str, text: str, *predicates: str) -> Record:
     """A record with a value, such as ``Language7``, of each predicate."""
     triples = tuple(Triple(land, name, f"{name.title()}{number}") for name in predicates)
     values = {triple.predicate: triple.object for triple in triples}
@@ -26,11 +26,11 @@ def told(number: int, land: str, text: str, *predicates: str) -> Record:
 
 
 BOTH = "The language of {} is {language}; the currency is {currency}."
-TOGETHER = [told(number, land, BOTH, "language", "currency") for number, land in enumerate(LANDS)]
-ALONE = [told(number, land, "The language of {} is {language}.", "language") for number, land in enumerate(LANDS)]
-NEAR = [told(number, land, "{} is near {region}.", "region") for number, land in enumerate(LANDS[:10])]
+TOGETHER = [land_text(number, land, BOTH, "language", "currency") for number, land in enumerate(LANDS)]
+ALONE = [land_text(number, land, "The language of {} is {language}.", "language") for number, land in enumerate(LANDS)]
+NEAR = [land_text(number, land, "{} is near {region}.", "region") for number, land in enumerate(LANDS[:10])]
 OTHERS = [
-    told(number, land, f"The {name} in {{}} is {{{name}}}.", name)
+    land_text(number, land, f"The {name} in {{}} is {{{name}}}.", name)
     for name in ("river", "mayor", "road", "lake", "hill", "tower")
     for number, land in enumerate(LANDS)
 ]
@@ -42,10 +42,10 @@ def test_a_word_that_another_predicate_explains_is_no_cue() -> None:
     assert "language" not in LEXICON.cues["currency"] and "currency" not in LEXICON.cues["language"]
 
 
-def test_rare_predicates_and_those_said_in_many_ways_have_none() -> None:
+def test_rare_predicates_and_predicates_with_many_wordings_have_no_cues() -> None:
     assert "region" not in LEXICON.cues, "10 texts"
     wordings = ("{} speaks {language}.", "{} and {language}.", "In {} hear {language}.", "{}: {language}.")
-    varied = [told(number, land, wordings[number % 4], "language") for number, land in enumerate(LANDS)]
+    varied = [land_text(number, land, wordings[number % 4], "language") for number, land in enumerate(LANDS)]
     assert learn([*varied, *OTHERS]).cues.keys() == learn(OTHERS).cues.keys() != set()
 
 
@@ -62,10 +62,9 @@ def test_rare_predicates_and_those_said_in_many_ways_have_none() -> None:
         ("Oz is in the east.", []),
     ],
 )
-def test_values_are_said_in_a_sentence_with_a_cue(text: str, missing: list[str]) -> None:
+def test_values_in_sentences_without_a_cue_are_unexpressed(text: str, missing: list[str]) -> None:
     record = Record("oz", (Triple("Oz", "language", "Ozish"), Triple("Oz", "currency", "Ozo")))
-    found = unexpressed(TrainingText.of(record, text), LEXICON.cues)
-    assert [triple.predicate for triple in found] == missing
+    assert [triple.predicate for triple in unexpressed(TrainingText.of(record, text), LEXICON.cues)] == missing
 
 
 def test_a_full_stop_inside_a_name_ends_no_sentence() -> None:
@@ -83,14 +82,14 @@ def test_a_full_stop_inside_a_name_ends_no_sentence() -> None:
         ("The currency of Oz is Ozo, its language", "Ozish.", True),
     ],
 )
-def test_the_search_accepts_no_fact_without_a_cue(before: str, fact: str, passes: bool) -> None:
+def test_the_search_rejects_facts_without_a_cue(before: str, fact: str, passes: bool) -> None:
     triples = (Triple("Oz", "currency", "Ozo"), Triple("Oz", "language", "Ozish"))
     groups = [[0], [1]] if before else [[1]]
     assert judge_of(Record("oz", triples), *groups, lexicon=Lexicon(cues=LEXICON.cues))(before, fact) is passes
 
 
 BORN = [
-    told(number, land, text, *names)
+    land_text(number, land, text, *names)
     for number, land in enumerate(LANDS)
     for text, names in (
         ("{} was born in {town}.", ("town",)),
@@ -101,7 +100,7 @@ BORN = [
 BORN_LEXICON = learn([*BORN, *OTHERS])
 
 
-def test_a_word_has_the_predicates_that_explain_it() -> None:
+def test_predicates_of_a_word_are_those_that_explain_it() -> None:
     assert BORN_LEXICON.predicates_of["born"] == ("town", "year"), "20 sentences each"
     assert "known" not in BORN_LEXICON.predicates_of, "20 sentences"
     assert "in" not in BORN_LEXICON.predicates_of and "lives" not in BORN_LEXICON.predicates_of
@@ -120,45 +119,42 @@ def test_a_word_has_the_predicates_that_explain_it() -> None:
         ("", "Oz lives in Born Ur.", True),
     ],
 )
-def test_the_search_accepts_no_fact_with_a_word_of_other_predicates(before: str, fact: str, passes: bool) -> None:
+def test_the_search_rejects_facts_with_a_word_of_other_predicates(before: str, fact: str, passes: bool) -> None:
     home = "Born Ur" if "Born Ur" in fact else "Ur"
     record = Record("oz", (Triple("Oz", "town", "Ulm"), Triple("Oz", "home", home)))
     lexicon = Lexicon(predicates_of=BORN_LEXICON.predicates_of)
     assert judge_of(record, *([[0], [1]] if before else [[1]]), lexicon=lexicon)(before, fact) is passes
 
 
-def test_words_of_other_predicates_in_two_corpora() -> None:
+def test_predicates_of_words_are_merged() -> None:
     known = Lexicon(lower=frozenset(("born",)), contexts={"hatched": {"": 9}, "town": {"": 9}})
     other = Lexicon(predicates_of={"born": ("birthPlace",), "sung": ("language",)})
-    assert (
-        BORN_LEXICON.merged(known).predicates_of["born"]
-        == ("hatched", "town", "year")
-        == (known.merged(BORN_LEXICON).predicates_of["born"])
-    )
+    for merged in (BORN_LEXICON.merged(known), known.merged(BORN_LEXICON)):
+        assert merged.predicates_of["born"] == ("hatched", "town", "year")
     assert BORN_LEXICON.merged(other).predicates_of["born"] == ("birthPlace", "town", "year")
     assert BORN_LEXICON.merged(other).predicates_of["sung"] == ("language",)
 
 
-def test_cues_of_two_corpora() -> None:
+def test_cues_are_merged() -> None:
     other = Lexicon(cues={"language": ("spoken",), "food": ("eat",)}, contexts={"currency": {"": 100}})
     for merged in (LEXICON.merged(other), other.merged(LEXICON)):
         assert {"language", "spoken"} <= {*merged.cues["language"]} and merged.cues["food"] == ("eat",)
-        assert "currency" not in merged.cues, "the other corpus says it in many ways"
+        assert "currency" not in merged.cues, "the other corpus has many wordings"
 
 
 @pytest.mark.parametrize(
-    ("corpus", "predicates", "most", "foreign"),
+    ("corpus", "predicates", "max_unexpressed", "max_foreign"),
     [("elements", 10, 0.015, 0.02), ("webnlg", 133, 0.075, 0.06), ("e2e_cleaned", 0, 0.0, 0.0)],
 )
-def test_few_texts_of_people_have_no_cue_or_a_word_of_other_predicates(
-    corpus: str, predicates: int, most: float, foreign: float, request: pytest.FixtureRequest
+def test_few_references_have_no_cue_or_a_word_of_other_predicates(
+    corpus: str, predicates: int, max_unexpressed: float, max_foreign: float, request: pytest.FixtureRequest
 ) -> None:
     checker, _, records_of = request.getfixturevalue(corpus)
     lexicon = checker.lexicon
     texts = [TrainingText.of(item, text.text) for item in records_of("dev") for text in item.references]
     without = sum(bool(unexpressed(text, lexicon.cues)) for text in texts)
-    assert len(lexicon.cues) == predicates and without <= most * len(texts)
-    assert sum(bool(foreign_words(text, lexicon.predicates_of, ())) for text in texts) <= foreign * len(texts)
+    assert len(lexicon.cues) == predicates and without <= max_unexpressed * len(texts)
+    assert sum(bool(foreign_words(text, lexicon.predicates_of, ())) for text in texts) <= max_foreign * len(texts)
 
 
 @pytest.mark.parametrize(("corpus", "cues", "both"), [("elements", 0.65, 0.9), ("webnlg", 0.54, 0.74)])
@@ -167,7 +163,7 @@ def test_most_texts_are_rejected_if_a_triple_has_another_predicate(
 ) -> None:
     checker, train, records_of = request.getfixturevalue(corpus)
     predicates = sorted({triple.predicate for item in train for triple in item.triples})
-    rng, noticed = random.Random(1), []
+    rng, rejected = random.Random(1), []
     for item in records_of("dev"):
         for reference in item.references:
             number, other = rng.randrange(len(item.triples)), rng.choice(predicates)
@@ -176,6 +172,6 @@ def test_most_texts_are_rejected_if_a_triple_has_another_predicate(
                 triples[number] = replace(triples[number], predicate=other)
                 text = TrainingText.of(Record("renamed", tuple(triples)), reference.text)
                 without = bool(unexpressed(text, checker.lexicon.cues))
-                noticed.append((without, without or bool(foreign_words(text, checker.lexicon.predicates_of, ()))))
-    by_cues, by_both = (sum(column) / len(noticed) for column in zip(*noticed, strict=True))
+                rejected.append((without, without or bool(foreign_words(text, checker.lexicon.predicates_of, ()))))
+    by_cues, by_both = (sum(column) / len(rejected) for column in zip(*rejected, strict=True))
     assert by_cues >= cues and by_both >= both

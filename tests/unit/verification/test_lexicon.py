@@ -1,4 +1,4 @@
-"""What a lexicon learns from training texts, what it does not, and how it is kept."""
+"""Learning of the lexicon from training texts, its files, and the files of a user's wordings and sentences."""
 
 from __future__ import annotations
 
@@ -13,44 +13,45 @@ from agggen.verification.check import Checker
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon, read_templates, read_wordings
 from tests.unit.verification.conftest import Learned
-from tests.unit.verification.texts import CITIES, record, told, value_check, whole
+from tests.unit.verification.texts import CITIES, example, record, value_check, whole
 
-KINDS = ("city", "town", "port", "place", "site", "spot", "hub", "seat")
+NOUNS = ("city", "town", "port", "place", "site", "spot", "hub", "seat")
 
 
 def corpus(countries: dict[str, tuple[str, int]]) -> list[Record]:
-    """For each country so many cities, of which the texts say its word; and as many that say it literally."""
-    records = []
-    for country, (word, count) in countries.items():
-        for city, kind in zip(CITIES[:count], KINDS, strict=False):
-            records.append(told(f"{city} {country}", "country", country, f"{city} is a {word} {kind}."))
-            records.append(told(f"{city} {country}", "country", country, f"{city} lies in {country}."))
-    return records
+    """For each country and its number of cities: texts with its word, and texts with its name."""
+    return [
+        example(f"{city} {country}", "country", country, text)
+        for country, (word, count) in countries.items()
+        for city, noun in zip(CITIES[:count], NOUNS, strict=False)
+        for text in (f"{city} is a {word} {noun}.", f"{city} lies in {country}.")
+    ]
+
+
+def in_lands() -> list[Record]:
+    """Records of three other predicates."""
+    names = ("country", "state", "district")
+    return [example(city, name, f"{city}land", f"{city} lies in {city}land.") for name in names for city in CITIES]
 
 
 # --- wordings of values ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("texts", "learned"), [(2, {}), (3, {"Netherlands": ("Netherish",)})])
-def test_a_wording_like_its_value_is_learned_from_three_texts(texts: int, learned: dict) -> None:
-    records = corpus({"Netherlands": ("Netherish", texts), "Norway": ("polar", 2)})
-    assert learn(records).variants == learned
-
-
-@pytest.mark.parametrize(("texts", "learned"), [(4, {}), (5, {"Netherlands": ("Dutch",)})])
-def test_a_wording_unlike_its_value_is_learned_from_five_texts(texts: int, learned: dict) -> None:
-    assert learn(corpus({"Netherlands": ("Dutch", texts), "Norway": ("polar", 2)})).variants == learned
+@pytest.mark.parametrize(("wording", "min_texts"), [("Netherish", 3), ("Dutch", 5)])
+def test_a_wording_without_a_stem_of_its_value_needs_more_texts(wording: str, min_texts: int) -> None:
+    for texts, learned in ((min_texts - 1, {}), (min_texts, {"Netherlands": (wording,)})):
+        assert learn(corpus({"Netherlands": (wording, texts), "Norway": ("polar", 2)})).variants == learned
 
 
 def test_a_wording_of_one_subject_is_not_learned() -> None:
-    records = [told("Oslo", "country", "Netherlands", f"Oslo is a Netherish city{'!' * n}.") for n in range(6)]
+    records = [example("Oslo", "country", "Netherlands", f"Oslo is a Netherish city{'!' * n}.") for n in range(6)]
     assert learn(records).variants == {}
 
 
-def test_a_wording_that_is_common_where_the_value_is_said_is_not_learned() -> None:
+def test_a_wording_that_is_frequent_beside_the_value_is_not_learned() -> None:
     records = corpus({"Netherlands": ("Netherish", 6)})
     more = [
-        told(f"{city} X", "country", "Netherlands", f"{city}, a Netherish city, lies in the Netherlands.")
+        example(f"{city} X", "country", "Netherlands", f"{city}, a Netherish city, lies in the Netherlands.")
         for city in CITIES
     ]
     assert learn(records).variants == {"Netherlands": ("Netherish",)}
@@ -58,23 +59,22 @@ def test_a_wording_that_is_common_where_the_value_is_said_is_not_learned() -> No
 
 
 def test_a_wording_with_half_of_a_value_is_not_learned() -> None:
-    """ "Jöns Berzelius is no wording of Jöns Jacob Berzelius, however often it is written."""
-    records = [told(f"{city}ium", "by", "Jöns Jacob Berzelius", f"{city}ium: Jöns Berzelius.") for city in CITIES]
+    records = [example(f"{city}ium", "by", "Jöns Jacob Berzelius", f"{city}ium: Jöns Berzelius.") for city in CITIES]
     lexicon = learn(records)
     assert not whole("Jöns Jacob Berzelius", "It was by Jöns Berzelius.", Checker(lexicon), "by")
 
 
-def test_neither_another_value_nor_what_another_predicate_says_is_learned() -> None:
-    false = [told(f"{city} Inn", "area", "riverside", f"{city} Inn is in the city centre.") for city in CITIES[:6]]
-    true = [told("Graz Inn", "area", "city centre", "Graz Inn is in the city centre.")]
+def test_neither_another_value_nor_a_wording_of_another_predicate_is_learned() -> None:
+    false = [example(f"{city} Inn", "area", "riverside", f"{city} Inn is in the city centre.") for city in CITIES[:6]]
+    true = [example("Graz Inn", "area", "city centre", "Graz Inn is in the city centre.")]
     assert "riverside" not in learn([*false, *true]).variants
-    stars = [told(f"{city} Inn", "area", "riverside", f"{city} Inn has a star.", rating="1") for city in CITIES[:6]]
-    others = [told(f"{city} Hut", "rating", "1", f"{city} Hut has a star.") for city in CITIES[:6]]
-    assert learn(stars).variants["riverside"] == ("star",), "with no text that tells them apart"
+    stars = [example(f"{city} Inn", "area", "riverside", f"{city} Inn has a star.", rating="1") for city in CITIES[:6]]
+    others = [example(f"{city} Hut", "rating", "1", f"{city} Hut has a star.") for city in CITIES[:6]]
+    assert learn(stars).variants["riverside"] == ("star",), "no text has only one of the two predicates"
     assert "riverside" not in learn([*stars, *others]).variants
 
 
-def test_what_is_learned_counts_apart() -> None:
+def test_learned_wordings_match_as_lexicon() -> None:
     checker = Checker(learn(corpus({"Netherlands": ("Dutch", 8), "Norway": ("polar", 2)})))
     assert value_check("Netherlands", "It is a Dutch city.", checker).how == "lexicon"
     assert value_check("Netherlands", "It is a Dutchman's city.", checker).how == "missing"
@@ -83,10 +83,10 @@ def test_what_is_learned_counts_apart() -> None:
     assert not value_check("Netherlands", "It is a Dutch city.").whole
 
 
-def test_wordings_that_a_user_gives_count_as_lexicon() -> None:
-    given = Lexicon(variants={"Peru": ("Peruvian",)}).with_variants({"Peru": ["the Incas"], "Norway": ["Norge"]})
-    assert given.variants == {"Peru": ("Peruvian", "the Incas"), "Norway": ("Norge",)}
-    checker = Checker(given)
+def test_a_users_wordings_match_as_lexicon() -> None:
+    lexicon = Lexicon(variants={"Peru": ("Peruvian",)}).with_variants({"Peru": ["the Incas"], "Norway": ["Norge"]})
+    assert lexicon.variants == {"Peru": ("Peruvian", "the Incas"), "Norway": ("Norge",)}
+    checker = Checker(lexicon)
     assert value_check("Norway", "A city of Norge.", checker).how == "lexicon"
     assert value_check("Peru", "A city of the Incas.", checker).how == "lexicon"
     assert value_check("Peru", "A Peruvian city.", checker).how == "lexicon"
@@ -94,7 +94,7 @@ def test_wordings_that_a_user_gives_count_as_lexicon() -> None:
     assert checker.check(record("country = Norway"), "Zyx is in Norge.").faults == ()
 
 
-def test_records_without_references_teach_nothing() -> None:
+def test_records_without_references_give_an_empty_lexicon() -> None:
     assert learn([record("country = Norway")]) == Lexicon()
     assert learn([]) == Lexicon()
 
@@ -103,14 +103,14 @@ def test_records_without_references_teach_nothing() -> None:
 
 
 def pubs() -> list[Record]:
-    expected = {
+    texts_of = {
         "yes": ("{0} is a family friendly pub.", "{0}, family friendly, is by the river."),
         "no": ("{0} is not family friendly.", "{0} is a pub that isn't family friendly."),
     }
     return [
-        told(f"The {city}", "familyFriendly", value, text.format(f"The {city}"))
+        example(f"The {city}", "familyFriendly", value, text.format(f"The {city}"))
         for city in CITIES
-        for value, texts in expected.items()
+        for value, texts in texts_of.items()
         for text in texts
     ]
 
@@ -127,15 +127,13 @@ def test_truth_values_have_phrases_with_their_negation() -> None:
         ("It isn\u2019t a family friendly pub.", "no"),
         ("It is non-family-friendly.", "no"),
     ):
-        second = {"yes": "no", "no": "yes"}[value]
         assert value_check(value, text, checker, "familyFriendly").how == "phrase"
-        assert not whole(second, text, checker, "familyFriendly")
+        assert not whole({"yes": "no", "no": "yes"}[value], text, checker, "familyFriendly")
 
 
-@pytest.mark.parametrize("word", ["symbol", "No", "Yes"])
-def test_a_predicate_with_other_values_has_no_truth_values(word: str) -> None:
-    symbols = [told(f"{city}ium", "symbol", city[:2], f"{city}ium has the symbol {city[:2]}.") for city in CITIES]
-    symbols += [told(f"Nobelium{n}", "symbol", "No", f"Nobelium{n} has the symbol No.") for n in range(5)]
+def test_a_predicate_with_other_values_has_no_truth_values() -> None:
+    symbols = [example(f"{city}ium", "symbol", city[:2], f"{city}ium has the symbol {city[:2]}.") for city in CITIES]
+    symbols += [example(f"Nobelium{n}", "symbol", "No", f"Nobelium{n} has the symbol No.") for n in range(5)]
     lexicon = learn(symbols)
     assert lexicon.booleans == {}
     checker = Checker(lexicon)
@@ -154,40 +152,33 @@ def test_every_predicate_of_the_shipped_corpus_has_a_template_and_contexts(eleme
 
 
 def test_names_of_a_predicates_wording_are_learned_from_different_values() -> None:
-    records = [told(city, "code", f"{n}", f"{city} has the ICAO code {n}.") for n, city in enumerate(CITIES, start=1)]
-    for name in ("country", "state", "district"):
-        records += [told(city, name, f"{city}land", f"{city} lies in {city}land.") for city in CITIES]
-    assert learn(records).wordings == {"code": ("icao",)}
-    assert Checker(learn(records)).check(record("code = 77"), "Zyx has the ICAO code 77.").faults == ()
-    assert Checker(learn(records)).check(record("country = Peru"), "Zyx, ICAO, is in Peru.").invented == ("ICAO",)
+    codes = [example(city, "code", f"{n}", f"{city} has the ICAO code {n}.") for n, city in enumerate(CITIES, start=1)]
+    lexicon = learn([*codes, *in_lands()])
+    assert lexicon.wordings == {"code": ("icao",)}
+    assert Checker(lexicon).check(record("code = 77"), "Zyx has the ICAO code 77.").faults == ()
+    assert Checker(lexicon).check(record("country = Peru"), "Zyx, ICAO, is in Peru.").invented == ("ICAO",)
 
 
-def test_a_name_that_was_once_written_small_is_still_a_name() -> None:
-    """Once, "created by the American Ann" passed, since eight texts of thousands have "american"."""
+def test_a_name_that_is_seldom_in_lower_case_is_still_a_name() -> None:
+    """Regression: "created by the American Ann" passed, since eight texts of thousands have "american"."""
     text = "{0} was made by {0}ov, an {1} who likes {2}."
-    records = [told(city, "maker", f"{city}ov", text.format(city, "American", "Tea")) for city in CITIES for _ in "abc"]
-    records += [told("Ulm", "maker", "Ulmov", text.format("Ulm", "american", "tea")) for _ in "a"]
-    records += [told("Ulm", "maker", "Ulmov", text.format("Ulm", "American", "tea")) for _ in "abc"]
+    records = [
+        example(city, "maker", f"{city}ov", text.format(city, "American", "Tea")) for city in CITIES for _ in "abc"
+    ]
+    records += [example("Ulm", "maker", "Ulmov", text.format("Ulm", "american", "tea")) for _ in "a"]
+    records += [example("Ulm", "maker", "Ulmov", text.format("Ulm", "American", "tea")) for _ in "abc"]
     lexicon = learn(records)
     assert "american" not in lexicon.lower and "tea" in lexicon.lower
 
 
 def test_values_of_a_predicate_and_words_of_other_predicates_are_no_wordings() -> None:
-    """Once, "avocado" was a wording of ``ingredient``, so that texts could invent it."""
-    foods = ("Rye", "Salt", "Avocado", "Rice", "Fish")
+    """Regression: "avocado" was a wording of ``ingredient``, so that texts could invent it."""
+    foods, text = ("Rye", "Salt", "Avocado", "Rice", "Fish"), "{0}er {1} has {1} and {2}, by its ISBN {3}."
     records = [
-        told(
-            f"{city}er {food}",
-            "ingredient",
-            food,
-            f"{city}er {food} has {food} and {other}, by its ISBN {n}.",
-            ISBN=str(n),
-        )
+        example(f"{city}er {food}", "ingredient", food, text.format(city, food, other, n), ISBN=str(n))
         for n, (city, food, other) in enumerate(zip(CITIES, foods * 2, foods[1:] * 2, strict=False))
     ]
-    for name in ("country", "state", "district"):
-        records += [told(city, name, f"{city}land", f"{city} lies in {city}land.") for city in CITIES]
-    assert learn(records).wordings == {}
+    assert learn([*records, *in_lands()]).wordings == {}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -198,7 +189,7 @@ def test_a_lexicon_comes_back_from_json(elements: Learned, tmp_path: Path) -> No
         path = tmp_path / "lexicon.json"
         path.write_text(json.dumps(lexicon.as_dict(), ensure_ascii=False), encoding="utf-8")
         assert Lexicon.read(path) == lexicon
-    assert Lexicon.of({"lower": ["a"]}) == Lexicon(lower=frozenset("a")), "parts may be left out"
+    assert Lexicon.of({"lower": ["a"]}) == Lexicon(lower=frozenset("a")), "missing parts are empty"
 
 
 def test_lexicons_are_merged(elements: Learned) -> None:
@@ -218,7 +209,7 @@ def test_lexicons_are_merged(elements: Learned) -> None:
 @pytest.mark.parametrize(
     ("data", "part"),
     [
-        ([], "the whole"),
+        ([], "the lexicon"),
         ({"variant": {}}, "variant"),
         ({"variants": ["Peru"]}, "variants"),
         ({"variants": {"Peru": "Peruvian"}}, "variants.Peru"),
@@ -239,13 +230,12 @@ def test_an_invalid_lexicon_is_refused(data: object, part: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{\n'a'", "line 2 is not JSON"),
-        (b"", "line 1 is not JSON"),
-        (b"\xff\xfe{}", "cannot read"),
+        (b"{\n'a'", "not valid JSON: .* line 2"),
+        (b"\xff\xfe{}", "not valid JSON: .* decode byte 0xff"),
         (b"5", "not a valid lexicon"),
     ],
 )
-def test_a_file_that_holds_no_lexicon_is_refused_by_its_name(tmp_path: Path, content: bytes, message: str) -> None:
+def test_an_invalid_lexicon_file_is_named_in_the_error(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "lexicon.json"
     path.write_bytes(content)
     with pytest.raises(BundleError, match=message) as error:
@@ -283,7 +273,7 @@ def test_a_users_sentences_for_predicates_are_read_or_refused(tmp_path: Path) ->
         "seat": "{object} seats {subject}.",
     }
     for text, message in (
-        ("", "has no line"),
+        ("", "is empty"),
         ("birthPlace {subject} was born in {object}.", "line 1"),
         ("seat\t{subject} {object}.\nbirthPlace\tIt was {object}.", "line 2"),
         ("seat\t{subject} {subject} {object}.", "each once"),

@@ -1,4 +1,4 @@
-"""Numbers, signs, units, money and dates: which texts say a value whole."""
+"""Numbers, signs, units, money and dates: which texts contain the complete value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.verification.texts import value_check, whole
 @pytest.mark.parametrize(
     ("value", "text", "expected"),
     [
-        # --- numbers by value whole and with their sign
+        # --- numbers by value
         ("1234.5", "1,234.5 people", True),
         ("16,000", "16,000,000 people", False),
         ("1.0E9", "1,000,000,000 people", True),
@@ -47,7 +47,7 @@ from tests.unit.verification.texts import value_check, whole
         ("18.0 g", "18g of it", True),
         ("22.35 square metres", "It has 22.35 sq m.", True),
         ("22.35 square metres", "It has 22.35 cubic metres.", False),
-        # a unit in the value's remark: it may be left out, another may not stand there
+        # a unit in the value's remark may be omitted but not replaced
         ("22.35 (square metres)", "It has 22.35 square metres.", True),
         ("22.35 (square metres)", "It has 22.35.", True),
         ("22.35 (square metres)", "It has 22.35 square feet.", False),
@@ -86,14 +86,14 @@ def test_numbers_units_and_dates(value: str, text: str, expected: bool) -> None:
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7))
-def test_a_number_is_said_by_itself_only(first: int, second: int) -> None:
+def test_a_number_matches_only_itself(first: int, second: int) -> None:
     assert whole(f"{first}", f"It has {first:,} of them.")
     assert whole(f"{first:,}", f"It has {second} of them.") is (first == second)
     assert not whole(f"{first + 1}", f"It has -{first + 1} of them.")
 
 
 @given(st.dates(date(1000, 1, 1)), st.dates(date(1000, 1, 1)))
-def test_a_date_is_said_by_itself_only(first: date, second: date) -> None:
+def test_a_date_matches_only_itself(first: date, second: date) -> None:
     for day in (first, second):
         text = f"Born on {day.day} {day:%B} {day.year}."
         assert whole(first.isoformat(), text) is (day == first)

@@ -17,54 +17,54 @@ from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.templates import learn_phrases
 from tests.unit.verification.conftest import Learned
-from tests.unit.verification.texts import CITIES, told
+from tests.unit.verification.texts import CITIES, example
 
 
 def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
-    records = [told(f"{city}ium", "period", str(n), f"{city}ium is in period {n}.") for n, city in enumerate(CITIES)]
-    records += [told("Xium", "period", "9", "Xium stands in period 9.")]
-    records += [told("Yium", "period", "9", "Yium is in period 9 with Berlin.") for _ in range(20)]
-    records += [told("Zium", "period", "9", "Zium is in period 9, a Zium.") for _ in range(20)]
-    records += [told("Qium", "period", "9", "Qium, in period 9 and group 7.", group="7") for _ in range(20)]
+    records = [example(f"{city}ium", "period", str(n), f"{city}ium is in period {n}.") for n, city in enumerate(CITIES)]
+    records += [example("Xium", "period", "9", "Xium stands in period 9.")]
+    records += [example("Yium", "period", "9", "Yium is in period 9 with Berlin.") for _ in range(20)]
+    records += [example("Zium", "period", "9", "Zium is in period 9, a Zium.") for _ in range(20)]
+    records += [example("Qium", "period", "9", "Qium, in period 9 and group 7.", group="7") for _ in range(20)]
     template = learn(records).templates["period"]
     assert template == "{subject} is in period {object}."
     assert fill(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
 
 
-def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_that_says_one() -> None:
-    """Not one that says another triple too, nor one in fewer than three texts."""
+def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_with_one_triple() -> None:
+    """Not a sentence that also expresses another triple, nor one in fewer than three texts."""
     alone, with_other = "{0} Inn serves {1} food. It is a pub.", "{0} Inn serves {1} food in the pub."
     rare = "The food of {0} Inn is {1}. It is a pub."
     records = [
-        told(f"{city} Inn", "food", food, text.format(city, food), eatType="pub")
+        example(f"{city} Inn", "food", food, text.format(city, food), eatType="pub")
         for text in (alone, with_other, with_other, rare, rare)
         for city, food in zip(CITIES[: 3 if text == alone else 1], ("Thai", "French", "Greek"), strict=False)
     ]
     assert learn(records).templates == {"food": "{subject} serves {object} food."}
     assert learn(records[1:]).templates == {}
-    single = told("Ulm Inn", "food", "Thai", "Ulm Inn is Thai.")
+    single = example("Ulm Inn", "food", "Thai", "Ulm Inn is Thai.")
     assert learn([*records[1:], single]).templates == {"food": "{subject} is {object}."}
     assert learn([*records, single]).templates == {"food": "{subject} serves {object} food."}, "in more texts"
     assert learn([*records, single, single, single]).templates == {"food": "{subject} is {object}."}
 
 
 def test_a_template_has_no_value_of_another_predicate() -> None:
-    """It would say that value of every subject; values in few records are ordinary words of templates."""
+    """The template would express that value for all subjects. Values in few records are ordinary words."""
     prices = ("low", "moderate", "high")
     records = [
-        told(f"{city} Inn", "price", price, f"{city} Inn is a {price} priced, average inn.")
+        example(f"{city} Inn", "price", price, f"{city} Inn is a {price} priced, average inn.")
         for city, price in zip(CITIES, prices * 3, strict=False)
     ]
-    records += [told("Ulm Inn", "price", price, f"Ulm Inn costs {price}.") for price in prices]
+    records += [example("Ulm Inn", "price", price, f"Ulm Inn costs {price}.") for price in prices]
     assert learn(records).templates["price"] == "{subject} is a {object} priced, average inn."
     rated = [
-        told(f"{city} Inn", "rating", rating, f"{city} Inn is rated {rating}.")
+        example(f"{city} Inn", "rating", rating, f"{city} Inn is rated {rating}.")
         for city, rating in zip(CITIES, [*("average",) * 5, "high"], strict=False)
     ]
     assert learn([*records, *rated]).templates["price"] == "{subject} costs {object}."
 
 
-def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) -> None:
+def test_a_filled_template_has_the_value_even_if_it_contains_placeholders(elements: Learned) -> None:
     checker = elements[0]
     for predicate, template in checker.lexicon.templates.items():
         for value in ("17", "Jöns Jacob Berzelius", "{subject}", "a {object}", "Tom Jr."):
@@ -75,14 +75,14 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
 
 
 def test_articles_before_names_are_those_of_the_training_texts() -> None:
-    """Texts in which the name is part of a longer one, and names in fewer than three texts, teach nothing."""
+    """Mentions inside longer names, and names in fewer than three texts, do not count."""
     texts = ["Aarhus lies in {} {}.", "{0} {1} has Aarhus.", "Aarhus ({} {})"]
-    records = [told("Aarhus", "country", "Denmark", text.format("", "Denmark").strip()) for text in texts]
-    records += [told("Aarhus", "country", "Denmark", "Aarhus is on the Denmark Strait.") for _ in range(9)]
-    records += [told("Aarhus", "country", "United States", text.format("the", "United States")) for text in texts]
-    records += [told("Aarhus", "country", "United States", "Aarhus is in United States.")]
-    records += [told("Aarhus", "country", "Peru", text.format("the", "Peru")) for text in texts[1:]]
-    records += [told("Aarhus", "country", "north", text.format("the", "north")) for text in texts]
+    records = [example("Aarhus", "country", "Denmark", text.format("", "Denmark").strip()) for text in texts]
+    records += [example("Aarhus", "country", "Denmark", "Aarhus is on the Denmark Strait.") for _ in range(9)]
+    records += [example("Aarhus", "country", "United States", text.format("the", "United States")) for text in texts]
+    records += [example("Aarhus", "country", "United States", "Aarhus is in United States.")]
+    records += [example("Aarhus", "country", "Peru", text.format("the", "Peru")) for text in texts[1:]]
+    records += [example("Aarhus", "country", "north", text.format("the", "north")) for text in texts]
     assert learn(records).articles == {"Aarhus": 0.0, "Denmark": 0.0, "United States": 0.75}
 
 
@@ -100,19 +100,12 @@ def test_articles_before_names_are_those_of_the_training_texts() -> None:
         ("{subject} opened on {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999"), "Ulm opened in 1999."),
+        ("{subject} is a {object}.", Triple("Zyx", "category", "alkali metal"), "Zyx is an alkali metal."),
+        ("{subject} is a {object}.", Triple("Zyx", "category", "metal"), "Zyx is a metal."),
     ],
 )
-def test_a_template_takes_articles_and_dates_as_texts_do(template: str, triple: Triple, expected: str) -> None:
+def test_articles_and_dates_are_adapted_to_the_names_and_values(template: str, triple: Triple, expected: str) -> None:
     assert fill(template, triple, {"Denmark": 0.2, "United States": 0.8}) == expected
-
-
-def test_a_clause_takes_the_article_of_the_name() -> None:
-    for triple, expected in (
-        (Triple("United States", "leader", "Ann"), "The leader of the United States is Ann."),
-        (Triple("United States", "isPartOf", "UN"), "The United States is part of the UN."),
-        (Triple("Denmark", "isPartOf", "Peru"), "Denmark is part of Peru."),
-    ):
-        assert clause(triple, {"Denmark": 0.0, "United States": 1.0, "UN": 0.6}) == expected
 
 
 @pytest.mark.parametrize(
@@ -164,10 +157,14 @@ def test_a_clause_takes_the_article_of_the_name() -> None:
         (Triple("Oda", "isAlive", "false"), "Oda: is alive: false."),
         (Triple(NO_SUBJECT, "mainDishes", "fish, peas"), "The main dishes are fish, peas."),
         (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
+        # names with articles
+        (Triple("United States", "leader", "Ann"), "The leader of the United States is Ann."),
+        (Triple("United States", "isPartOf", "UN"), "The United States is part of the UN."),
+        (Triple("Denmark", "isPartOf", "Peru"), "Denmark is part of Peru."),
     ],
 )
-def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
-    assert clause(triple, {}) == expected
+def test_a_clause_consists_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
+    assert clause(triple, {"Denmark": 0.0, "United States": 1.0, "UN": 0.6}) == expected
 
 
 @pytest.mark.parametrize(
@@ -201,22 +198,15 @@ def test_every_common_phrase_says_its_triple() -> None:
         assert [value.how for value in check.values] == ["literal"] and check.faults == (), text
 
 
-def test_a_clause_says_its_triple(elements: Learned) -> None:
+def test_a_clause_has_no_fault(elements: Learned) -> None:
     for checker in (Checker(), elements[0]):
         for triple in chain.from_iterable(item.triples for item in elements[2]("dev")):
-            given = Record("r", (triple,))
-            assert checker.check(given, clause(triple, checker.lexicon.articles)).faults == ()
+            assert checker.check(Record("r", (triple,)), clause(triple, checker.lexicon.articles)).faults == ()
             nameless = Triple(NO_SUBJECT, triple.predicate, triple.object)
             assert checker.check(Record("r", (nameless,)), clause(nameless, checker.lexicon.articles)).whole
 
 
-def test_a_template_s_article_fits_the_value() -> None:
-    for value, said in (("alkali metal", "Zyx is an alkali metal."), ("metal", "Zyx is a metal.")):
-        assert fill("{subject} is a {object}.", Triple("Zyx", "category", value), {}) == said
-
-
-def test_phrases_do_not_exchange_subject_and_object() -> None:
-    """Texts that exchange subject and object, or say more than the predicate, are not learned."""
+def test_phrases_with_exchanged_subject_and_object_or_other_content_are_not_learned() -> None:
     texts = {
         "place of birth": ("{s} was born in {o}.", "{s} was born in {o}.", "The place of birth of {s} is {o}."),
         "residence": ("{s} lives in {o}.",),
@@ -229,7 +219,7 @@ def test_phrases_do_not_exchange_subject_and_object() -> None:
         "award": ("{s} has the award {o}, of Norway.",),
     }
     records = [
-        told(f"Name{number}", predicate, f"Value{number}", text.format(s=f"Name{number}", o=f"Value{number}"))
+        example(f"Name{number}", predicate, f"Value{number}", text.format(s=f"Name{number}", o=f"Value{number}"))
         for number, (predicate, text) in enumerate((key, text) for key, values in texts.items() for text in values)
     ]
     assert learn_phrases(records) == {

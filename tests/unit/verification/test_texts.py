@@ -1,4 +1,4 @@
-"""What a text says beside its values: invented, of another fact, twice, under another predicate's wording."""
+"""Faults besides incomplete values: invented, of another fact, repeated, swapped or misplaced values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck
 from tests.unit.verification.conftest import Learned
-from tests.unit.verification.texts import CITIES, PLAIN, record, told
+from tests.unit.verification.texts import CITIES, PLAIN, example, record
 
 RF = record(
     "group = 4",
@@ -49,13 +49,13 @@ def checker(request: pytest.FixtureRequest, elements: Learned) -> Checker:
         ("It has the symbol Rg.", ["Rg"]),
         ("It was found on 3 May 1964.", ["3 May 1964"]),
         ("It was found in 1964, 1965 and 1965.", ["1965"]),
-        # forms of the record's own words are no inventions
+        # forms of the record's own words
         ("It was found in 1964 in the Soviet Union.", []),
         ("The Soviets found it.", []),
         ("Named after Rutherford, it is a SOLID.", []),
         ("Group 4, Period 7: Rutherfordium's places.", []),
         ("Two people saw it melt.", []),
-        # words that open a sentence are no names
+        # words that open a sentence
         ("Furthermore, rutherfordium is a solid.", []),
         ("Additionally it melts at 2400 K. However, it is a solid. Moreover, it is in group 4.", []),
         ("In 1964 it was found. It is a solid. The symbol is Rf.", []),
@@ -65,22 +65,19 @@ def test_numbers_and_names_that_the_record_lacks_are_invented(checker: Checker, 
     assert list(checker.check(RF, text).invented) == invented
 
 
-def test_a_name_that_opens_a_sentence_is_invented_where_a_lexicon_knows_ordinary_words(elements: Learned) -> None:
+def test_with_a_lexicon_names_that_open_a_sentence_and_value_words_may_be_invented(elements: Learned) -> None:
     assert elements[0].check(RF, "Berlin saw it first.").invented == ("Berlin",)
     assert elements[0].check(RF, "Located in period 7, it is a solid.").invented == ()
-
-
-def test_words_known_from_values_alone_are_invented_where_no_triple_has_them(elements: Learned) -> None:
     assert elements[0].check(RF, "It is a silvery noble gas.").invented == ("silvery", "noble", "gas")
     assert PLAIN.check(RF, "It is a silvery noble gas.").invented == ()
 
 
 def test_words_of_a_predicates_own_wording_are_not_invented() -> None:
-    example = record("icaoLocationIdentifier = UTAA")
-    assert PLAIN.check(example, "Its ICAO code is UTAA.").invented == ()
-    assert PLAIN.check(example, "Its FAA code is UTAA.").invented == ("FAA",)
+    item = record("icaoLocationIdentifier = UTAA")
+    assert PLAIN.check(item, "Its ICAO code is UTAA.").invented == ()
+    assert PLAIN.check(item, "Its FAA code is UTAA.").invented == ("FAA",)
     learned = Checker(Lexicon(wordings={"icaoLocationIdentifier": ("faa",)}))
-    assert learned.check(example, "Its FAA code is UTAA.").invented == ()
+    assert learned.check(item, "Its FAA code is UTAA.").invented == ()
 
 
 def test_a_truth_value_that_the_record_does_not_have_is_invented() -> None:
@@ -111,7 +108,7 @@ def test_a_truth_value_that_the_record_does_not_have_is_invented() -> None:
         ([], "It is in group 4.", ["4"]),
     ],
 )
-def test_what_only_other_triples_have_belongs_to_another_fact(
+def test_words_that_only_other_triples_have_belong_to_another_fact(
     checker: Checker, own: list[int], text: str, elsewhere: list[str]
 ) -> None:
     result = checker.check(RF, text, own, subjects=())
@@ -120,12 +117,12 @@ def test_what_only_other_triples_have_belongs_to_another_fact(
     assert [value.triple for value in result.values] == [RF.triples[index] for index in own]
 
 
-def test_a_fact_invents_what_no_triple_has(checker: Checker) -> None:
+def test_a_fact_may_have_invented_words_and_words_of_other_facts(checker: Checker) -> None:
     result = checker.check(RF, "Rutherfordium is in group 8, period 7.", [GROUP])
     assert (result.invented, result.elsewhere, result.whole) == (("8",), ("7",), False)
 
 
-# --- said twice ------------------------------------------------------------------------------------------------------
+# --- repeated --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,7 +139,7 @@ def test_a_fact_invents_what_no_triple_has(checker: Checker) -> None:
         ("It is a solid and a solid.", []),
     ],
 )
-def test_words_twice_in_a_row(checker: Checker, text: str, repeated: list[str]) -> None:
+def test_words_that_occur_twice_in_a_row_are_repeated(checker: Checker, text: str, repeated: list[str]) -> None:
     assert list(checker.check(RF, text).repeated) == repeated
 
 
@@ -163,13 +160,15 @@ def test_a_name_or_two_values_may_repeat_a_word() -> None:
         ([GROUP, STATE], "It is a solid in group 4.", []),
     ],
 )
-def test_a_fact_says_each_value_once(checker: Checker, own: list[int], text: str, repeated: list[str]) -> None:
+def test_a_value_that_a_fact_mentions_twice_is_repeated(
+    checker: Checker, own: list[int], text: str, repeated: list[str]
+) -> None:
     assert list(checker.check(RF, text, own).repeated) == repeated
     assert checker.check(RF, text).repeated == ()
 
 
-def test_the_items_of_a_list_neither_run_together_nor_come_twice() -> None:
-    made = record("by = Ann Lee, Bob Ray and Eve Orr")
+def test_list_items_without_a_separator_or_repeated_are_faults() -> None:
+    item = record("by = Ann Lee, Bob Ray and Eve Orr")
     for text, faults in (
         ("By Bob Ray, Eve Orr and Ann Lee.", ()),
         ("By Ann Lee Bob Ray and Eve Orr.", ("'Ann Lee, Bob Ray and Eve Orr' (by) is incomplete",)),
@@ -177,11 +176,11 @@ def test_the_items_of_a_list_neither_run_together_nor_come_twice() -> None:
         ("By Ann Lee, Bob Ray, Eve Orr, Lee Bob.", ("'Lee' is repeated", "'Bob' is repeated")),
         ("By Bob Ray, Eve Orr, Bob and Ann Lee.", ("'Bob' is repeated",)),
     ):
-        assert PLAIN.check(made, text, [0], ()).faults == faults
+        assert PLAIN.check(item, text, [0], ()).faults == faults
 
 
 @pytest.mark.parametrize(
-    ("own", "text", "repeated"),
+    ("triple", "text", "repeated"),
     [
         ("by = William Anders", "Zyx is by Anders William Anders.", ["Anders William Anders"]),
         ("by = William Anders", "Zyx is by William Anders. Anders is known.", []),
@@ -190,24 +189,26 @@ def test_the_items_of_a_list_neither_run_together_nor_come_twice() -> None:
         ("at = 1/19", "Zyx is at 1/19/19.", ["1/19/19"]),
     ],
 )
-def test_names_have_none_of_their_words_beside_them(own: str, text: str, repeated: list[str]) -> None:
-    assert list(PLAIN.check(record(own), text).repeated) == repeated
+def test_a_name_beside_one_of_its_own_words_is_repeated(triple: str, text: str, repeated: list[str]) -> None:
+    assert list(PLAIN.check(record(triple), text).repeated) == repeated
 
 
 @pytest.mark.parametrize(
-    ("own", "text", "repeated"),
+    ("triple", "text", "repeated"),
     [
         ("by = Ann", "The head of Zyx is Zyx Ann.", ["Zyx"]),
         ("by = Ann", "Zyx Ann is here.", []),
         ("of = sponge cake and ice cream", "Zyx is ice cream, sponge cake and Ice cream.", ["ice cream"]),
     ],
 )
-def test_a_fact_repeats_neither_items_nor_its_subject(own: str, text: str, repeated: list[str]) -> None:
-    assert list(PLAIN.check(record(own), text, [0], ()).repeated) == repeated
+def test_list_items_and_subjects_that_a_fact_mentions_twice_are_repeated(
+    triple: str, text: str, repeated: list[str]
+) -> None:
+    assert list(PLAIN.check(record(triple), text, [0], ()).repeated) == repeated
 
 
-def test_a_fact_says_no_name_or_number_of_another() -> None:
-    made = record("food = raisin", "country = Mexico", "size = 3 m", "kind = dessert", "like = Mexico City")
+def test_names_and_numbers_of_other_facts_belong_to_them() -> None:
+    item = record("food = raisin", "country = Mexico", "size = 3 m", "kind = dessert", "like = Mexico City")
     for own, text, elsewhere in (
         ([0], "Zyx has raisin and Mexico.", ("Mexico",)),
         ([0], "Zyx has raisin and 3 m.", ("3",)),
@@ -216,30 +217,21 @@ def test_a_fact_says_no_name_or_number_of_another() -> None:
         ([0, 1], "Zyx has raisin and Mexico.", ()),
     ):
         for checker in (PLAIN, Checker(Lexicon(lower=frozenset(("mexico", "city"))))):
-            assert checker.check(made, text, own).elsewhere == elsewhere, text
+            assert checker.check(item, text, own).elsewhere == elsewhere, text
 
 
-def test_words_of_a_fact_s_own_predicates_and_values_belong_to_it_though_others_have_them() -> None:
-    made = record("school = Ulm College, M.S. 1963", "chosen by NASA = 1963", "employer = NASA")
+def test_words_of_a_fact_s_own_predicates_and_values_may_also_be_those_of_other_facts() -> None:
+    item = record("school = Ulm College, M.S. 1963", "chosen by NASA = 1963", "employer = NASA")
     for own, text, elsewhere in (
         ([0], "Zyx has an M.S. of 1963 from Ulm College.", ()),
         ([1], "Zyx was chosen by NASA in 1963.", ()),
         ([0], "Zyx of NASA has an M.S. of 1963 from Ulm College.", ("NASA",)),
         ([2], "Zyx works for NASA since 1963.", ("1963",)),
     ):
-        assert PLAIN.check(made, text, own).elsewhere == elsewhere, text
+        assert PLAIN.check(item, text, own).elsewhere == elsewhere, text
 
 
-def test_names_in_the_wordings_of_each_other_s_predicates() -> None:
-    pairs = product(CITIES, CITIES)
-    births = [told(f"{a}o", "born", a, f"{a}o was born in {a} and died in {b}.", died=b) for a, b in pairs]
-    checker = Checker(learn(births))
-    made = Record("r", (Triple("Ada", "born", "Oslo"), Triple("Ada", "died", "Rome")))
-    assert checker.check(made, "Ada was born in Oslo and died in Rome.").swapped == ()
-    assert checker.check(made, "Ada was born in Rome and died in Oslo.").swapped == (("born", "died"),)
-
-
-def test_a_fact_may_say_a_value_once_for_each_triple_and_within_a_name() -> None:
+def test_a_fact_may_mention_a_value_once_for_each_triple_and_within_a_name() -> None:
     both = record("born = Oslo", "died = Oslo")
     assert PLAIN.check(both, "Born in Oslo, she died in Oslo.", [0, 1]).repeated == ()
     assert PLAIN.check(both, "Born in Oslo, Oslo being far, she died in Oslo.", [0, 1]).repeated == ("Oslo",)
@@ -247,10 +239,19 @@ def test_a_fact_may_say_a_value_once_for_each_triple_and_within_a_name() -> None
     assert PLAIN.check(named, "Baku Memorial is in Baku.", [0]).repeated == ()
 
 
-# --- under another predicate's wording -----------------------------------------------------------------------------
+# --- swapped -------------------------------------------------------------------------------------------------------
 
 
-METALS = Record("metals", (Triple("Gold", "group", "11"), Triple("Silver", "group", "12")))
+def test_names_in_the_contexts_of_each_other_s_predicates_are_swapped() -> None:
+    pairs = product(CITIES, CITIES)
+    births = [example(f"{a}o", "born", a, f"{a}o was born in {a} and died in {b}.", died=b) for a, b in pairs]
+    checker = Checker(learn(births))
+    item = record("born = Oslo", "died = Rome", subject="Ada")
+    assert checker.check(item, "Ada was born in Oslo and died in Rome.").swapped == ()
+    assert checker.check(item, "Ada was born in Rome and died in Oslo.").swapped == (("born", "died"),)
+
+
+METALS = record("Gold | group = 11", "Silver | group = 12")
 
 
 @pytest.mark.parametrize(
@@ -274,10 +275,10 @@ def test_values_exchanged_between_subjects_are_swapped(text: str, swapped: bool)
 
 
 def test_values_exchanged_between_subjects_with_short_names_are_swapped() -> None:
-    lands = Record("lands", (Triple("East, Oz", "leader", "Ann"), Triple("Oz", "leader", "Bo")))
+    lands = record("East, Oz | leader = Ann", "Oz | leader = Bo")
     assert PLAIN.check(lands, "The leader of the East is Bo and Ann is the leader of Oz.").swapped
     assert not PLAIN.check(lands, "The leader of the East is Ann and Bo is the leader of Oz.").swapped
-    chain = Record("chain", (Triple("Oz", "next", "Ulm"), Triple("Ulm", "next", "Bo")))
+    chain = record("Oz | next = Ulm", "Ulm | next = Bo")
     assert not PLAIN.check(chain, "Next to Ulm and Bo lie Oz and Ulm.").swapped
 
 
@@ -294,49 +295,50 @@ def test_values_exchanged_between_subjects_with_short_names_are_swapped() -> Non
         ("It was found in 1964 and melts at 2400 K.", []),
     ],
 )
-def test_numbers_under_each_others_wording_are_swapped(elements: Learned, text: str, swapped: list) -> None:
+def test_numbers_in_the_contexts_of_each_others_predicates_are_swapped(
+    elements: Learned, text: str, swapped: list
+) -> None:
     checker = elements[0]
     result = checker.check(RF, text)
     assert list(result.swapped) == swapped
     assert [fault for fault in result.faults if "swapped" in fault] == [
-        f"the values of {one} and {other} are swapped" for one, other in swapped
+        f"the values of {first} and {second} are swapped" for first, second in swapped
     ]
-    assert PLAIN.check(RF, text).swapped == (), "nothing is known of wordings without a lexicon"
+    assert PLAIN.check(RF, text).swapped == (), "without a lexicon, predicates have no contexts"
 
 
-def test_a_fact_with_two_numbers_exchanged_is_noticed(elements: Learned) -> None:
-    assert elements[0].check(RF, "Its place is in group 7, period 4.", [GROUP, PERIOD]).swapped == (
-        ("group", "period"),
-    )
+def test_swapped_numbers_in_a_fact_are_detected(elements: Learned) -> None:
+    swapped = elements[0].check(RF, "Its place is in group 7, period 4.", [GROUP, PERIOD]).swapped
+    assert swapped == (("group", "period"),)
     assert elements[0].check(RF, "Its place is in group 4, period 7.", [GROUP, PERIOD]).faults[1:] == ()
 
 
-# --- subjects, and the whole -----------------------------------------------------------------------------------------
+# --- subjects and complete results -----------------------------------------------------------------------------------
 
 
-def test_subjects_must_be_named_whole() -> None:
-    example = record("Ada King | born = 1815", "Ida Rhodes | born = 1900")
-    assert PLAIN.check(example, "Ada King, born 1815, and Rhodes, born 1900.").unnamed == ("Ida Rhodes",)
-    assert PLAIN.check(example, "She was born in 1815.", [0]).unnamed == ("Ada King",)
-    assert PLAIN.check(example, "She was born in 1815.", [0], subjects=()).unnamed == ()
-    assert PLAIN.check(example, "Ada King was born in 1815.", [0], subjects=("Ida Rhodes",)).unnamed == ("Ida Rhodes",)
-    assert PLAIN.unnamed(example, "Ada King and ida rhodes") == ()
+def test_subjects_must_be_named_in_full() -> None:
+    item = record("Ada King | born = 1815", "Ida Rhodes | born = 1900")
+    assert PLAIN.check(item, "Ada King, born 1815, and Rhodes, born 1900.").unnamed == ("Ida Rhodes",)
+    assert PLAIN.check(item, "She was born in 1815.", [0]).unnamed == ("Ada King",)
+    assert PLAIN.check(item, "She was born in 1815.", [0], subjects=()).unnamed == ()
+    assert PLAIN.check(item, "Ada King was born in 1815.", [0], subjects=("Ida Rhodes",)).unnamed == ("Ida Rhodes",)
+    assert PLAIN.unnamed(item, "Ada King and ida rhodes") == ()
 
 
-def test_a_record_without_a_subject_needs_none() -> None:
+def test_texts_of_a_record_without_a_subject_need_no_name() -> None:
     pub = Record("p", (Triple(NO_SUBJECT, "eatType", "pub"), Triple(NO_SUBJECT, "food", "Thai")))
     assert PLAIN.check(pub, "The pub has Thai food.").faults == ()
     assert PLAIN.check(pub, "The pub has food.").faults == ("'Thai' (food) is missing",)
 
 
-def test_an_empty_text_says_nothing(checker: Checker) -> None:
+def test_an_empty_text_has_only_missing_values_and_subjects(checker: Checker) -> None:
     result = checker.check(RF, "")
     assert result.missing == RF.triples
     assert result.unnamed == ("Rutherfordium",)
     assert result == TextCheck(result.values, result.unnamed)
 
 
-def test_every_fault_is_in_words(elements: Learned) -> None:
+def test_every_fault_has_a_message(elements: Learned) -> None:
     text = "The the element of Berlin is in group 7 and period 4 and melts at 2400 K."
     result = elements[0].check(RF, text, [GROUP, PERIOD, MELTS, YEAR])
     assert result.faults == (
@@ -352,13 +354,12 @@ def test_every_fault_is_in_words(elements: Learned) -> None:
     assert fact.faults == ("'Rf' belongs to another fact",)
 
 
-def test_a_text_that_goes_on_has_no_capital_at_its_start() -> None:
-    """The first word of a fact in the middle of a sentence is a name if it has a capital."""
+def test_a_capital_at_the_start_of_a_fact_within_a_sentence_is_a_name() -> None:
     assert PLAIN.check(RF, "Berlin saw it", [GROUP], initial=True).invented == ()
     assert PLAIN.check(RF, "Berlin saw it", [GROUP], initial=False).invented == ("Berlin",)
 
 
-# --- where values stand ----------------------------------------------------------------------------------------------
+# --- misplaced -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -370,15 +371,17 @@ def test_a_text_that_goes_on_has_no_capital_at_its_start() -> None:
         ("Rutherfordium is a 1964 solid. It was discovered in 1964 and has the symbol Rf.", set()),
     ],
 )
-def test_values_stand_where_training_texts_have_them(text: str, misplaced: set[str], elements: Learned) -> None:
-    """Once passed: a text whose values were all whole, "it is a 1766 gas"."""
+def test_values_after_words_that_never_precede_them_are_misplaced(
+    text: str, misplaced: set[str], elements: Learned
+) -> None:
+    """Regression: "it is a 1766 gas" passed, since its values are whole."""
     result = elements[0].check(RF, text)
     assert {triple.predicate for triple in result.misplaced} == misplaced
     assert all(any(f"in a context of {name}" in fault for fault in result.faults) for name in misplaced)
     assert PLAIN.check(RF, text).misplaced == ()
 
 
-def test_before_the_first_word_of_a_fact_anything_may_stand(elements: Learned) -> None:
+def test_a_value_at_the_start_of_a_fact_within_a_sentence_is_not_misplaced(elements: Learned) -> None:
     fact = [SYMBOL, PLACE]
     assert elements[0].check(RF, "Rf of the Soviet Union", fact, (), initial=False).misplaced == ()
     assert elements[0].check(RF, "a Rf of the Soviet Union", fact, (), initial=False).misplaced != ()

@@ -1,4 +1,4 @@
-"""The words of a text: where they stand, and what does not change their normal form."""
+"""The words of a text: their offsets and normal forms."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def without_accents(text: str) -> str:
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
-# --- places --------------------------------------------------------------------------------------------------------
+# --- offsets -------------------------------------------------------------------------------------------------------
 
 
 @given(TEXTS | st.text() | st.lists(PIECES).map(" ".join), st.booleans(), st.booleans())
@@ -56,17 +56,17 @@ def test_words_have_increasing_offsets(text: str, initial: bool, dates: bool) ->
 
 
 @given(st.lists(LATIN, min_size=1, max_size=6), st.lists(LATIN, max_size=3), st.lists(LATIN, max_size=3))
-def test_a_value_is_found_where_it_stands_and_nowhere_else(value, before, behind) -> None:
+def test_a_value_is_found_at_its_mentions_only(value, before, behind) -> None:
     text = " ".join([*before, *value, *behind])
     index = LetterIndex(words(text))
-    places = list(index.find((letters(words(" ".join(value)), 0), "", "")))
-    assert (len(before), len(before) + len(value)) in places
-    for first, last in places:
+    spans = list(index.find((letters(words(" ".join(value)), 0), "", "")))
+    assert (len(before), len(before) + len(value)) in spans
+    for first, last in spans:
         assert "".join(forms(text)[first:last]) == "".join(forms(" ".join(value)))
 
 
 @given(TEXTS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60))))
-def test_a_word_is_covered_if_it_lies_within_a_span(text: str, spans: list[tuple[int, int]]) -> None:
+def test_words_within_spans_are_covered(text: str, spans: list[tuple[int, int]]) -> None:
     index = TextIndex(text)
     expected = [any(start <= word.start and word.end <= end for start, end in spans) for word in index.whole.words]
     assert index.covered(spans) == expected
@@ -87,11 +87,11 @@ def test_only_the_same_numbers_in_the_same_order_are_the_same_letters(first, sec
         ("It melts, At last", ["It"]),
     ],
 )
-def test_which_words_open_a_sentence(text: str, opening: list[str]) -> None:
+def test_initial_words_of_sentences(text: str, opening: list[str]) -> None:
     assert [word.raw for word in words(text) if word.initial] == opening
 
 
-# --- what does not change a word ---------------------------------------------------------------------------------
+# --- accents and Unicode forms -----------------------------------------------------------------------------------
 
 
 @example(["tw\u00f2"])  # decomposed, it was once the number two
@@ -115,7 +115,7 @@ def test_accents_and_unicode_forms_do_not_change_words(expected: list[str]) -> N
         ("Ελλάδα", "ΕΛΛΑΔΑ"),
     ],
 )
-def test_letters_that_are_written_in_several_ways_are_one(first: str, second: str) -> None:
+def test_equivalent_characters_have_one_normal_form(first: str, second: str) -> None:
     assert letters(words(first), 0) == letters(words(second), 0)
 
 
@@ -123,7 +123,7 @@ def test_letters_that_are_written_in_several_ways_are_one(first: str, second: st
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=0, max_value=10**12, places=6))
-def test_numbers_count_by_value(number: Decimal) -> None:
+def test_numbers_are_compared_by_value(number: Decimal) -> None:
     spellings = [f"{number:f}", f"{number:,f}", f"{number:f}000", f"{number:e}"]
     assert len({tuple(forms(text)) for text in spellings}) == 1
     assert Decimal(forms(spellings[0])[0]) == number
@@ -179,7 +179,7 @@ def test_a_date_is_one_word_in_every_usual_spelling(day: date) -> None:
 
 
 @given(DATES)
-def test_a_date_taken_apart_has_its_day_month_and_year(day: date) -> None:
+def test_a_date_as_separate_words_has_day_month_and_year(day: date) -> None:
     month = MONTHS[day.month - 1]
     numbers = {str(day.day), str(day.year)}
     for text in (f"{day.day} {month} {day.year}", f"{month} {day.day}, {day.year}"):

@@ -1,4 +1,4 @@
-"""Short ways to ask a checker."""
+"""Short forms of records and checks."""
 
 from __future__ import annotations
 
@@ -7,38 +7,26 @@ from agggen.verification.check import Checker
 from agggen.verification.results import ValueCheck
 
 PLAIN = Checker()
+"""Without a lexicon."""
 CITIES = ("Oslo", "Rome", "Bern", "Kyiv", "Lima", "Baku", "Cork", "Graz")
 
 
 def value_check(value: str, text: str, checker: Checker = PLAIN, predicate: str = "value") -> ValueCheck:
-    """How `text` says a value of a subject that has nothing else."""
+    """The check of a single value in `text`."""
     return checker.check(Record("r", (Triple("Zyx", predicate, value),)), text).values[0]
 
 
 def whole(value: str, text: str, checker: Checker = PLAIN, predicate: str = "value") -> bool:
-    """Whether `text` says it whole."""
     return value_check(value, text, checker, predicate).whole
 
 
 def record(*triples: str, subject: str = "Zyx") -> Record:
-    """A record of triples like ``period = 7``, of one subject, or ``Ada | period = 7``."""
-    made = []
-    for item in triples:
-        named, _, rest = item.rpartition(" | ")
-        predicate, _, value = rest.partition(" = ")
-        made.append(Triple(named or subject, predicate, value))
-    return Record("r", tuple(made))
+    """A record of triples like ``period = 7`` of `subject`, or ``Ada | period = 7``."""
+    parts = [(name or subject, *rest.split(" = ")) for name, _, rest in (item.rpartition(" | ") for item in triples)]
+    return Record("r", tuple(Triple(*part) for part in parts))
 
 
-def missed(given: Record, text: str, checker: Checker = PLAIN) -> list[str]:
-    """The predicates whose values `text` does not say whole."""
-    return [value.triple.predicate for value in checker.check(given, text).values if not value.whole]
-
-
-def told(subject: str, predicate: str, value: str, text: str, **others: str) -> Record:
-    """A record of one subject, with one text."""
-    triples = [
-        Triple(subject, predicate, value),
-        *(Triple(subject, name, expected) for name, expected in others.items()),
-    ]
-    return Record(f"{subject} {text[:20]}", tuple(triples), (Reference(text),))
+def example(subject: str, predicate: str, value: str, text: str, **others: str) -> Record:
+    """A record of one subject, with one reference; `others` are further predicates and values."""
+    triples = tuple(Triple(subject, *pair) for pair in ((predicate, value), *others.items()))
+    return Record(f"{subject} {text[:20]}", triples, (Reference(text),))

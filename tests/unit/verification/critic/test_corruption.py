@@ -1,4 +1,4 @@
-"""Examples with known errors: their labels are true of their words."""
+"""Examples with synthetic errors: their labels agree with their words."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ TEXTS = [
 ]
 
 
+def originals() -> list[Example]:
+    return [example for triples, text in TEXTS if (example := to_example(triples, text))]
+
+
 @pytest.fixture(scope="module")
 def drawn() -> list[Example]:
-    corruptor = Corruptor([to_example(triples, text) for triples, text in TEXTS], seed=3)  # type: ignore[misc]
+    corruptor = Corruptor(originals(), seed=3)
     return [corruptor.draw() for _ in range(3000)]
 
 
@@ -36,49 +40,35 @@ def test_every_triple_and_word_has_a_label(drawn: list[Example]) -> None:
         assert len(example.invented) == len(example.words) > 0
     labels = Counter(label for example in drawn for label in example.labels)
     assert min(labels[label] for label in (SAID, PART, WRONG, MISSING, UNKNOWN)) > 30
-    assert 0.02 < sum(map(sum, (one.invented for one in drawn))) / sum(len(one.words) for one in drawn) < 0.2
+    assert 0.02 < sum(sum(example.invented) for example in drawn) / sum(len(example.words) for example in drawn) < 0.2
 
 
 def test_missing_values_are_not_in_the_text(drawn: list[Example]) -> None:
     once = [example for example in drawn if example.labels.count(MISSING) == 1]
-    kept = sum(
-        bool(mention(triple[2], example.words)[1])
-        for example in once
-        for triple, label in zip(example.triples, example.labels, strict=True)
-        if label == MISSING
-    )
-    # A second error may bring the value back: a sentence of the same text inserted, for instance.
-    assert kept < 0.05 * len(once)
+    values = [example.triples[example.labels.index(MISSING)][2] for example in once]
+    mentioned = sum(bool(mention(value, example.words)[1]) for value, example in zip(values, once, strict=True))
+    assert mentioned < 0.05 * len(once)  # a second error may insert a sentence with the value
 
 
 def test_invented_words_are_in_no_triple(drawn: list[Example]) -> None:
     for example in drawn:
-        words = {
-            word for subject, _, value in example.triples for word in (*mention_words(subject), *mention_words(value))
-        }
         invented = {word for word, mark in zip(example.words, example.invented, strict=True) if mark}
-        assert len(invented & words) <= 3  # of a triple that a second error added
-
-
-def mention_words(value: str) -> tuple[str, ...]:
-    from agggen.verification.critic.tokens import value_words
-
-    return value_words(value)
+        assert len(invented & example.value_words()) <= 3  # of a triple that a second error added
 
 
 def test_the_same_seed_draws_the_same_examples(drawn: list[Example]) -> None:
-    corruptor = Corruptor([to_example(triples, text) for triples, text in TEXTS], seed=3)  # type: ignore[misc]
+    corruptor = Corruptor(originals(), seed=3)
     assert [corruptor.draw() for _ in range(50)] == drawn[:50]
 
 
-def test_the_texts_themselves_are_not_changed() -> None:
-    examples = [to_example(triples, text) for triples, text in TEXTS]
-    corruptor = Corruptor(examples, seed=1)  # type: ignore[arg-type]
+def test_the_original_texts_are_not_changed() -> None:
+    examples = originals()
+    corruptor = Corruptor(examples, seed=1)
     for _ in range(500):
         corruptor.draw()
-    assert examples == [to_example(triples, text) for triples, text in TEXTS]
+    assert examples == originals()
 
 
-def test_a_text_without_words_is_no_example() -> None:
+def test_neither_words_nor_triples_may_be_missing() -> None:
     assert to_example([("A", "b", "C")], "?!") is None
     assert to_example([], "Words.") is None

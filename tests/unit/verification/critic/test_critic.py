@@ -1,4 +1,4 @@
-"""The critic: training, files, independence of batches, and what the included one sees."""
+"""The critic: training, files, independence of batches, and the verdicts of the included one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TINY = NetworkConfig(width=16, layers=1, heads=2, feed_forward=16)
 
 def examples(count: int = 40) -> list[Example]:
     cities = ("Ulm", "Oslo", "Rome", "Bern", "Graz")
-    made = [
+    all_examples = [
         to_example(
             [(f"Person {number}", "birthPlace", cities[number % 5]), (f"Person {number}", "age", str(number + 20))],
             f"Person {number} was born in {cities[number % 5]} and is {number + 20} years old.",
         )
         for number in range(count)
     ]
-    return [example for example in made if example is not None]
+    return [example for example in all_examples if example is not None]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def record(*triples: tuple[str, str, str]) -> Record:
 ANN = record(("Ann Lee", "birthPlace", "Ulm"), ("Ann Lee", "age", "31"))
 
 
-def test_training_reduces_the_loss_and_repeats_itself() -> None:
+def test_training_reduces_the_loss_and_is_reproducible() -> None:
     config = CriticTraining(steps=200, batch=8, warmup=20, dev_texts=60)
     losses: list[list[float]] = []
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_a_critic_is_saved_and_loaded(tiny: Critic, tmp_path: Path) -> None:
     assert second.coverage == pytest.approx(first.coverage, abs=0.01)  # weights are saved as 16-bit floats
 
 
-def test_what_is_no_critic_is_named(tiny: Critic, tmp_path: Path) -> None:
+def test_folders_without_a_valid_critic_are_named(tiny: Critic, tmp_path: Path) -> None:
     with pytest.raises(CriticError, match=r"no critic in .*absent: No such file"):
         load_critic(tmp_path / "absent")
     tiny.save(tmp_path / "critic")
@@ -120,10 +120,9 @@ SILICON = (("Silicon", "period", "3"), ("Silicon", "group", "14"))
         ("Silicon is in period 3 and group 14.", "Silicon is in period 14 and group 3.", 0),
     ],
 )
-def test_a_wrong_text_is_said_less_probably_than_the_right_one(right: str, wrong: str, triple: int) -> None:
-    good, bad = judged(right, *SILICON), judged(wrong, *SILICON)
-    assert good.verdicts[triple].verdict == "said"
-    assert bad.verdicts[triple].verdict != "said"
+def test_wrong_texts_do_not_express_the_triple(right: str, wrong: str, triple: int) -> None:
+    assert judged(right, *SILICON).verdicts[triple].verdict == "said"
+    assert judged(wrong, *SILICON).verdicts[triple].verdict != "said"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_a_wrong_text_is_said_less_probably_than_the_right_one(right: str, wrong
         (("Ann Lee", "birthPlace", "Ulm"), "Ann Lee was born in Ulm.", "Ann Lee was not born in Ulm."),
     ],
 )
-def test_relations_and_negations_are_seen(triple: tuple[str, str, str], right: str, wrong: str) -> None:
+def test_other_relations_and_negations_are_less_probable(triple: tuple[str, str, str], right: str, wrong: str) -> None:
     assert judged(right, triple).verdicts[0].said > judged(wrong, triple).verdicts[0].said + 0.2
 
 
@@ -144,10 +143,10 @@ def test_invented_words_are_marked() -> None:
     assert judged("Silicon is in period 3 and group 14.", *SILICON).invented == ()
 
 
-def test_case_and_tokenisation_do_not_matter() -> None:
-    whole = judged("Silicon is in period 3, and in group 14.", *SILICON)
+def test_case_and_tokenisation_hardly_change_the_coverage() -> None:
+    original = judged("Silicon is in period 3, and in group 14.", *SILICON)
     tokenised = judged("silicon is in period 3 , and in group 14 .", *SILICON)
-    assert tokenised.coverage == pytest.approx(whole.coverage, abs=0.01)
+    assert tokenised.coverage == pytest.approx(original.coverage, abs=0.01)
 
 
 def test_the_included_critic_is_calibrated() -> None:
@@ -163,7 +162,7 @@ def test_the_critic_agrees_with_people(data_home: Path) -> None:
 
     path = data_home / "webnlg_2020_human/ratings.jsonl"
     if not path.exists():
-        pytest.skip(f"{path} is not there; it is not in the catalogue")
+        pytest.skip(f"{path} does not exist; it is not in the catalogue")
     rated = read_ratings(path)
     checked = check_all([text.record for text in rated], [text.text for text in rated])
     coverage = agreement(rated, [result.scores["coverage"] for result in checked])
@@ -174,7 +173,7 @@ def test_the_critic_agrees_with_people(data_home: Path) -> None:
     assert correctness.per_system["Correctness"] > 0.90
 
 
-def test_lower_case_and_separate_punctuation_cost_right_texts_less_than_a_point(data_home: Path) -> None:
+def test_lower_case_and_separate_punctuation_lower_scores_by_less_than_a_point(data_home: Path) -> None:
     from agggen.checks import RISKY, check_all
 
     pairs = [

@@ -1,4 +1,4 @@
-"""What the critic reads: words in normal form with their characters, and batches of them."""
+"""The critic's inputs: words in normal form with their spans, and batches of them."""
 
 from __future__ import annotations
 
