@@ -49,7 +49,7 @@ class EmbeddedFrames:
             BundleError: a file of the tagger is missing or modified.
         """
         tagged = _tagger(self.folder).tag([sentence.words for sentence in sentences])
-        decoded = ([frame_of_tags(frame.tags) for frame in frames] for frames in tagged)
+        decoded = ([frame_of_tags(tags) for tags in frames] for frames in tagged)
         return [tuple(frame for frame in frames if frame is not None) for frames in decoded]
 
     def __reduce__(self) -> tuple[type[EmbeddedFrames], tuple[Path]]:

@@ -128,15 +128,11 @@ class Vocabulary:
         """The record as ids, in the order of its triples."""
         source = linearise(record)
         ids: list[int] = []
-        triple: list[int] = []
-        role: list[int] = []
         extras: dict[str, int] = {}
-        for token, index, token_role in zip(source.tokens, source.triple, source.role, strict=True):
+        for token in source.tokens:
             token_id = self._ids.get(token)
             ids.append(extras.setdefault(token, len(self) + len(extras)) if token_id is None else token_id)
-            triple.append(index)
-            role.append(token_role)
-        return EncodedSource(ids, triple, role, list(extras))
+        return EncodedSource(ids, source.triple, source.role, list(extras))
 
     def encode_target(self, facts: Sequence[str], source: EncodedSource) -> EncodedTarget:
         """A text as ids. A word that can be neither generated nor copied from the source is UNK.

@@ -18,7 +18,7 @@ import agggen
 from agggen.config import load_config, preset_names
 from agggen.errors import AggGenError, ConfigError, CorpusError, PlanError, StoppedError
 from agggen.run import RunConfig
-from agggen.training.callbacks import Metrics, Silent
+from agggen.training.callbacks import Callback, Metrics
 from agggen.training.choice import config_for, preset_for
 from agggen.training.events import TrainingEvent
 from agggen.training.loop import Trainer
@@ -105,7 +105,7 @@ except ImportError as error:
 # --- training ---
 
 
-class Count(Silent):
+class Count(Callback):
     def __init__(self, stop_at: int = 0) -> None:
         self.updates, self.stop_at = 0, stop_at
 

@@ -13,19 +13,10 @@ from hypothesis import strategies as st
 
 from agggen.errors import PlanError
 from agggen.model.lattice import ordered_states
-from agggen.planning import (
-    IndexPlan,
-    PlanScores,
-    aggregations,
-    beam_plans,
-    k_best,
-    log_partition,
-    no_aggregation,
-    orderings,
-    plan_score,
-    random_order,
-    two_stage,
-)
+from agggen.planning.beam import beam_plans
+from agggen.planning.exact import k_best, log_partition
+from agggen.planning.scores import IndexPlan, PlanScores, plan_score
+from agggen.planning.two_stage import aggregations, no_aggregation, orderings, random_order, two_stage
 
 small = given(seed=st.integers(0, 10**6), n=st.integers(1, 5), largest=st.integers(1, 3), k=st.integers(1, 40))
 

@@ -10,15 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.errors import PlanError
-from agggen.planning import (
-    IndexPlan,
-    PlanDistribution,
-    PlanScores,
-    k_best,
-    named_plan,
-    plan_score,
-    resolve_plan,
-)
+from agggen.planning import IndexPlan, PlanDistribution, PlanScores, named_plan, resolve_plan
+from agggen.planning.exact import k_best
+from agggen.planning.scores import plan_score
 from agggen.records import Plan, Record, Triple
 from tests.unit.test_planning import cuts, make_scores
 

@@ -18,7 +18,7 @@ from agggen.records import Fact, Record, Reference, Triple
 from agggen.run import CorpusConfig, FactsConfig, RunConfig, TextConfig, TrainingConfig, prepare, train
 from agggen.tensors import device_of
 from agggen.text.tokenise import JOINER
-from agggen.training.callbacks import Callback, Metrics, Silent
+from agggen.training.callbacks import Callback, Metrics
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
 
@@ -49,7 +49,7 @@ CONFIG = RunConfig(
 )
 
 
-class Follow(Silent):
+class Follow(Callback):
     """Counts updates by stage, and interferes at one of them."""
 
     def __init__(

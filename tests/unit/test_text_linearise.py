@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agggen.records import Record
-from agggen.text import (
+from agggen.text.linearise import (
     ROLE_OBJECT,
     ROLE_PREDICATE,
     ROLE_SPECIAL,

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from agggen.errors import TrainingError
 from agggen.model.joint import JointModel
 from agggen.training import checkpoints
-from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileKeeper, Snapshot, load_checkpoint
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
@@ -52,7 +52,7 @@ def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
 
 
 def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
-    class Draws(Silent):
+    class Draws(Callback):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
             torch.rand(trainer.progress.step)
 
@@ -63,7 +63,7 @@ def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
 
 
 def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
-    class Crash(Silent):
+    class Crash(Callback):
         def on_update(self, trainer: Trainer) -> None:
             if trainer.progress.step == 3:
                 raise KeyboardInterrupt
@@ -143,7 +143,7 @@ def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
     now = [0.0]
     monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: now[0])
 
-    class Clock(Silent):
+    class Clock(Callback):
         def on_update(self, trainer: Trainer) -> None:
             now[0] += 50
 
@@ -230,7 +230,7 @@ def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
     """It is written while training goes on."""
     taken: list[Snapshot] = []
 
-    class Takes(Silent):
+    class Takes(Callback):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
             if trainer.progress.step == 8:
                 taken.append(Snapshot.of(trainer))

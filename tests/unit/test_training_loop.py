@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agggen.errors import ConfigError, TrainingError
 from agggen.model.batch import CLS, SEP, Example, collate
-from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.loop import StageConfig, Trainer, repeatable
 from agggen.training.objectives import ObjectiveName
@@ -84,7 +84,7 @@ def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> N
 def test_each_group_of_weights_has_its_own_rate() -> None:
     rates: list[list[float]] = []
 
-    class Rates(Silent):
+    class Rates(Callback):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
             rates.append([group["lr"] for group in trainer.optimizer.param_groups])
             assert metrics["learning_rate"] == rates[-1][0]
@@ -188,7 +188,7 @@ def test_early_stopping_puts_the_best_weights_back(losses: list[float], patience
     config = replace(CONFIG, epochs=len(losses), patience=patience)
     ended: list[bool] = []
 
-    class AtTheEnd(Silent):
+    class AtTheEnd(Callback):
         def on_end(self, trainer: Trainer) -> None:
             assert isinstance(trainer, Script)
             ended.append(same(weights(trainer.model), trainer.seen[best]))
@@ -256,7 +256,7 @@ def test_a_callback_that_generates_does_not_switch_dropout_off() -> None:
     """Training mode was once set only at the epoch's beginning; a generator made in `on_log` ended it."""
     plain, log = Log(), Log()
 
-    class Generates(Silent):
+    class Generates(Callback):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
             trainer.model.eval()
 
@@ -283,7 +283,7 @@ def test_a_loss_that_is_not_finite_names_the_update_and_records(stage: Objective
     model = fresh_model()
     log = Log()
 
-    class Poison(Silent):
+    class Poison(Callback):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
             if trainer.progress.step == 2:
                 with torch.no_grad():
@@ -297,7 +297,7 @@ def test_a_loss_that_is_not_finite_names_the_update_and_records(stage: Objective
 
 
 def test_a_development_loss_that_is_not_finite_is_no_evaluation() -> None:
-    class Poison(Silent):
+    class Poison(Callback):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
             with torch.no_grad():
                 trainer.model.output_bias.fill_(math.nan)
@@ -361,7 +361,7 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
 def test_updates_are_deterministic_and_the_setting_is_restored(stage: ObjectiveName) -> None:
     deterministic: list[bool] = []
 
-    class Order(Silent):
+    class Order(Callback):
         def on_update(self, trainer: Trainer) -> None:
             deterministic.append(torch.are_deterministic_algorithms_enabled())
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from agggen.model.joint import JointModel, ModelConfig
-from agggen.training.callbacks import Callback, Metrics, Silent
+from agggen.training.callbacks import Callback, Metrics
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import random_example
@@ -30,7 +30,7 @@ def fresh_model(seed: int = 7, config: ModelConfig = DROPPING) -> JointModel:
         return JointModel(config, n_words=24, n_output=20, n_predicates=8)
 
 
-class Log(Silent):
+class Log(Callback):
     """Keeps what the loop says, and asks it to stop after a given update."""
 
     def __init__(self, stop_at: int = 0) -> None:

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from agggen.errors import TrainingError
-from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Alone, Connected, Group
 from agggen.training.loop import Trainer
@@ -42,7 +42,7 @@ def whole_run(stage: ObjectiveName, group: Group) -> dict[str, Tensor]:
     return weights(model) | {"(losses)": torch.tensor(log.losses + log.dev_losses, dtype=torch.float64)}
 
 
-class _StopsOn(Silent):
+class _StopsOn(Callback):
     def __init__(self, rank: int, step: int) -> None:
         self.rank, self.step = rank, step
 

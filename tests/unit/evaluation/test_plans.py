@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,10 @@ from scipy.stats import kendalltau
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
 from agggen.errors import PlanError
-from agggen.evaluation.plans import plan_scores
+from agggen.evaluation import Score
+from agggen.evaluation.plans import plan_statistics
 from agggen.records import Plan
+from tests.unit.score_files import corpus_scores
 
 
 def plan_of(labels: list[int]) -> Plan:
@@ -23,6 +26,10 @@ def plan_of(labels: list[int]) -> Plan:
 
 def plans(*texts: str) -> list[Plan]:
     return [Plan.parse(text) for text in texts]
+
+
+def plan_scores(*arguments: Any) -> dict[str, Score]:
+    return corpus_scores(plan_statistics(*arguments))
 
 
 def agreement(plan: Plan, reference: Plan, predicates: Sequence[str] | None = None) -> dict[str, float]:

@@ -51,7 +51,7 @@ def test_slot_statistics_give_corpus_segment_and_sample_scores() -> None:
     assert result["ser.ser"].corpus().value == pytest.approx(100 * 3 / 9)
     single = result["ser.ser"].single
     assert single is not None
-    assert single.values == pytest.approx([100 / 3, 100 / 3, 100 / 3])
+    assert single == pytest.approx([100 / 3, 100 / 3, 100 / 3])
     twice_the_first = np.array([[2.0, 0.0, 0.0]])
     assert result["ser.wrong"].samples(twice_the_first) == pytest.approx([100 / 3])
 

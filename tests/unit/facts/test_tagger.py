@@ -117,10 +117,10 @@ def test_padding_does_not_reach_the_words() -> None:
     padded, alone = collate_words([long, short], features), collate_words([short], features)
     first, second = torch.tensor([1]), torch.tensor([1])
     with torch.inference_mode():
-        together, single = model.encode(*padded), model.encode(*alone)
-        torch.testing.assert_close(together.states[1:, :2], single.states)
-        roles = model.roles(together.states, padded.lengths, first, second)
-        torch.testing.assert_close(roles[:, :2], model.roles(single.states, alone.lengths, torch.tensor([0]), second))
+        (together, _), (single, _) = model.encode(*padded), model.encode(*alone)
+        torch.testing.assert_close(together[1:, :2], single)
+        roles = model.roles(together, padded[1], first, second)
+        torch.testing.assert_close(roles[:, :2], model.roles(single, alone[1], torch.tensor([0]), second))
 
 
 # --- files -------------------------------------------------------------------------------------------------------
