@@ -16,11 +16,7 @@ from agggen.errors import CorpusError
 
 
 def check_plain(columns: pa.Schema, where: str) -> None:
-    """Checks that no column contains an extension type.
-
-    Raises:
-        CorpusError: a column contains one; names the column and the type.
-    """
+    """Raises CorpusError, with the column and the type, if a column contains an extension type."""
     for field in columns:
         for extension in _extensions(field.type):
             raise CorpusError(

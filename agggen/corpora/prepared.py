@@ -159,11 +159,7 @@ def _complete_parts(split: Path) -> list[Path]:
 
 
 def fingerprint(path: Path | str) -> str:
-    """The SHA-256 of the records, in hexadecimal, from the file's metadata.
-
-    Raises:
-        CorpusError: the file is missing, not a prepared split, or of another format version.
-    """
+    """The SHA-256 of the records, in hexadecimal, from the file's metadata (`describe`)."""
     return describe(path)["fingerprint"]
 
 

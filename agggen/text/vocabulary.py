@@ -97,9 +97,6 @@ class Vocabulary:
 
         Ids below `n_output` do not change. New words of texts follow, including words that were source-only before; the
         other words of the source get higher ids.
-
-        Raises:
-            ConfigError, CorpusError: see `build`.
         """
         if min_count < 1:
             raise ConfigError(f"min_count must be at least 1, not {min_count}")
@@ -182,11 +179,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, data: object) -> Vocabulary:
-        """The vocabulary from the JSON of :meth:`to_json`.
-
-        Raises:
-            BundleError: a key is missing or unknown, or a value has the wrong type.
-        """
+        """The vocabulary from the JSON of :meth:`to_json`; raises BundleError if it has another form."""
         if not isinstance(data, Mapping):
             raise BundleError(f"a vocabulary must be an object, not {type(data).__name__}")
         if set(data) != {"n_output", "words"}:

@@ -306,10 +306,9 @@ class Trainer:
         return total, norm
 
     def check_finite(self) -> None:
-        """Checks the last update; on a GPU, it is called only before log lines and checkpoints.
+        """Raises TrainingError if the loss or gradient norm of the last update is not finite.
 
-        Raises:
-            TrainingError: the loss or gradient norm of the update is not finite.
+        On a GPU, it is called only before log lines and checkpoints.
         """
         if self._last is None:
             return
