@@ -41,7 +41,7 @@ def adapt(base: Any, output: Path, data: Any = NEW, **more: Any) -> agggen.Model
     return agggen.adapt(base, data, output, **{"progress": False, "training": FAST} | more)
 
 
-def test_a_model_learns_what_is_new(base: agggen.Model, tmp_path: Path) -> None:
+def test_a_model_learns_new_words_and_predicates(base: agggen.Model, tmp_path: Path) -> None:
     training = FAST | {"joint": {"epochs": 25, "learning_rate": 0.01, "patience": 25, "batch_positions": 64}}
     few, many = adapt(base, tmp_path / "few"), adapt(base, tmp_path / "many", training=training)
     assert many.bundle.metrics["joint.dev_loss"] < few.bundle.metrics["joint.dev_loss"] - 0.5
@@ -52,7 +52,7 @@ def test_a_model_learns_what_is_new(base: agggen.Model, tmp_path: Path) -> None:
     assert many.generate(NEW.test[0]).plan.predicates and base.predicates == ("area", "food")
 
 
-def test_old_texts_come_from_the_corpora_that_the_bundle_names(
+def test_replayed_texts_come_from_the_corpora_that_the_bundle_names(
     base: agggen.Model, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     once = adapt(base, tmp_path / "once", progress=True)
@@ -67,7 +67,7 @@ def test_old_texts_come_from_the_corpora_that_the_bundle_names(
     assert twice.bundle.sources["start"] == fingerprint(once.path)
 
 
-def test_old_texts_that_have_changed_are_not_taken(
+def test_a_modified_corpus_is_not_replayed(
     base: agggen.Model, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = corpus.read_text()
@@ -87,7 +87,7 @@ def test_few_new_texts_are_mixed_with_at_least_200_old_ones() -> None:
     assert 200 <= old < 210 and f"{old} old texts of elements are mixed into 10 new ones" in said
 
 
-def test_replay_is_a_corpus_that_is_given_or_none(base: agggen.Model, tmp_path: Path, capsys: Any) -> None:
+def test_replay_of_a_named_corpus_and_without_replay(base: agggen.Model, tmp_path: Path, capsys: Any) -> None:
     given = adapt(base, tmp_path / "given", replay=agggen.load_dataset(ROWS, name="mine"), progress=True)
     assert "8 old texts of mine" in capsys.readouterr().err and "replay mine/train" in given.bundle.sources
     none = adapt(base, tmp_path / "none", training=FAST | {"replay": 0}, progress=True)
@@ -123,7 +123,7 @@ UNTOLD = [{key: value for key, value in row.items() if key != "text"} for row in
         ({"base": "nowhere"}, BundleError, "there is no bundle at nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_written(
+def test_invalid_arguments_are_refused_before_a_run_is_written(
     base: agggen.Model, tmp_path: Path, change: dict[str, Any], error: type[AggGenError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -139,7 +139,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callabl
     return command(capsys)
 
 
-def test_the_command_writes_a_bundle_and_finds_it_again(base: agggen.Model, run: Callable[..., Any]) -> None:
+def test_the_command_writes_a_bundle_and_returns_a_finished_run(base: agggen.Model, run: Callable[..., Any]) -> None:
     asked = ("adapt", base.path, "new.csv", "--text", "plot", "training.joint.epochs=1", "training.threads=1")
     code, out, err = run(*asked)
     assert code == 0

@@ -67,7 +67,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert python(f"import agggen, sys; print([name for name in {heavy} if name in sys.modules])").strip() == "[]"
 
 
-def test_all_names_are_there_and_documented() -> None:
+def test_all_public_names_exist_and_are_documented() -> None:
     assert set(agggen.__all__) <= set(dir(agggen))
     for name in agggen.__all__:
         assert getattr(agggen, name).__doc__
@@ -75,14 +75,14 @@ def test_all_names_are_there_and_documented() -> None:
         _ = agggen.trian  # type: ignore[attr-defined]
 
 
-def test_a_name_stays_a_name_when_all_modules_are_imported() -> None:
+def test_no_module_shadows_a_public_name() -> None:
     """A module `agggen.score` would hide the function."""
     code = "import agggen.api, agggen.scoring, agggen.evaluation, agggen.training, agggen\n"
     code += "print([name for name in agggen.__all__ if type(getattr(agggen, name)).__name__ == 'module'])"
     assert python(code).strip() == "[]"
 
 
-def test_it_all_works_without_a_cluster_a_tracker_or_a_server(tmp_path: Path) -> None:
+def test_the_library_works_without_the_platform(tmp_path: Path) -> None:
     code = f"""
 import agggen
 data = agggen.load_dataset({ROWS!r})
@@ -183,7 +183,7 @@ def test_the_preset_follows_the_number_of_texts(texts: int, preset: str) -> None
     assert config_for(RunConfig, data).training == load_config(RunConfig, preset).training
 
 
-def test_facts_of_the_texts_are_used_where_all_have_them() -> None:
+def test_facts_of_the_corpus_are_used_if_all_texts_have_them() -> None:
     elements = agggen.load_dataset("elements")
     for preset in ("auto", "tiny", "medium"):
         assert config_for(RunConfig, elements, preset).facts.source == "corpus"
@@ -197,7 +197,7 @@ def test_facts_of_the_texts_are_used_where_all_have_them() -> None:
 # --- plans and texts ---
 
 
-def test_one_record_gives_one_result_and_several_a_list(model: agggen.Model) -> None:
+def test_one_record_gives_one_result_and_several_give_a_list(model: agggen.Model) -> None:
     one, several = model.generate(RECORD), model.generate(DATA.train)
     assert isinstance(one.text, str) and one.id == RECORD.id
     assert [text.id for text in several] == [record.id for record in DATA.train]
@@ -229,7 +229,7 @@ def test_settings_of_inference_are_arguments(model: agggen.Model) -> None:
         model.generate(RECORD, levle=1)
 
 
-def test_a_check_says_what_is_said_missing_and_invented(model: agggen.Model) -> None:
+def test_a_check_lists_said_missing_and_invented_values(model: agggen.Model) -> None:
     record = agggen.Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"], ["Aromi", "area", "city"]]})
     checked = model.check(record, "Aromi serves Thai food since 1999.")
     assert [triple.object for triple in checked.said] == ["Thai"]
@@ -254,7 +254,7 @@ def test_a_text_shows_plan_facts_and_check(model: agggen.Model) -> None:
     assert lines[-1].startswith("check: every value whole, no fault found")
 
 
-def test_ipythons_terminal_shows_what_print_shows(model: agggen.Model) -> None:
+def test_ipython_displays_the_printed_form(model: agggen.Model) -> None:
     text = "It serves Thai food."
     for result in (model.generate(RECORD), model.plan(RECORD)[0], model.check(RECORD, text), model.align(RECORD, text)):
         shown: list[str] = []

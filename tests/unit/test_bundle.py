@@ -73,7 +73,7 @@ def own(saved: Path, tmp_path: Path) -> Path:
 # --- round trip ---
 
 
-def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+def test_the_round_trip_of_a_bundle_is_lossless(tmp_path: Path) -> None:
     bundle = small_bundle()
     name = save_bundle(tmp_path / "runs" / "model", bundle)
     assert name == fingerprint(tmp_path / "runs" / "model")
@@ -94,7 +94,7 @@ def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         )
 
 
-def test_a_loaded_model_plans_and_writes_like_the_saved_one(saved: Path) -> None:
+def test_a_loaded_model_generates_the_same_plans_and_texts(saved: Path) -> None:
     original, loaded = small_bundle().generator(), load_bundle(saved).generator()
     assert loaded.config == small_bundle().inference
     assert [[g.as_dict() for g in texts] for texts in loaded.generate(RECORDS, n_best=3)] == [
@@ -103,7 +103,7 @@ def test_a_loaded_model_plans_and_writes_like_the_saved_one(saved: Path) -> None
     assert loaded.planner.plan(RECORDS) == original.planner.plan(RECORDS)
 
 
-def test_a_fingerprint_names_the_content(saved: Path, tmp_path: Path) -> None:
+def test_a_fingerprint_identifies_the_content(saved: Path, tmp_path: Path) -> None:
     assert save_bundle(tmp_path / "again", small_bundle()) == fingerprint(saved)
     other = small_bundle()
     with torch.no_grad():
@@ -111,7 +111,7 @@ def test_a_fingerprint_names_the_content(saved: Path, tmp_path: Path) -> None:
     assert save_bundle(tmp_path / "other", other) != fingerprint(saved)
 
 
-def test_a_bundle_is_json_and_safetensors_and_nothing_else(saved: Path) -> None:
+def test_a_bundle_consists_of_json_and_safetensors(saved: Path) -> None:
     assert sorted(path.name for path in saved.iterdir()) == sorted(EVERY_FILE)
     for path in saved.iterdir():
         if path.suffix == ".json":
@@ -123,7 +123,7 @@ def test_a_bundle_is_json_and_safetensors_and_nothing_else(saved: Path) -> None:
     assert describe_bundle(saved)["config"] == {"training": {"seed": 3}, "note": "Ålesund"}
 
 
-def test_a_bundle_is_readable_by_others(saved: Path) -> None:
+def test_a_bundle_is_readable_by_other_users(saved: Path) -> None:
     assert saved.stat().st_mode & 0o055 == 0o055
 
 
@@ -138,7 +138,7 @@ def test_an_existing_folder_is_never_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", ["weights", "config", "rename"])
-def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
+def test_a_failed_save_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
     bundle = small_bundle()
 
     def fail(*_: object, **__: object) -> None:
@@ -229,14 +229,16 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
         ("weights.safetensors", lambda w: {k: v for k, v in w.items() if k != "output_bias"}, "output_bias"),
     ],
 )
-def test_content_that_does_not_fit_is_refused(own: Path, name: str, change: Callable[[Any], Any], message: str) -> None:
+def test_inconsistent_content_with_a_valid_manifest_is_refused(
+    own: Path, name: str, change: Callable[[Any], Any], message: str
+) -> None:
     rewrite(own, name, change)
     check_bundle(own)
     with pytest.raises(BundleError, match=message):
         load_bundle(own)
 
 
-def test_a_generator_on_another_device_leaves_the_first_one_alone(saved: Path) -> None:
+def test_a_generator_on_another_device_has_its_own_model(saved: Path) -> None:
     bundle = load_bundle(saved)
     first = bundle.generator()
     expected = first.generate(RECORDS)

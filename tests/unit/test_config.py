@@ -70,7 +70,7 @@ def refusal(cls: type, given: Path | str | None, *overrides: str) -> str:
     return str(caught.value)
 
 
-def test_defaults_preset_and_overrides_win_in_this_order(tmp_path: Path) -> None:
+def test_overrides_take_precedence_over_presets_and_defaults(tmp_path: Path) -> None:
     preset(tmp_path, "model: {width: 64, heads: 2}\nrate: 1e-3\n", "base.yaml")
     path = preset(tmp_path, "extends: base.yaml\nmodel:\n  width: 32\n")
     assert load_config(Toy) == Toy()
@@ -95,7 +95,7 @@ def test_defaults_preset_and_overrides_win_in_this_order(tmp_path: Path) -> None
         ("warmup.steps=7", "warmup", Warmup(7)),
     ],
 )
-def test_an_override_is_read_as_its_field_wants_it(override: str, attribute: str, expected: Any) -> None:
+def test_an_override_is_converted_to_the_type_of_its_field(override: str, attribute: str, expected: Any) -> None:
     value = getattr(load_config(Toy, None, [override]), attribute)
     assert value == expected
     assert type(value) is type(expected)
@@ -130,7 +130,7 @@ def test_an_optional_section_can_be_switched_off_and_on_again() -> None:
         ("name=!!python/object:os.system x", "could not determine a constructor"),
     ],
 )
-def test_a_bad_override_is_refused_by_name(override: str, message: str) -> None:
+def test_an_invalid_override_is_refused_by_name(override: str, message: str) -> None:
     assert message in refusal(Toy, None, override)
 
 
@@ -149,17 +149,17 @@ def test_a_bad_override_is_refused_by_name(override: str, message: str) -> None:
         ("extends: mine.yaml\n", "presets extend each other in a circle"),
     ],
 )
-def test_a_bad_preset_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_preset_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = preset(tmp_path, text)
     assert message.format(path=path) in refusal(Toy, path)
 
 
-def test_all_wrong_values_are_told_at_once(tmp_path: Path) -> None:
+def test_all_invalid_values_are_reported_together(tmp_path: Path) -> None:
     message = refusal(Toy, preset(tmp_path, "rate: x\nname: true\n"))
     assert [line.split(" must")[0] for line in message.splitlines()] == ["'rate'", "'name'"]
 
 
-def test_a_required_value_is_asked_for() -> None:
+def test_a_missing_required_value_is_refused() -> None:
     assert refusal(Needs, None) == "'name' is required: set it in a preset, or give name=VALUE"
     assert load_config(Needs, None, ["name=x"]).name == "x"
 
@@ -181,7 +181,7 @@ def test_an_empty_preset_is_the_defaults(tmp_path: Path) -> None:
     assert load_config(Toy, preset(tmp_path, "# nothing yet\n")) == Toy()
 
 
-def test_the_hash_follows_the_values_not_how_they_were_given(tmp_path: Path) -> None:
+def test_the_hash_depends_on_values_only(tmp_path: Path) -> None:
     by_file = load_config(Toy, preset(tmp_path, "rate: 2\nmodel: {width: 64}\n"))
     by_override = load_config(Toy, None, ["model.width=64", "rate=2.0"])
     assert config_hash(by_file) == config_hash(by_override)

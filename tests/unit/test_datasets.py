@@ -106,7 +106,7 @@ def test_the_catalogue_by_name() -> None:
         load_dataset("films.csv")
 
 
-def test_a_saved_dataset_is_read_back_with_its_rejects_beside(tmp_path: Path) -> None:
+def test_the_round_trip_of_a_saved_dataset_and_its_rejects(tmp_path: Path) -> None:
     data = load_dataset([*ROWS, {"id": "bad", "title": "B", "year": b"1"}])
     assert sum(map(len, data.rejects.values())) == 1
     data.save(tmp_path / "films")

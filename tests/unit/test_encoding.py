@@ -46,14 +46,14 @@ def said(encoder: Encoder, given: Record, facts: Sequence[Sequence[int]]) -> lis
 # --- predicates ---
 
 
-def test_the_predicate_table_is_sorted_behind_the_unknown_one() -> None:
+def test_the_predicate_table_is_sorted_after_the_unknown_predicate() -> None:
     second = Record("b", (Triple("a", "age", "3"), Triple("a", "birthPlace", "b"), Triple("a", "birthPlace", "c")))
     table = Encoder.predicate_table([record(), second])
     assert table == (UNKNOWN_PREDICATE, "age", "birthPlace", "birthPlace_2", "instrument", "residence")
     assert table == Encoder.predicate_table([second, record()])
 
 
-def test_a_predicate_that_the_table_lacks_is_number_0(encoder: Encoder) -> None:
+def test_an_unknown_predicate_has_id_0(encoder: Encoder) -> None:
     triples = (
         Triple("Oda", "residence", "Ulm"),
         Triple("Oda", "hobby", "chess"),
@@ -86,7 +86,7 @@ def test_an_invalid_predicate_table_is_refused(table: tuple[str, ...], message: 
 # --- facts ---
 
 
-def test_each_fact_holds_its_own_words(encoder: Encoder) -> None:
+def test_each_fact_has_its_own_tokens(encoder: Encoder) -> None:
     example = encoder.example(record(), FACTS)
     assert said(encoder, record(), example.facts) == [
         ["Oda", "was", "born", "in", "Bergen", "￭."],
@@ -97,7 +97,7 @@ def test_each_fact_holds_its_own_words(encoder: Encoder) -> None:
     assert (example.required, example.forbidden, example.max_size) == ((), (), 99)
 
 
-def test_words_that_can_only_be_copied_share_their_number_with_the_source() -> None:
+def test_copied_words_have_the_ids_of_the_source() -> None:
     """ "Ulm" is rare: in the text it is the record's own word, and what the record lacks is unknown."""
     often = Record("o", (Triple("x", "y", "z"),), tuple(Reference("She lives in it.") for _ in range(2)))
     encoder = Encoder(Vocabulary.build([often]), (UNKNOWN_PREDICATE,))
@@ -147,9 +147,7 @@ def test_required_and_forbidden_triples_are_bits(encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("constraints", ["paper", "release"])
-def test_constraints_are_those_of_the_aligner_on_the_words_of_the_facts(
-    encoder: Encoder, constraints: Constraints
-) -> None:
+def test_constraints_are_those_of_the_aligner_as_bit_masks(encoder: Encoder, constraints: Constraints) -> None:
     facts = [FACTS[0], FACTS[1] + FACTS[2]]
     example = encoder.example(record(), facts, constraints)
     assert constraints != "none"
@@ -160,7 +158,7 @@ def test_constraints_are_those_of_the_aligner_on_the_words_of_the_facts(
     assert any(example.required) and collate([example]).required.tolist() == [list(example.required)]
 
 
-def test_the_size_of_states_is_capped_by_the_model(encoder: Encoder) -> None:
+def test_the_group_size_is_limited_by_the_model(encoder: Encoder) -> None:
     small = Encoder(encoder.vocabulary, encoder.predicates, max_group_size=2)
     assert encoder.example(record(), [TEXT], "paper").max_size == 3
     assert small.example(record(), [TEXT], "paper").max_size == 2
@@ -178,7 +176,7 @@ def test_a_corpus_without_facts_needs_a_segmenter() -> None:
         segmented([record(), record(None, identifier="bare")], None, [])
 
 
-def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -> None:
+def test_references_that_cannot_be_segmented_are_rejected() -> None:
     class Picky(SentenceSegmenter):
         def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
             if any("wrong" in text for text in texts):
@@ -219,7 +217,7 @@ def test_every_reference_is_an_example(encoder: Encoder) -> None:
     assert examples[0] == encoder.example(record(), FACTS, "release")
 
 
-def test_a_predicate_that_occurs_more_often_than_in_training_shares_the_first_ones_id() -> None:
+def test_a_repeated_predicate_unknown_from_training_has_the_id_of_the_first() -> None:
     predicates = ("[unknown]", "isPartOf", "isPartOf_2", "population")
     encoder = Encoder(Vocabulary.build([record()], 1), predicates)
     triples = [Triple("Voss", "isPartOf", place) for place in ("Vestland", "Norway", "Europe")]

@@ -11,7 +11,7 @@ from agggen.records import Plan
 
 
 @given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
-def test_what_is_written_is_read_again(names: list[list[str]]) -> None:
+def test_the_round_trip_of_a_plan_is_lossless(names: list[list[str]]) -> None:
     flat = [f"{name}{number}" for number, name in enumerate(name for group in names for name in group)]
     sizes = iter(flat)
     plan = Plan(tuple(tuple(next(sizes) for _ in group) for group in names))

@@ -100,7 +100,7 @@ def test_ties_are_broken_lexicographically(seed: int, n: int, largest: int, k: i
 
 @small
 @settings(max_examples=30, deadline=None)
-def test_plan_score_is_the_searchs_own(seed: int, n: int, largest: int, k: int) -> None:
+def test_plan_score_equals_the_score_of_the_search(seed: int, n: int, largest: int, k: int) -> None:
     scores = make_scores(seed, n, largest)
     for plan in k_best(scores, k):
         assert plan_score(scores, plan.states) == plan.score
@@ -132,7 +132,7 @@ def beam_orders(scores: PlanScores, beam: int) -> list[tuple[int, ...]]:
 
 @small
 @settings(max_examples=40, deadline=None)
-def test_two_stage_equals_the_papers_procedure(seed: int, n: int, largest: int, k: int) -> None:
+def test_two_stage_equals_the_procedure_of_the_paper(seed: int, n: int, largest: int, k: int) -> None:
     scores = make_scores(seed, n, largest)
     for beam, orders in ((3, beam_orders(scores, 3)), (1000, list(permutations(range(n))))):
         twin = []

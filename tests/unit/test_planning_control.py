@@ -46,7 +46,7 @@ def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st
     assert [plan.score for plan in plans] == pytest.approx([-score for score, _ in twin[:10]], abs=1e-12)
 
 
-def test_a_human_plan_is_adhered_to_and_named_back() -> None:
+def test_a_human_plan_is_resolved_and_named() -> None:
     plan = '[food] [near "customer rating" eatType] [area]'
     indices = resolve_plan(RECORD, plan)
     assert indices == ((3,), (1, 2, 0), (4,))
@@ -73,14 +73,12 @@ def test_a_group_beyond_l_is_allowed_and_has_no_probability() -> None:
         ("", "record 'r7'.*the plan is empty"),
     ],
 )
-def test_a_bad_human_plan_is_refused_whether_or_not_it_is_to_be_completed(
-    plan: str, message: str, complete: bool
-) -> None:
+def test_an_invalid_human_plan_is_refused(plan: str, message: str, complete: bool) -> None:
     with pytest.raises(PlanError, match=message):
         resolve_plan(RECORD, plan, partial=complete)
 
 
-def test_an_omission_is_an_error_or_completed() -> None:
+def test_omitted_predicates_raise_an_error_or_are_completed() -> None:
     with pytest.raises(PlanError, match="record 'r7' omits customer rating, area; add"):
         resolve_plan(RECORD, "[eatType] [near food]")
     scores = make_scores(3, 5)

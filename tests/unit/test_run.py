@@ -126,14 +126,14 @@ def test_a_run_writes_the_bundle_that_it_returns(whole: tuple[Bundle, dict[str, 
     assert len(loaded.generator().generate(DEV)) == 3
 
 
-def test_the_resolved_configuration_is_stored_where_it_is_given(tmp_path: Path) -> None:
+def test_the_resolved_configuration_is_stored_in_the_bundle(tmp_path: Path) -> None:
     skipped = replace(CONFIG.training, baseline=replace(STAGE, epochs=0), joint=replace(STAGE, epochs=0))
     bundle, updates = run(tmp_path, replace(CONFIG, training=skipped), resolved={"from": "a preset"})
     assert load_bundle(tmp_path / "bundle").config == {"from": "a preset"}
     assert not updates and not bundle.metrics, "a stage of 0 epochs is skipped"
 
 
-def test_a_run_follows_from_its_seed(whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path) -> None:
+def test_a_run_is_determined_by_its_seed(whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path) -> None:
     torch.rand(5)
     repeated, _ = run(tmp_path / "again")
     assert same_weights(repeated, whole[0])
@@ -152,7 +152,7 @@ def test_a_run_follows_from_its_seed(whole: tuple[Bundle, dict[str, int], Path],
         (("joint", 4), {"joint": 3}),
     ],
 )
-def test_a_run_that_was_killed_continues_and_ends_like_one_that_was_not(
+def test_a_killed_run_resumes_exactly(
     whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int], second: dict[str, int]
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -165,7 +165,7 @@ def test_a_run_that_was_killed_continues_and_ends_like_one_that_was_not(
     assert bundle.metrics == whole[0].metrics
 
 
-def test_a_run_killed_before_its_bundle_was_written_only_writes_it(
+def test_a_run_killed_before_writing_its_bundle_only_writes_it(
     whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, bundle: Bundle) -> str:
@@ -179,7 +179,7 @@ def test_a_run_killed_before_its_bundle_was_written_only_writes_it(
 
 
 @pytest.mark.parametrize("at", [("baseline", 2), ("baseline", 3), ("joint", 5)])
-def test_a_run_that_was_asked_to_stop_writes_no_bundle_and_continues_there(
+def test_a_stopped_run_writes_no_bundle_and_resumes(
     whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int]
 ) -> None:
     """A stopped stage was once taken for a finished one: the next stage began, and a bundle was written."""
@@ -242,7 +242,7 @@ VAST = Record("vast", tuple(Triple("s", f"p{i}", str(i)) for i in range(40)), (R
 MUTE = Record("mute", TRAIN[0].triples, (Reference(JOINER, (Fact(JOINER),)), *TRAIN[0].references))
 
 
-def test_a_record_too_large_and_a_text_without_words_are_rejects_of_their_split() -> None:
+def test_large_records_and_texts_without_words_are_rejected() -> None:
     data = prepare(CONFIG, [VAST, *TRAIN, MUTE], [*DEV, MUTE], max_reject_share=0.2)
     assert [(reject.file, reject.id) for reject in data.rejects["people/train"]] == [
         ("people/train", name) for name in ("vast", "vast", "mute")
@@ -258,7 +258,7 @@ def test_a_record_too_large_and_a_text_without_words_are_rejects_of_their_split(
     assert not prepare(CONFIG, TRAIN, DEV).rejects
 
 
-def test_rejected_texts_count_against_the_share() -> None:
+def test_too_many_rejected_texts_are_refused() -> None:
     with pytest.raises(
         CorpusError, match=r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0% allowed\)"
     ):
@@ -294,7 +294,7 @@ def test_settings_out_of_range_are_refused(kind: type, values: dict[str, Any], m
         kind(**values)
 
 
-def test_training_gives_back_threads_and_random_state(tmp_path: Path) -> None:
+def test_training_restores_threads_and_random_state(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     config = replace(CONFIG, training=replace(CONFIG.training, threads=threads + 1, joint=replace(STAGE, epochs=0)))
     state = torch.random.get_rng_state()

@@ -25,7 +25,7 @@ FINGERPRINT = "ba6d4e562fae8483f6e4b5d3b6739c2d395263fc1f9345d164712be463cf5e87"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 
-def test_it_is_the_result_of_the_preset_on_the_shipped_corpus() -> None:
+def test_the_included_bundle_has_the_configuration_and_data_of_its_preset() -> None:
     """`make bundle` makes it; after a change of the preset or corpus it is made anew, and FINGERPRINT with it."""
     folder = SHIPPED["elements"]
     described = describe_bundle(folder)
@@ -69,7 +69,7 @@ def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:
     assert "Xq" in clause.text and clause.copied == ()
 
 
-def test_a_folder_of_its_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_bundle_of_the_same_name_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elements").mkdir()  # say a corpus
     assert load_model("elements").path == SHIPPED["elements"]

@@ -41,12 +41,12 @@ def test_tokens(text: str, tokens: str | list[str]) -> None:
 
 
 @given(AWKWARD)
-def test_every_string_comes_back(text: str) -> None:
+def test_every_string_is_reproduced_from_its_tokens(text: str) -> None:
     assert detokenise(written(text)) == text
 
 
 @given(AWKWARD, st.booleans())
-def test_offsets_point_at_the_tokens_own_characters(text: str, normalise: bool) -> None:
+def test_offsets_are_the_characters_of_the_tokens(text: str, normalise: bool) -> None:
     previous = 0
     for token in tokenise(text, normalise):
         assert previous <= token.start < token.end <= len(text)
@@ -87,7 +87,7 @@ def test_normalising_a_normalised_text_changes_nothing(text: str) -> None:
 
 
 @given(AWKWARD)
-def test_normalised_tokens_hold_no_raw_token_and_keep_every_visible_character(text: str) -> None:
+def test_normalised_tokens_have_no_raw_token_and_every_visible_character(text: str) -> None:
     tokens = written(text, normalise=True)
     assert not any(token.startswith("▁") and len(token.strip(JOINER)) > 1 for token in tokens)
     visible = "".join(char for char in text if not char.isspace() and char != JOINER)
@@ -95,7 +95,7 @@ def test_normalised_tokens_hold_no_raw_token_and_keep_every_visible_character(te
 
 
 @given(st.lists(st.sampled_from(["a", "￭", "￭a", "a￭", "￭￭￭", "▁20", "▁", "▁zz", "▁110000", ""])))
-def test_any_sequence_a_model_may_write_has_a_text_and_spans(tokens: list[str]) -> None:
+def test_any_token_sequence_has_a_text_and_spans(tokens: list[str]) -> None:
     text, spans = detokenise_with_offsets(tokens)
     assert len(spans) == len(tokens)
     assert all(0 <= start <= end <= len(text) for start, end in spans)

@@ -26,9 +26,7 @@ from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, f
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("stop_at", [1, 5, 7, 12])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
-    tmp_path: Path, stage: ObjectiveName, stop_at: int, accumulate: int
-) -> None:
+def test_a_stopped_run_resumes_exactly(tmp_path: Path, stage: ObjectiveName, stop_at: int, accumulate: int) -> None:
     config = replace(CONFIG, accumulate=accumulate, label_smoothing=0.1 if stage == "baseline" else 0.0)
     whole = Log()
     uncut = trainer(stage, config, callbacks=[whole])
@@ -78,7 +76,7 @@ def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
-def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path, config: StageConfig) -> None:
+def test_a_finished_stage_is_restored_without_training(tmp_path: Path, config: StageConfig) -> None:
     """Finished by its last epoch, and by an early stop."""
     finished = trainer(config=config, callbacks=[CheckpointEvery(FileKeeper(tmp_path))])
     finished.run()
@@ -92,7 +90,7 @@ def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path,
     assert not repeated.model.training
 
 
-def test_the_baseline_leaves_the_transitions_alone_and_resumes_without_state_for_them(tmp_path: Path) -> None:
+def test_the_baseline_does_not_train_the_transitions(tmp_path: Path) -> None:
     stopped = trainer(callbacks=[Log(5)])
     before = weights(stopped.model)
     stopped.run()
@@ -118,7 +116,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "baseline.safetensors"
 
 
-def test_a_checkpoint_appears_whole_or_not_at_all(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_written_atomically(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [path.name for path in checkpoint.parent.iterdir()] == [checkpoint.name]
     before = checkpoint.read_bytes()
 
@@ -202,13 +200,13 @@ def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Pat
         load_checkpoint(checkpoint, trainer())
 
 
-def test_a_missing_checkpoint_is_no_training_error(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_not_a_training_error(tmp_path: Path) -> None:
     """Another attempt, on another machine, may find it."""
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "checkpoint", trainer())
 
 
-def test_a_checkpoint_that_lacks_a_part_is_refused(checkpoint: Path) -> None:
+def test_an_incomplete_checkpoint_is_refused(checkpoint: Path) -> None:
     from safetensors import safe_open
 
     with safe_open(checkpoint, framework="pt") as file:

@@ -25,7 +25,7 @@ from tests.unit.toy_training import ALL, CONFIG, DEV, DROPPING, STAGES, TRAIN, L
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
+def test_losses_are_determined_by_the_seed(stage: ObjectiveName) -> None:
     def losses(seed: int) -> list[float]:
         log = Log()
         torch.rand(3)  # the process may have drawn anything before
@@ -36,7 +36,7 @@ def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
     assert losses(1) != losses(2)
 
 
-def test_making_a_trainer_draws_nothing_from_the_process() -> None:
+def test_making_a_trainer_does_not_use_the_global_random_state() -> None:
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
@@ -136,7 +136,7 @@ def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_the_development_loss_is_the_likelihood_a_scored_position(stage: ObjectiveName) -> None:
+def test_the_development_loss_is_per_scored_position(stage: ObjectiveName) -> None:
     training = trainer(stage, replace(CONFIG, label_smoothing=0.2), model=fresh_model())
     loss = training.evaluate()["dev_loss"]
     model = training.model.eval()
@@ -184,7 +184,7 @@ class Script(Trainer):
         ([1.0, 2.0, 3.0], 9, 3, 1),
     ],
 )
-def test_early_stopping_puts_the_best_weights_back(losses: list[float], patience: int, epochs: int, best: int) -> None:
+def test_early_stopping_restores_the_best_weights(losses: list[float], patience: int, epochs: int, best: int) -> None:
     config = replace(CONFIG, epochs=len(losses), patience=patience)
     ended: list[bool] = []
 
@@ -219,7 +219,7 @@ def test_a_stage_ends_with_the_mean_of_its_weights_and_those_before_it(stage: Ob
     assert same(weights(repeated.model), weights(mixed.model)), "a finished stage is averaged once"
 
 
-def test_callbacks_hear_in_order_and_each_event_once() -> None:
+def test_callbacks_receive_each_event_once_in_order() -> None:
     order: list[str] = []
 
     class Named(Log):
@@ -252,7 +252,7 @@ def test_a_logged_loss_is_the_mean_since_the_last_one() -> None:
     assert min(fine.losses) < coarse.losses[0] < max(fine.losses)
 
 
-def test_a_callback_that_generates_does_not_switch_dropout_off() -> None:
+def test_a_callback_that_generates_does_not_disable_dropout() -> None:
     """Training mode was once set only at the epoch's beginning; a generator made in `on_log` ended it."""
     plain, log = Log(), Log()
 
@@ -265,7 +265,7 @@ def test_a_callback_that_generates_does_not_switch_dropout_off() -> None:
     assert log.losses == plain.losses
 
 
-def test_the_number_of_updates_is_known_beforehand() -> None:
+def test_the_number_of_updates_is_computed_in_advance() -> None:
     """It was once the first epoch's number times the epochs; batches of other epochs may be more or fewer."""
     config = replace(CONFIG, epochs=6, batch_positions=60, max_records=99)
     train = [replace(random_example(seed, 3, [2, 3]), max_size=1 + seed % 3) for seed in range(14)]
@@ -296,7 +296,7 @@ def test_a_loss_that_is_not_finite_names_the_update_and_records(stage: Objective
     assert TrainingError.exit_code == 4
 
 
-def test_a_development_loss_that_is_not_finite_is_no_evaluation() -> None:
+def test_a_development_loss_that_is_not_finite_raises_an_error() -> None:
     class Poison(Callback):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
             with torch.no_grad():

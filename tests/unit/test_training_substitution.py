@@ -54,7 +54,7 @@ def shown(facts: Sequence[Sequence[int]]) -> str:
 
 
 @pytest.mark.parametrize("min_count", [2, 60])
-def test_record_and_text_are_exchanged_alike(min_count: int) -> None:
+def test_names_are_substituted_consistently_in_record_and_text(min_count: int) -> None:
     for before, after in exchanged(0.7, min_count):
         names: dict[tuple[int, ...], tuple[int, ...]] = {}
         for (*where, old), (*place, new) in zip(parts(before), parts(after), strict=True):
@@ -70,7 +70,7 @@ def test_record_and_text_are_exchanged_alike(min_count: int) -> None:
         assert text.replace("(", "<").replace(")", ">") == shown(after.facts)
 
 
-def test_plans_and_alignments_stay() -> None:
+def test_plans_and_alignments_do_not_change() -> None:
     for before, after in exchanged(1.0):
         for name in ("id", "predicates", "kept", "required", "forbidden", "max_size"):
             assert getattr(before, name) == getattr(after, name)
@@ -78,7 +78,7 @@ def test_plans_and_alignments_stay() -> None:
 
 
 @pytest.mark.parametrize("min_count", [2, 60])
-def test_what_cannot_be_written_can_be_copied(min_count: int) -> None:
+def test_words_that_cannot_be_generated_can_be_copied(min_count: int) -> None:
     vocabulary, _ = corpus(min_count)
     for before, after in exchanged(1.0, min_count):
         unknown = Counter(word for fact in before.facts for word in fact)[UNK]
@@ -87,7 +87,7 @@ def test_what_cannot_be_written_can_be_copied(min_count: int) -> None:
         assert words.count(UNK) <= unknown + sum(word == UNK for word in after.source)
 
 
-def test_the_share_is_that_of_the_names_that_can_be_exchanged() -> None:
+def test_the_share_is_the_fraction_of_substituted_names() -> None:
     def changed(share: float) -> int:
         return sum(
             old != new
@@ -99,7 +99,7 @@ def test_the_share_is_that_of_the_names_that_can_be_exchanged() -> None:
     assert 0.3 * changed(1.0) < changed(0.5) < 0.7 * changed(1.0)
 
 
-def test_some_names_become_words_that_no_vocabulary_has() -> None:
+def test_some_names_become_out_of_vocabulary_words() -> None:
     vocabulary, _ = corpus(2)
     unseen = Counter(
         word >= len(vocabulary) for _, after in exchanged(1.0, 2) for _, role, name in parts(after) if role == 3
@@ -108,7 +108,7 @@ def test_some_names_become_words_that_no_vocabulary_has() -> None:
     assert 0.02 < unseen[True] / unseen.total() < 0.5
 
 
-def test_the_same_seed_exchanges_the_same() -> None:
+def test_substitution_is_determined_by_the_seed() -> None:
     assert exchanged(0.5, seed=3) == exchanged(0.5, seed=3)
     assert exchanged(0.5, seed=3) != exchanged(0.5, seed=4)
 
@@ -131,14 +131,14 @@ def of_text(text: str, *triples: Triple) -> tuple[Example, Substitute]:
         ("Jan was born in New York; York is cold.", "a word of New York stands elsewhere"),
     ],
 )
-def test_a_name_is_left_where_the_text_would_become_wrong(text: str, reason: str) -> None:
+def test_a_name_is_kept_if_substitution_would_make_the_text_wrong(text: str, reason: str) -> None:
     example, substitute = of_text(text, Triple("Jan", "born", "New York"))
     place = [name for _, role, name in parts(example) if role == 3]
     for seed in range(20):
         assert [name for _, role, name in parts(substitute(example, random.Random(seed))) if role == 3] == place, reason
 
 
-def test_a_name_inside_a_longer_one_is_not_exchanged_there() -> None:
+def test_a_name_inside_a_longer_name_is_not_substituted() -> None:
     triples = Triple("Aarhus Airport", "city", "Aarhus"), Triple("Aarhus Airport", "born", "1901")
     example, substitute = of_text("Aarhus Airport of 1901 serves Aarhus.", *triples)
     for seed in range(20):
@@ -148,7 +148,7 @@ def test_a_name_inside_a_longer_one_is_not_exchanged_there() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_run_that_was_cut_off_continues_to_the_same_weights(stage: str, tmp_path: Path) -> None:
+def test_a_stopped_run_with_substitution_resumes_exactly(stage: str, tmp_path: Path) -> None:
     def exchange(example: Example, rng: random.Random) -> Example:
         return replace(example, facts=tuple(tuple(rng.sample(fact, len(fact))) for fact in example.facts))
 

@@ -19,7 +19,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         load("e2e", "valid")
 
 
-def test_missing_files_say_how_to_get_them(tmp_path: Path) -> None:
+def test_errors_about_missing_files_state_how_to_obtain_them(tmp_path: Path) -> None:
     with pytest.raises(
         CorpusError, match=r"devset\.csv is missing; run `agggen corpora fetch e2e`, or set AGGGEN_DATA_HOME"
     ):
@@ -31,7 +31,7 @@ def test_missing_files_say_how_to_get_them(tmp_path: Path) -> None:
         load("webnlg-plans", "test", tmp_path)
 
 
-def test_the_data_home_is_given_or_set_or_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_home_is_the_argument_the_variable_or_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", "/data")
     assert find_data_home("/mine") == Path("/mine")
     assert find_data_home() == Path("/data")

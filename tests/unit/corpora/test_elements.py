@@ -13,7 +13,7 @@ from agggen.errors import CorpusError
 SHA256 = "02560136e5d7c017223d84993a481dcb086c72291b56a2a0b9c8b932c90e3488"
 
 
-def test_the_records_are_the_same_as_ever() -> None:
+def test_the_records_have_the_pinned_hash() -> None:
     """Trained models, reported numbers and cached facts refer to them."""
     digest = hashlib.sha256()
     for split in SPLITS:

@@ -10,7 +10,7 @@ def row(number: int, text: str, **more: object) -> dict[str, object]:
     return {"id": number, "title": f"Film {number}", "director": "Scott", "text": text, "split": "train"} | more
 
 
-def test_what_looks_wrong_is_named_with_examples() -> None:
+def test_likely_errors_are_reported_with_examples() -> None:
     rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
     rows += [
         row(30, "Film 30 is nice."),  # does not say its director

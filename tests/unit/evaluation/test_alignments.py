@@ -9,7 +9,7 @@ from agggen.evaluation.alignments import alignment_statistics, positions
 from tests.unit.score_files import alignment_scores
 
 
-def test_recall_counts_any_alignment_and_accuracy_only_right_ones() -> None:
+def test_recall_counts_all_alignments_and_accuracy_only_correct_ones() -> None:
     pair = ([{"a": 0, "b": 0, "c": None}, {"a": 1}, {}], [{"a": 0, "b": 1, "c": 1}, {"a": 1, "b": 0}, {"a": None}])
     assert alignment_scores(*pair) == {"precision": 66.67, "recall": 60, "f1": 63.16, "accuracy": 40}
     statistics = alignment_statistics(*pair)
@@ -21,7 +21,7 @@ def test_the_last_fact_that_names_a_predicate_counts() -> None:
     assert positions([["a", "b"], [], ["a"]]) == {"a": 2, "b": 0}
 
 
-def test_nothing_aligned_scores_zero() -> None:
+def test_scores_without_any_alignment_are_zero() -> None:
     assert set(alignment_scores([{}], [{"a": 0}]).values()) == {0}
 
 

@@ -192,7 +192,7 @@ def rows_of(data_home: Path, team: str) -> list[dict[str, str]]:
     return [row for row in table(data_home, "webnlg_2017_challenge.tsv") if row["file_prefix"] == team]
 
 
-def test_raw_references_get_the_tokens_of_the_challenges_files(data_home: Path) -> None:
+def test_tokens_of_raw_references_equal_the_challenge_files(data_home: Path) -> None:
     entries = ElementTree.parse(data_home / "webnlg_2017" / "test" / "testdata_with_lex.xml").getroot().iter("entry")
     raw = [[str(lex.text) for lex in entry.iter("lex")][:3] for entry in entries]
     _, expected = webnlg_team(data_home, "Baseline")

@@ -51,7 +51,7 @@ def test_measures_equal_the_reference_libraries(labels: tuple[list[int], list[in
     assert scores["ami"] == pytest.approx(adjusted_mutual_info_score(first, second), abs=1e-7)
 
 
-def test_nmi_flatters_plans_that_never_aggregate_but_the_adjusted_scores_do_not() -> None:
+def test_nmi_rewards_plans_without_aggregation_unlike_adjusted_scores() -> None:
     references = [[Plan.parse("[a b] [c d]")]] * 2
     apart = plan_scores([Plan.parse("[a] [b] [c] [d]")] * 2, references)
     assert apart["nmi_avg"].value > 0.6
@@ -86,12 +86,12 @@ def test_an_omitted_predicate_has_no_position() -> None:
     assert math.isnan(agreement(*plans("[a] [b]", "[b c] [d]"), names)["tau"])
 
 
-def test_a_plan_with_a_predicate_the_record_lacks_is_refused() -> None:
+def test_a_plan_with_an_unknown_predicate_is_refused() -> None:
     with pytest.raises(PlanError, match="has 'x', which is not a predicate of the record"):
         plan_scores(plans("[a] [x]"), [plans("[a]")], [("a", "b")])
 
 
-def test_exact_match_looks_at_the_groups_and_exact_partition_not_at_their_order() -> None:
+def test_exact_match_depends_on_the_order_of_groups_unlike_exact_partition() -> None:
     ours = plans("[a b] [c]", "[c] [a b]", "[a] [b] [c]", "[a b]")
     scores = plan_scores(ours, [plans("[c] [b] [a]", "[b a] [c]"), *[plans("[a b] [c]")] * 3])
     assert (scores["exact_match"].value, scores["exact_partition"].value) == (1 / 4, 2 / 4)
@@ -103,7 +103,7 @@ def test_placed_is_the_share_of_the_records_predicates_that_have_a_group() -> No
     assert plan_scores(ours, [[plan] for plan in ours], names)["placed"].value == pytest.approx(4 / 5)
 
 
-def test_plan_scores_name_every_measure_and_what_was_computed() -> None:
+def test_each_measure_has_its_own_signature() -> None:
     ours, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
     scores = plan_scores(ours, gold)
     assert (scores["exact_match"].value, scores["exact_partition"].value, scores["placed"].value) == (0.5, 0.5, 1)

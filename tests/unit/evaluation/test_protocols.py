@@ -77,7 +77,7 @@ def test_webnlg_takes_three_references() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_tokenised_texts_keep_their_tokens(protocol: str) -> None:
+def test_tokenised_texts_are_not_tokenised_again(protocol: str) -> None:
     """Raw texts and the protocol's own tokens for them are the same thing; e2e tokenises either."""
     metrics = [metric for metric in LIGHT[protocol] if metric in ("bleu", "nist")]
     make = {"plain": sacrebleu.tokenizers.tokenizer_13a.Tokenizer13a(), "webnlg-2017": challenge_tokens, "e2e": str}
@@ -100,12 +100,12 @@ def test_tokenised_texts_keep_their_tokens(protocol: str) -> None:
         ("", ""),
     ],
 )
-def test_the_challenges_tokens(text: str, tokens: str) -> None:
+def test_challenge_tokens(text: str, tokens: str) -> None:
     assert challenge_tokens(text) == tokens
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_signature_says_how(protocol: str) -> None:
+def test_signatures_state_tool_version_and_preprocessing(protocol: str) -> None:
     for metric, score in score_texts(protocol, TEXTS, RAGGED, LIGHT[protocol]).items():
         assert score.signature.startswith(f"{metric}|tool:")
         keys = {field.split(":")[0] for field in score.signature.split("|")[1:]}
@@ -116,7 +116,7 @@ def test_the_signature_says_how(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_segment_scores_are_the_scores_of_the_texts_alone(protocol: str) -> None:
+def test_segment_scores_equal_the_scores_of_single_texts(protocol: str) -> None:
     metrics = [metric for metric in LIGHT[protocol] if metric not in ("nist", "cider")]
     for metric, statistics in measure(protocol, TEXTS, RAGGED, metrics).items():
         assert statistics.single is not None and statistics.single.shape == (3,)
@@ -155,14 +155,14 @@ def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
         measure(**arguments)
 
 
-def test_blank_references_flatter_short_texts_in_multi_bleu() -> None:
+def test_blank_references_favour_short_texts_in_multi_bleu() -> None:
     short, references = ["the fig is a"], [["the fig is a pub near the river and cheap", ""]]
     plain = bleu_statistics(short, references, tokenised=True).corpus()
     assert multi_bleu_statistics(short, references).corpus().value > plain.value
     assert multi_bleu_statistics(short, [references[0][:1]]).corpus().value == plain.value
 
 
-def test_case_counts_unless_it_is_lowered() -> None:
+def test_bleu_is_case_sensitive_unless_lowercased() -> None:
     upper = [text.upper() for text in TEXTS]
     lower = bleu_statistics(TEXTS, RAGGED, lowercase=True).corpus()
     assert bleu_statistics(upper, RAGGED, lowercase=True).corpus().value == lower.value

@@ -31,7 +31,7 @@ def scores(result: Board) -> dict[str, dict[str, float]]:
     return {system.system: system.scores for system in result.systems}
 
 
-def test_the_e2e_rows_are_the_papers(data_home: Path) -> None:
+def test_the_e2e_rows_equal_the_paper(data_home: Path) -> None:
     names = {"original": "e2e", "cleaned": "e2e-cleaned"}
     columns = ("BLEU", "NIST", "METEOR", "ROUGE_L", "CIDEr", "Add", "Miss", "Wrong", "SER")
     printed = [r for r in rows(data_home / "published_scores/agggen_paper_e2e.tsv") if r["kind"] == "published"]
@@ -41,7 +41,7 @@ def test_the_e2e_rows_are_the_papers(data_home: Path) -> None:
         assert list(ours.values()) == [float(row[column]) for column in columns], row["model"]
 
 
-def test_the_webnlg_rows_are_the_papers_and_the_challenges(data_home: Path) -> None:
+def test_the_webnlg_rows_equal_the_paper_and_the_challenge(data_home: Path) -> None:
     ours = scores(board("webnlg", "test-seen", "webnlg"))
     for row in rows(data_home / "published_scores/agggen_paper_webnlg_seen.tsv"):
         (name,) = (name for name in ours if name.split(" (")[0] == row["model"].split(" (")[0])
@@ -60,7 +60,7 @@ def test_the_webnlg_rows_are_the_papers_and_the_challenges(data_home: Path) -> N
     assert checked == 9
 
 
-def test_tgen_plus_is_what_its_outputs_score(data_home: Path) -> None:
+def test_the_rows_of_tgen_plus_equal_the_scores_of_its_outputs(data_home: Path) -> None:
     names = {"orig": "e2e", "clean": "e2e-cleaned"}
     for row in rows(data_home / "published_scores/e2e_cleaning_tgen_ser.tsv"):
         match = re.fullmatch(r"train-(\w+)_test-(\w+)/tgen-plus", row["group (mean of 5 runs)"])
@@ -72,7 +72,7 @@ def test_tgen_plus_is_what_its_outputs_score(data_home: Path) -> None:
         )
 
 
-def test_the_planning_and_alignment_rows_are_the_papers_in_the_right_columns(data_home: Path) -> None:
+def test_the_planning_and_alignment_rows_equal_the_paper(data_home: Path) -> None:
     table = {row["quantity"]: row for row in rows(data_home / "published_scores/agggen_paper_planning_alignment.tsv")}
     people, agggen = PLANNING
     for ours, name in ((people, "Human"), (agggen, "AggGen")):
@@ -100,7 +100,7 @@ def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> No
 
 
 @pytest.mark.parametrize("result", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
-def test_the_number_of_inputs_is_that_of_the_test_set(result: Board, data_home: Path) -> None:
+def test_the_number_of_inputs_equals_the_size_of_the_test_set(result: Board, data_home: Path) -> None:
     records = [item for item in load(result.corpus, result.split, data_home) if isinstance(item, Record)]
     assert len([record for record in records if record.references]) == result.inputs
 
@@ -128,7 +128,7 @@ def test_each_board_is_found_by_its_own_properties() -> None:
         assert board_for(entry.corpus, entry.split, entry.inputs, entry.protocol, entry.trained_on) == (entry, "")
 
 
-def test_our_row_stands_among_the_others_by_bleu_with_what_was_computed() -> None:
+def test_our_row_is_sorted_among_the_published_ones_by_bleu() -> None:
     protocol = Section(
         "webnlg-2017",
         "Texts",

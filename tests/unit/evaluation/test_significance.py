@@ -33,7 +33,7 @@ def means(values: list[float]) -> SegmentStatistics:
     return mean_statistics(np.array(values), "mean|tool:test")
 
 
-def test_the_interval_of_a_mean_is_the_one_of_statistics() -> None:
+def test_the_interval_of_a_mean_equals_the_normal_approximation() -> None:
     values = np.random.default_rng(1).normal(50, 10, size=400)
     result = confidence_interval(mean_statistics(values, "mean"), resamples=4000)
     error = 1.96 * values.std() / np.sqrt(len(values))
@@ -43,7 +43,7 @@ def test_the_interval_of_a_mean_is_the_one_of_statistics() -> None:
     assert wider.low < result.low < result.high < wider.high
 
 
-def test_the_interval_of_bleu_is_sacrebleus(references: list[list[str]]) -> None:
+def test_the_interval_of_bleu_agrees_with_sacrebleu(references: list[list[str]]) -> None:
     texts = noisy(references, 0.3, seed=1)
     theirs = BLEU(tokenize="none", force=True).corpus_score(
         texts, [[group[0] for group in references]], n_bootstrap=1000
@@ -72,7 +72,7 @@ def test_only_different_systems_differ_significantly(references: list[list[str]]
 
 
 @pytest.mark.parametrize("share", [0.10, 0.11, 0.12])
-def test_p_values_are_those_of_sacrebleu(references: list[list[str]], share: float) -> None:
+def test_p_values_agree_with_sacrebleu(references: list[list[str]], share: float) -> None:
     """Both draw at random, ours by bootstrap, theirs by randomisation: they agree roughly."""
     first, second = noisy(references, 0.1, 4), noisy(references, share, 5)
     columns = [[group[0] for group in references]]

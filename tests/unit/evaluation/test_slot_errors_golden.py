@@ -60,7 +60,7 @@ def tgen(data_home: Path, group: str) -> tuple[Path, list[float]]:
     return data_home / "outputs" / "e2e_cleaning" / f"{group}.run0.txt", published[group]
 
 
-def test_aggen_has_its_published_rates(data_home: Path, original: list[Record]) -> None:
+def test_golden_rates_of_aggen(data_home: Path, original: list[Record]) -> None:
     table = data_home / "published_scores" / "agggen_paper_e2e.tsv"
     columns = ("source_run", "kind", "Add", "Miss", "Wrong", "SER")
     published = {row[:2]: [float(value) for value in row[2:]] for row in rows(table, *columns, delimiter="\t")}
@@ -74,7 +74,7 @@ def test_aggen_has_its_published_rates(data_home: Path, original: list[Record]) 
 
 
 @pytest.mark.parametrize("system", ["tgen-minus", "tgen-std", "tgen-plus"])
-def test_tgen_is_near_its_published_rates(data_home: Path, original: list[Record], system: str) -> None:
+def test_golden_rates_of_tgen(data_home: Path, original: list[Record], system: str) -> None:
     """One run of five, whose mean is published: runs differ by more than the patterns do.
 
     Of the 94 values that the run of tgen-plus misses, 90 have no word in the text that could be about their slot: it
@@ -86,14 +86,14 @@ def test_tgen_is_near_its_published_rates(data_home: Path, original: list[Record
     assert result == pytest.approx(published, abs=0.8)
 
 
-def test_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record]) -> None:
+def test_golden_rates_of_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record]) -> None:
     output, published = tgen(data_home, "train-clean_test-clean/tgen-std")
     assert rates(cleaned, output) == pytest.approx(published, abs=0.15)
     output, published = tgen(data_home, "train-orig_test-clean/tgen-std")
     assert rates(cleaned, output) == pytest.approx(published, abs=0.8)
 
 
-def test_people_find_fewer_errors_than_the_published_reading(data_home: Path, cleaned: list[Record]) -> None:
+def test_the_plain_reading_has_fewer_errors_than_the_published_one(data_home: Path, cleaned: list[Record]) -> None:
     """An average rating does not make an average price: what the plain reading adds is less, not more."""
     output, _ = tgen(data_home, "train-orig_test-clean/tgen-std")
     published, plain = rates(cleaned, output), rates(cleaned, output, "plain")
@@ -150,7 +150,7 @@ def annotated(path: Path, every: int = 1) -> tuple[float, Counter[str], Counter[
     [("devel-fixed.no-ol.csv", 1, 96), ("train-fixed.no-ol.csv", 5, 94)],
     ids=["dev", "train: never read"],
 )
-def test_references_are_read_as_the_published_annotation_reads_them(
+def test_errors_of_references_equal_the_published_annotation(
     data_home: Path, name: str, every: int, share: float
 ) -> None:
     """In hundredths of a percent of the slots, all three kinds of errors within a quarter of a percent."""
@@ -160,7 +160,7 @@ def test_references_are_read_as_the_published_annotation_reads_them(
 
 
 @pytest.mark.parametrize("reading", ["published", "plain"])
-def test_neither_case_nor_tokenisation_matters(data_home: Path, reading: Reading) -> None:
+def test_errors_do_not_depend_on_case_or_tokenisation(data_home: Path, reading: Reading) -> None:
     """Real references, lower-cased, in capitals, and with blanks around every sign."""
     for meaning, text in list(rows(data_home / "e2e" / "devset.csv", "mr", "ref"))[::10]:
         record = Record("reference", parse_meaning(meaning))

@@ -47,7 +47,7 @@ def test_more_than_ten_words_are_not_shifted_at_once() -> None:
     assert edits(rest + run, run + rest) == 2
 
 
-def test_tercoms_beam_misses_what_lies_behind_many_deletions() -> None:
+def test_tercoms_beam_misses_matches_after_many_deletions() -> None:
     """Its table prunes paths much worse than the best of their column, so a far match is not found."""
     late, missing = ["a", "b"], [f"m{i}" for i in range(BEAM + 5)]
     assert edits(late, missing[:BEAM] + late) == BEAM
@@ -55,12 +55,12 @@ def test_tercoms_beam_misses_what_lies_behind_many_deletions() -> None:
 
 
 @given(WORDS, WORDS)
-def test_the_distance_is_that_of_the_table(words: list[str], reference: list[str]) -> None:
+def test_the_distance_equals_the_table(words: list[str], reference: list[str]) -> None:
     assert Distance(reference)(words) == levenshtein(words, reference)
 
 
 @given(WORDS, WORDS)
-def test_shifts_only_save_edits(words: list[str], reference: list[str]) -> None:
+def test_shifts_never_add_edits(words: list[str], reference: list[str]) -> None:
     assert abs(len(words) - len(reference)) <= edits(words, reference) <= levenshtein(words, reference)
 
 
@@ -75,14 +75,14 @@ def test_the_cheapest_reference_counts_over_the_mean_length() -> None:
 
 
 @given(st.lists(st.tuples(WORDS, WORDS.filter(bool), WORDS.filter(bool)), min_size=1, max_size=5))
-def test_fast_counts_are_sacrebleus(texts: list[tuple[list[str], list[str], list[str]]]) -> None:
+def test_fast_counts_equal_sacrebleu(texts: list[tuple[list[str], list[str], list[str]]]) -> None:
     hypotheses = [" ".join(words) for words, *_ in texts]
     references = [[" ".join(group) for group in groups] for _, *groups in texts]
     expected = TER(normalized=True)._extract_corpus_statistics(hypotheses, list(zip(*references, strict=True)))
     np.testing.assert_array_equal(ter_statistics(hypotheses, references, lowercase=True).rows, expected)
 
 
-def test_fast_counts_are_sacrebleus_beyond_its_beam() -> None:
+def test_fast_counts_equal_sacrebleu_beyond_its_beam() -> None:
     rng = np.random.default_rng(0)
     words = np.array([f"w{i}" for i in range(30)])
     hypotheses = [" ".join(rng.choice(words, size=size)) for size in (60, 45, 3, 70)]

@@ -22,7 +22,7 @@ def test_embedded_is_the_default_everywhere() -> None:
     assert segmenter(SegmenterConfig()).fingerprint == segmenter("embedded").fingerprint
 
 
-def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_allennlp_environment_states_how_to_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_SRL_ENV", str(tmp_path / "none"))
     config = load_config(RunConfig, None, ["facts.source=allennlp", f"facts.allennlp.archive={tmp_path}/model.tar.gz"])
     assert config.facts.segmenter is not None
@@ -39,7 +39,7 @@ def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest
         ({"source": "allennlp"}, "needs an archive: facts.allennlp.archive=model.tar.gz"),
     ],
 )
-def test_a_source_without_what_it_needs(settings: dict[str, Any], message: str) -> None:
+def test_an_invalid_source_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SegmenterConfig(**settings)
     with pytest.raises(ConfigError, match=message):
@@ -54,7 +54,7 @@ def test_allennlp_needs_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
         segmenter(SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz")))
 
 
-def test_an_archive_is_a_path_and_no_address_with_its_secrets_is_kept() -> None:
+def test_an_archive_address_is_refused_without_quoting_its_secrets() -> None:
     with pytest.raises(ConfigError, match="must be a path, not an address") as refused:
         AllenNLPConfig("https://ann:secret@example.org/a.tar.gz?token=secret")
     assert "secret" not in str(refused.value)

@@ -19,7 +19,7 @@ from agggen.facts.frames import Frame, Phrase, frame_of_tags
         ("B-V B-ARG1 B-C-V", [("V", 0, 1), ("ARG1", 1, 2), ("C-V", 2, 3)]),
     ],
 )
-def test_tags_spell_phrases(tags: str, phrases: list[tuple[str, int, int]]) -> None:
+def test_phrases_of_bio_tags(tags: str, phrases: list[tuple[str, int, int]]) -> None:
     frame = frame_of_tags(tags.split())
     assert frame is not None
     assert frame.phrases == tuple(Phrase(*phrase) for phrase in phrases)

@@ -147,7 +147,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("frames", "facts"), CASES.values(), ids=CASES.keys())
-def test_full(frames: list[str], facts: str) -> None:
+def test_facts_of_level_full(frames: list[str], facts: str) -> None:
     assert marked(sentence(facts.replace(" | ", " "), *frames)) == facts
 
 
@@ -172,7 +172,7 @@ def test_full(frames: list[str], facts: str) -> None:
         ),
     ],
 )
-def test_paper_does_the_two_steps_and_no_more(case: str, facts: str) -> None:
+def test_facts_of_level_paper(case: str, facts: str) -> None:
     frames, _ = CASES[case]
     assert marked(sentence(facts.replace(" | ", " "), *frames), "paper") == facts
 
@@ -230,7 +230,7 @@ def test_facts_of_any_frames_concatenate_to_the_text(level: Level, sentence: Sen
 
 
 @given(sentence=any_sentences())
-def test_facts_of_any_frames_say_something(sentence: Sentence) -> None:
+def test_facts_of_any_frames_contain_a_word(sentence: Sentence) -> None:
     words = sentence.words.words
     starts = fact_starts(sentence)
     if any(word.isalnum() for word in words):

@@ -36,7 +36,7 @@ def test_values_do_not_depend_on_unicode_form_or_digits() -> None:
 
 
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 200))
-def test_groups_hold_every_sentence_once_and_keep_to_the_budget(lengths: list[int], budget: int) -> None:
+def test_batches_contain_every_sentence_once_within_the_budget(lengths: list[int], budget: int) -> None:
     batches = batch_by_length(lengths, budget)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
@@ -64,7 +64,7 @@ def enumerate_best(scores: np.ndarray, predicate: int, names: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_decoding_finds_what_enumeration_finds(seed: int) -> None:
+def test_decoding_equals_enumeration(seed: int) -> None:
     names = tags_of(("ARG0", "C-V"))
     rng = np.random.default_rng(seed)
     lengths = np.array([1, 2, 4, 5])
@@ -77,7 +77,7 @@ def test_decoding_finds_what_enumeration_finds(seed: int) -> None:
         check_bio([names[number] for number in path])
 
 
-def test_a_numbered_role_stands_once_where_the_predicate_is_nearest() -> None:
+def test_a_duplicate_role_is_kept_nearest_to_the_predicate() -> None:
     roles = ("ARG0", "ARGM-TMP")
     names = tags_of(roles)
     expected = [["B-ARG0", "B-ARG0", "I-ARG0", "B-V", "B-ARGM-TMP", "B-ARGM-TMP", "B-ARG0"]]
@@ -90,7 +90,7 @@ def test_a_numbered_role_stands_once_where_the_predicate_is_nearest() -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_random_scores_give_valid_frames_without_doubles(seed: int) -> None:
+def test_random_scores_give_valid_frames_without_duplicate_roles(seed: int) -> None:
     roles = ("ARG0", "ARG1", "C-ARG1", "R-ARG0")
     names = tags_of(roles)
     rng = np.random.default_rng(seed)
@@ -108,7 +108,7 @@ def test_random_scores_give_valid_frames_without_doubles(seed: int) -> None:
 # --- network -----------------------------------------------------------------------------------------------------
 
 
-def test_padding_does_not_reach_the_words() -> None:
+def test_padding_does_not_change_the_scores() -> None:
     torch.manual_seed(0)
     features = Features({name: ["bolda", "sees"] for name in TABLES})
     sizes = TaggerConfig(features=(8, 4, 4, 4, 4), hidden=12, role=12, role_hidden=8)

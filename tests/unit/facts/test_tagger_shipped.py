@@ -87,7 +87,7 @@ def test_odd_sentences_have_well_formed_frames() -> None:
     assert len(tagged[8]) > 60, "the end of a long sentence is tagged too"
 
 
-def test_a_batch_is_tagged_as_its_sentences_are_alone_and_twice_alike() -> None:
+def test_tags_do_not_depend_on_batch_composition() -> None:
     """Sentences with a clear answer: where two tags are nearly tied, rounding, which differs by batch, may decide."""
     source = EmbeddedFrames()
     batch = [joined(list(words)) for words in (["Hello"], ALAN, WATERMAN, WATERMAN[:9], ALAN + WATERMAN)]
@@ -97,7 +97,7 @@ def test_a_batch_is_tagged_as_its_sentences_are_alone_and_twice_alike() -> None:
     assert source.frames([]) == []
 
 
-def test_a_source_travels_by_its_folder_only() -> None:
+def test_a_source_is_pickled_as_its_folder() -> None:
     source = EmbeddedFrames()
     source.frames([joined(ALAN)])
     assert sent(source, at_most=1000).frames([joined(ALAN)]) == source.frames([joined(ALAN)])

@@ -26,7 +26,7 @@ TEXTS = st.one_of(st.text(), st.lists(PIECES, max_size=20).map(" ".join), st.lis
         ("\u00c6thelwald\u2014\u4e2d\u6587", "\u00c6thelwald \u2014 \u4e2d\u6587"),
     ],
 )
-def test_words_are_cut_like_a_treebank_does(text: str, words: str) -> None:
+def test_words_follow_treebank_tokenisation(text: str, words: str) -> None:
     result = split_words(text)
     assert list(result.words) == words.split()
     assert [text[start:end] for start, end in result.spans] == words.split()

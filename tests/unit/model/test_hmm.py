@@ -64,7 +64,7 @@ def test_log_likelihood_is_the_sum_over_all_paths(problem: tuple[Potentials, Lat
 
 @given(problems())
 @everything
-def test_posterior_is_the_share_of_paths_through_a_state(problem: tuple[Potentials, Lattice]) -> None:
+def test_posterior_is_the_probability_of_paths_through_a_state(problem: tuple[Potentials, Lattice]) -> None:
     potentials, states = problem
     result = posterior(potentials, states)
     for row, length in enumerate(potentials.lengths.tolist()):
@@ -98,7 +98,7 @@ def test_k_best_paths_equal_the_sorted_enumeration(problem: tuple[Potentials, La
             assert set(actual[length:]) <= {-1}
 
 
-def test_equal_paths_are_all_kept() -> None:
+def test_k_best_includes_equal_paths() -> None:
     states = lattice(2, 1)
     potentials = Potentials(torch.zeros(1, 2), torch.zeros(1, 2, 2), torch.zeros(1, 2, 2), torch.tensor([2]))
     totals, chosen = k_best_paths(potentials, states, 4)
@@ -137,7 +137,7 @@ def test_paths_and_posteriors_in_inference_mode() -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_posterior_leaves_the_callers_graph_alone() -> None:
+def test_posterior_does_not_change_the_callers_graph() -> None:
     potentials, states = random_potentials(10, [2], [2], 2, prune=False)
     start = potentials.start.requires_grad_()
     result = posterior(potentials, states)

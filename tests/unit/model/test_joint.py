@@ -73,7 +73,7 @@ def seeded() -> None:
 
 @histories
 @copying
-def test_emissions_equal_a_token_at_a_time(history: str, copy: bool) -> None:
+def test_emissions_equal_scores_token_by_token(history: str, copy: bool) -> None:
     model = tiny_model(history=history, copy=copy)
     for example, facts in zip(BATCH, emissions(model, BATCH), strict=True):
         with torch.no_grad():
@@ -105,7 +105,7 @@ def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
 
 
 @copying
-def test_a_word_that_the_set_cannot_say_is_unknown_to_it(copy: bool) -> None:
+def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: bool) -> None:
     """It scored -1e9: one such fact made a corpus's mean loss meaningless, and copy=False could read no own word."""
     model = tiny_model(copy=copy)
     example = Example("r", (2, 8, 26, 3, 9, 27, 3), (-1, 0, 0, 0, 1, 1, 1), (0, 1, 3, 0, 1, 3, 0), (1, 2), ((26, 27),))
@@ -120,7 +120,7 @@ def test_a_word_that_the_set_cannot_say_is_unknown_to_it(copy: bool) -> None:
     assert likelihood(model, [example])[0] > -100
 
 
-def test_smoothing_mixes_in_the_mean_over_writable_words() -> None:
+def test_label_smoothing_adds_the_mean_over_output_words() -> None:
     model, example = tiny_model(copy=False), BATCH[1]
     memory, hidden = model.encode(collate([example])), torch.randn(1, 1, 8, dtype=torch.float64)
     visible, scored = memory.triples(), torch.ones(1, 1, dtype=torch.bool)
@@ -134,7 +134,7 @@ def test_smoothing_mixes_in_the_mean_over_writable_words() -> None:
 
 @histories
 @copying
-def test_the_whole_text_is_one_fact_with_the_set_of_all_triples(history: str, copy: bool) -> None:
+def test_the_plain_transformer_scores_a_text_as_one_fact_of_all_triples(history: str, copy: bool) -> None:
     model = tiny_model(history=history, copy=copy)
     with torch.no_grad():
         texts = model.text_log_probs(collate(BATCH, whole=True)).tolist()
@@ -156,9 +156,7 @@ def test_scores_do_not_depend_on_the_chunks(limit: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("history", ["shared", "masked"])
-def test_a_text_that_is_computed_twice_to_spare_memory_learns_the_same(
-    history: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone and larger than a chunk, its activations are not kept; dropout is the same in both passes."""
     example = random_example(5, 4, [3, 2, 4])
     model = tiny_model(history=history).train()
@@ -246,7 +244,7 @@ def test_likelihood_with_smaller_states(max_group_size: int) -> None:
         assert value == pytest.approx(log_sum(t for t, _ in enumerate_paths(model, example, True, None)), abs=1e-9)
 
 
-def test_seven_triples() -> None:
+def test_likelihood_of_a_record_of_seven_triples() -> None:
     model, example = tiny_model(), random_example(7, 7, [2])
     paths = enumerate_paths(model, example, False, None)
     assert len(paths) == 259
@@ -302,7 +300,7 @@ def test_predicate_dropout_acts_in_training_only() -> None:
     assert not torch.allclose(model.transition_scores(batch, states).within, expected.within)
 
 
-def test_a_source_word_of_one_record_reads_as_unknown() -> None:
+def test_an_extra_id_does_not_change_the_likelihood() -> None:
     """Which id it happened to get must not show, beyond where it can be copied."""
     model = tiny_model()
     example = Example("r", (2, 8, 26, 3), (-1, 0, 0, 0), (0, 1, 3, 0), (1,), ((26, 9),))
@@ -344,7 +342,7 @@ def test_the_copied_word_decides_the_next_word() -> None:
         assert torch.allclose(first - first[0], second - second[0]) == alike
 
 
-def test_a_record_may_have_more_unknown_words_than_there_are_vectors() -> None:
+def test_more_unknown_words_than_vectors_are_finite() -> None:
     model, words = tiny_model(unseen_words=2), tuple(range(24, 33))
     example = Example("long", (2, *words, 3), (-1, *(0 for _ in words), 0), (0, *(3 for _ in words), 0), (1,), (words,))
     with torch.no_grad():

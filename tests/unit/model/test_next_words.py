@@ -24,9 +24,7 @@ def seeded() -> None:
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("k", [1, 3, 99])
 @pytest.mark.parametrize("blocked", [[], [9], [9, 11, 25, 40]])
-def test_next_words_are_the_likeliest_of_the_token_scores_and_all_of_the_source(
-    copy: bool, k: int, blocked: list[int]
-) -> None:
+def test_candidates_are_the_most_probable_words_and_all_source_words(copy: bool, k: int, blocked: list[int]) -> None:
     model, group = tiny_model(copy=copy), frozenset({0, 2})
     example = random_example(1, 3, [2, 4, 1])
     example = replace(example, source=(*example.source[:-1], example.source[1]))  # a word that stands at two places
@@ -58,7 +56,7 @@ def test_next_words_are_the_likeliest_of_the_token_scores_and_all_of_the_source(
     st.integers(0, 99),
     st.booleans(),
 )
-def test_largest_are_those_of_topk(n: int, k: int, seed: int, ties: bool) -> None:
+def test_largest_equals_topk(n: int, k: int, seed: int, ties: bool) -> None:
     values = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     values = values.round() if ties else values
     k = min(k, n)

@@ -111,7 +111,7 @@ def kept(cache: Cache) -> tuple[Tensor, Tensor]:
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=5), st.integers(0, 9))
 @settings(deadline=None, max_examples=20)
-def test_a_cache_holds_what_was_appended_in_order(pieces: list[int], room: int) -> None:
+def test_a_cache_returns_the_appended_keys_and_values_in_order(pieces: list[int], room: int) -> None:
     pairs = [(draw(3, HEADS, n, 4, seed=2 * i), draw(3, HEADS, n, 4, seed=2 * i + 1)) for i, n in enumerate(pieces)]
     everything = Cache.of(pairs[0]), torch.arange(3), torch.arange(pieces[0]).expand(3, -1)
     cache = Cache.gathered([everything], room)
@@ -122,7 +122,7 @@ def test_a_cache_holds_what_was_appended_in_order(pieces: list[int], room: int) 
         torch.testing.assert_close(actual, expected, atol=0, rtol=0)
 
 
-def test_rows_of_a_cache_leave_are_copied_and_join() -> None:
+def test_removing_copying_and_joining_rows_of_a_cache() -> None:
     keys, values = draw(5, HEADS, 3, 4), draw(5, HEADS, 3, 4, seed=1)
     cache = Cache.of((keys, values.clone()))
     part = Cache.gathered([(cache, torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]))], room=1)
@@ -144,7 +144,7 @@ def test_rows_of_a_cache_leave_are_copied_and_join() -> None:
         assert torch.equal(actual[2:], last)
 
 
-def test_numbers_as_a_mask_are_added_to_the_scores() -> None:
+def test_a_float_mask_is_added_to_the_scores() -> None:
     """Two ways to the same attention: the fused kernel, and plain products for a few queries."""
     torch.manual_seed(1)
     attention = Attention(WIDTH, HEADS).double()

@@ -30,7 +30,7 @@ def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfi
     return replace(config_of(home, epochs=1), corpus=CorpusConfig(name="e2e"))
 
 
-def test_what_cannot_be_read_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_records_are_reported_and_written_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(catalogue(tmp_path, monkeypatch, bad=1), max_reject_share=0.5)
     messages: list[str] = []
     train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append)
@@ -49,7 +49,9 @@ class Short(SentenceSegmenter):
         return super().segment(texts)
 
 
-def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_cannot_be_segmented_is_rejected_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One sentence that AllenNLP's model could not take once ended the training."""
     monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
     config = replace(config_of(write_corpus(tmp_path / "toy")), max_reject_share=0.5)
@@ -75,7 +77,7 @@ def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, mon
     assert len(messages) == 2, "a run that continues has left out the same"
 
 
-def test_a_record_too_large_is_no_sample(tmp_path: Path) -> None:
+def test_a_record_with_too_many_triples_is_not_sampled(tmp_path: Path) -> None:
     """One such record once ended the training."""
     vast = Record("vast", tuple(Triple("Vast", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)), (Reference("Vast."),))
     corpus = write_corpus(tmp_path / "toy")
@@ -85,6 +87,6 @@ def test_a_record_too_large_is_no_sample(tmp_path: Path) -> None:
     assert data_of(config).samples(9) == RECORDS[:3]
 
 
-def test_too_much_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_unreadable_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CorpusError, match=r"e2e/train: 3 of .* records were rejected .*at most 5\.0%.* the first"):
         data_of(catalogue(tmp_path, monkeypatch, bad=3))

@@ -58,7 +58,7 @@ def test_subsets_are_new_connected_subsets(records: list[Record], known: list[Re
         assert any(triples < frozenset(record.triples) for record in records)
 
 
-def test_as_many_subsets_as_asked_if_there_are_so_many() -> None:
+def test_the_requested_number_of_subsets_is_drawn() -> None:
     record = Record("r", tuple(Triple("A", f"p{number}", "B") for number in range(5)))
     assert len(subsets_of([record], 20)) == 20, "of 2 ** 5 - 1 - 5 - 1 = 25"
     assert subsets_of([record], 5, seed=1) != subsets_of([record], 5, seed=2)
@@ -105,7 +105,7 @@ def test_a_record_without_an_accepted_text_has_no_reference() -> None:
     assert with_consensus(RECORD, [], accept) is None
 
 
-def test_accepted_are_the_texts_that_the_constrained_search_could_have_written() -> None:
+def test_the_constrained_search_accepts_its_own_texts_only() -> None:
     generator = load_bundle(SHIPPED["elements"]).generator()
     records = agggen.load_dataset("elements").dev[:24]
     written = [texts[0] for texts in generator.generate(records)]
@@ -190,7 +190,7 @@ def test_the_folder_of_texts_depends_on_all_that_affects_them() -> None:
         Distillation([teacher], agggen.Dataset("x", {"train": data.train, "dev": []}), 10)
 
 
-def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[..., Any]) -> None:
+def test_teachers_without_an_accepted_text_are_refused(run: Callable[..., Any]) -> None:
     for split in ("train", "dev"):
         triples = [["Aspirin", "treats", "pain"], ["Aspirin", "sold as", "tablets"]]
         Path(f"strange.{split}.jsonl").write_text(json.dumps({"id": split, "triples": triples}) + "\n")
@@ -206,7 +206,7 @@ def test_a_wrong_setting_is_refused_before_texts_are_written(
     assert code == 2 and setting.partition("=")[0] in err and not Path("runs").exists()
 
 
-def test_a_second_call_at_the_same_time_is_refused(records: Path, run: Callable[..., Any]) -> None:
+def test_a_concurrent_call_is_refused(records: Path, run: Callable[..., Any]) -> None:
     distillation = Distillation([open_model("elements")], agggen.load_dataset(records), 2)
     folder = Path("runs") / distillation.name
     folder.mkdir(parents=True)

@@ -46,7 +46,7 @@ def test_system_metrics_of_workers_reach_the_run(job: Job) -> None:
     assert job.system == [{"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}]
 
 
-def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> None:
+def test_attempts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
     attempts_without_progress = []
     for attempts, newest in [
         (1, None),
@@ -75,7 +75,7 @@ def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
     assert job.monitor.failure == "worker 0: no room"
 
 
-def test_events_and_sentences_arrive_in_order(job: Job) -> None:
+def test_events_and_remarks_arrive_in_order(job: Job) -> None:
     event = TrainingEvent("log", "joint", 1, 100, 0, math.inf)
     job.tell(("workers", 3), ("event", event), ("remark", "an older one is looked for"), ("workers", 2))
     assert job.events == [event]

@@ -55,7 +55,7 @@ def larger(bundle: Bundle, records: list[Record] = NEW) -> tuple[Encoder, JointM
     return encoder, model_of(bundle, encoder, weights)
 
 
-def test_what_was_known_keeps_its_ids_and_vectors(bundle: Bundle) -> None:
+def test_known_words_and_predicates_keep_their_ids_and_vectors(bundle: Bundle) -> None:
     before = copy.deepcopy(bundle.model.state_dict())
     encoder, model = larger(bundle)
     old = bundle.encoder
@@ -100,7 +100,7 @@ def probabilities(model: JointModel) -> Tensor:
     return torch.softmax(model.word_logits(hidden), -1)
 
 
-def test_new_words_and_unk_share_what_unk_had(bundle: Bundle) -> None:
+def test_new_words_and_unk_share_the_former_probability_of_unk(bundle: Bundle) -> None:
     encoder, model = larger(bundle)
     n_output = bundle.encoder.vocabulary.n_output
     before, after = probabilities(bundle.model), probabilities(model)
@@ -110,7 +110,7 @@ def test_new_words_and_unk_share_what_unk_had(bundle: Bundle) -> None:
     torch.testing.assert_close(shares, (before[:, [UNK]] / shares.shape[1]).expand_as(shares), rtol=0, atol=1e-12)
 
 
-def test_a_word_of_records_that_is_now_written_changes_only_the_normalisation(bundle: Bundle) -> None:
+def test_a_source_word_that_becomes_an_output_word_changes_only_the_normalisation(bundle: Bundle) -> None:
     encoder, model = larger(bundle, PROMOTED)
     old = bundle.encoder.vocabulary
     new = encoder.vocabulary
@@ -133,7 +133,7 @@ def test_old_records_get_the_same_texts(bundle: Bundle, verify: str) -> None:
     ]
 
 
-def test_nothing_new_changes_nothing(bundle: Bundle) -> None:
+def test_growth_without_new_words_changes_nothing(bundle: Bundle) -> None:
     encoder, weights = grown(bundle, OLD, min_count=1)
     assert encoder == bundle.encoder or encoder.vocabulary.words == bundle.encoder.vocabulary.words
     assert all(torch.equal(weights[name], value) for name, value in bundle.model.state_dict().items())

@@ -46,7 +46,7 @@ def events(run: Path) -> list[dict[str, Any]]:
 # --- what it leaves ---
 
 
-def test_a_job_leaves_a_bundle_and_says_where(
+def test_a_job_writes_a_bundle_and_returns_its_address(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
     done, _ = whole
@@ -60,7 +60,9 @@ def test_a_job_leaves_a_bundle_and_says_where(
     assert bundle.metrics["joint.updates"] == 6
 
 
-def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEvent]], corpus: Path) -> None:
+def test_the_run_log_has_parameters_data_metrics_and_samples(
+    whole: tuple[Finished, list[TrainingEvent]], corpus: Path
+) -> None:
     run = whole[0].path.parent
     log = events(run)
     params = next(event["values"] for event in log if event["event"] == "params")
@@ -88,7 +90,7 @@ def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEve
     assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
 
 
-def test_a_finished_run_is_found_and_not_trained_again(
+def test_a_finished_run_is_returned_without_training(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
     done = whole[0]
@@ -111,7 +113,7 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
+def test_a_run_interrupted_by_a_signal_resumes_exactly(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
     def interrupt(event: TrainingEvent) -> None:
@@ -158,7 +160,7 @@ def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{s3}/models"
 
 
-def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
+def test_a_failed_upload_is_repeated(
     whole: tuple[Finished, list[TrainingEvent]],
     config: JobConfig,
     tmp_path: Path,
@@ -184,7 +186,7 @@ def _no_updates(event: TrainingEvent) -> None:
     assert event.kind == "end", "everything was trained already"
 
 
-def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
+def test_uploading_to_a_store_keeps_the_local_bundle(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
     """The address of the store is not part of a run's name."""
@@ -201,7 +203,7 @@ def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
     assert not train_job(config, "whole", runs_dir=tmp_path / "runs").trained
 
 
-def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run_of_mlflow(
+def test_a_run_that_moves_to_another_machine_continues_its_log_and_mlflow_run(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
     """Its log once began anew there, and MLflow had a second run of its name while the first one ran for ever."""
@@ -233,9 +235,7 @@ def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run
     assert events(tmp_path / "c" / "r") == log
 
 
-def test_who_slept_until_another_took_the_run_over_writes_nothing_more(
-    config: JobConfig, tmp_path: Path, bucket: str
-) -> None:
+def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig, tmp_path: Path, bucket: str) -> None:
     """It once went on saving checkpoints, and took back the uploads of the new owner."""
     import boto3
 
@@ -256,7 +256,7 @@ def test_who_slept_until_another_took_the_run_over_writes_nothing_more(
     assert len(client.list_multipart_uploads(Bucket=name)["Uploads"]) == 1
 
 
-def test_a_job_killed_after_its_bundle_ends_its_log_when_asked_again(
+def test_a_job_killed_after_writing_its_bundle_completes_its_log(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
     shutil.copytree(whole[0].path.parent, tmp_path / "whole")
@@ -279,7 +279,7 @@ def test_a_job_killed_after_its_bundle_ends_its_log_when_asked_again(
 # --- names ---
 
 
-def test_the_default_name_follows_from_all_that_decides_the_result(config: JobConfig, corpus: Path) -> None:
+def test_the_default_name_depends_on_everything_that_determines_the_result(config: JobConfig, corpus: Path) -> None:
     data = data_of(config)
     name = default_name("presets/toy.yaml", config, data)
     assert name.startswith("toy-") and len(name) == len("toy-") + 12
@@ -290,7 +290,7 @@ def test_the_default_name_follows_from_all_that_decides_the_result(config: JobCo
     assert len({name, default_name("toy", other_seed, data), default_name("toy", config, changed)}) == 3
 
 
-def test_another_configuration_under_an_old_name_is_refused_by_its_keys(
+def test_another_configuration_under_the_same_name_is_refused_with_its_keys(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig
 ) -> None:
     changed = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
@@ -298,7 +298,7 @@ def test_another_configuration_under_an_old_name_is_refused_by_its_keys(
         train_job(changed, "whole", runs_dir=whole[0].path.parents[1])
 
 
-def test_settings_of_a_stage_without_epochs_do_not_count(config: JobConfig, tmp_path: Path) -> None:
+def test_settings_of_a_stage_without_epochs_are_ignored(config: JobConfig, tmp_path: Path) -> None:
     def with_joint(epochs: int, rate: float) -> JobConfig:
         joint = replace(config.training.joint, epochs=epochs, learning_rate=rate)
         return replace(config, training=replace(config.training, joint=joint))
@@ -309,7 +309,7 @@ def test_settings_of_a_stage_without_epochs_do_not_count(config: JobConfig, tmp_
         train_job(with_joint(1, 1e-3), "r", runs_dir=tmp_path)
 
 
-def test_a_setting_that_did_not_exist_when_a_run_began_had_its_default(config: JobConfig, tmp_path: Path) -> None:
+def test_a_setting_that_is_newer_than_the_run_has_its_default(config: JobConfig, tmp_path: Path) -> None:
     train_job(config, "r", runs_dir=tmp_path)
     run_file = tmp_path / "r" / "run.json"
     before = json.loads(run_file.read_text())
@@ -321,7 +321,7 @@ def test_a_setting_that_did_not_exist_when_a_run_began_had_its_default(config: J
         train_job(changed, "r", runs_dir=tmp_path)
 
 
-def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
+def test_other_data_under_the_same_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "toy")
     config = config_of(corpus)
     train_job(config, "r", runs_dir=tmp_path / "runs")
@@ -332,7 +332,7 @@ def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: P
     assert train_job(config, "r", runs_dir=tmp_path / "runs", fresh=True).trained
 
 
-def test_a_second_job_under_a_name_is_refused_while_the_first_works(config: JobConfig, tmp_path: Path) -> None:
+def test_a_concurrent_job_under_the_same_name_is_refused(config: JobConfig, tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path / "r"))), pytest.raises(ClaimedError, match="another job works on"):
         train_job(config, "r", runs_dir=tmp_path)
 

@@ -49,7 +49,7 @@ def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
     assert same(weights(resumed.model), weights(whole.model))
 
 
-def test_all_workers_restore_what_the_first_chose(store: CheckpointStore) -> None:
+def test_all_workers_restore_the_checkpoint_that_the_first_chose(store: CheckpointStore) -> None:
     """The newest is damaged: the first worker takes the one before, the second does not look for itself."""
     with StoreKeeper(store, Alone()) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
@@ -83,7 +83,7 @@ class Slow(CheckpointStore):
         return super().save(stage, step, path)
 
 
-def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) -> None:
+def test_uploads_run_in_the_background_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     slow = Slow(Folder(str(tmp_path)))
     training, joint_training = trainer(), trainer("joint")
     with StoreKeeper(slow, Alone()) as keeper:
@@ -113,7 +113,7 @@ def test_a_failed_upload_is_raised_by_the_next_save(tmp_path: Path) -> None:
         pytest.fail("the second save does not say so")
 
 
-def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) -> None:
+def test_a_failed_upload_of_the_last_checkpoint_raises_an_error(tmp_path: Path) -> None:
     """A run that was asked to stop must not say that it can go on from there."""
     with (
         pytest.raises(StorageError, match="the bucket is gone"),
@@ -124,9 +124,7 @@ def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("step", "message"), [(None, "is missing"), (4, "is of update 4")])
-def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
-    store: CheckpointStore, step: int | None, message: str
-) -> None:
+def test_weights_are_read_only_from_a_finished_stage(store: CheckpointStore, step: int | None, message: str) -> None:
     epochs = trainer().config.epochs
     if step:
         stopped = trainer(callbacks=[Log(step)])
@@ -143,7 +141,7 @@ def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
     assert (progress.step, progress.best_dev_loss) == (whole.progress.step, whole.progress.best_dev_loss)
 
 
-def test_what_killed_workers_left_is_removed_and_nothing_else(
+def test_only_the_files_of_killed_workers_are_removed(
     store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "tmp"

@@ -32,7 +32,7 @@ def content(prepared: Prepared) -> tuple[object, ...]:
 DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sentences-1")
 
 
-def test_examples_are_read_as_they_were_made(config: JobConfig, tmp_path: Path) -> None:
+def test_the_round_trip_of_examples_is_lossless(config: JobConfig, tmp_path: Path) -> None:
     written, place = prepared_in(Folder(str(tmp_path)), config, DATA)
     read = read_prepared(Folder(str(tmp_path)), place)
     expected = prepare(config, DATA.train, DATA.dev)
@@ -41,7 +41,7 @@ def test_examples_are_read_as_they_were_made(config: JobConfig, tmp_path: Path) 
     assert read.train[0].required, "the toy corpus has constraints to lose"
 
 
-def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusual_examples_are_lossless(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = prepare(config, DATA.train, DATA.dev)
     odd = replace(
         random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), required=(1 << 23, 0), forbidden=(0, 5)
@@ -53,7 +53,7 @@ def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monke
     assert content(read_prepared(Folder(str(tmp_path)), place)) == content(odd_ones)
 
 
-def test_a_worker_holds_no_example_as_python_objects(
+def test_examples_are_not_held_as_python_objects(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They once took 2 kB each."""
@@ -71,7 +71,7 @@ def test_a_worker_holds_no_example_as_python_objects(
         read.train[len(many.train)]
 
 
-def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_path: Path) -> None:
+def test_the_folder_depends_on_everything_that_determines_the_examples(config: JobConfig, tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
 
     def place(changed: JobConfig, data: Data = DATA) -> str:
@@ -95,7 +95,7 @@ def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_pa
     assert len(places | {place(config, case) for case in data}) == len(others) + 3
 
 
-def test_a_folder_cut_off_while_it_was_written_is_written_anew(config: JobConfig, tmp_path: Path) -> None:
+def test_an_incomplete_folder_is_rewritten(config: JobConfig, tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     _, place = prepared_in(folder, config, DATA)
     folder.delete(f"{place}/encoder.json")  # it comes last
@@ -113,6 +113,6 @@ def test_damaged_examples_are_refused(config: JobConfig, tmp_path: Path) -> None
         read_prepared(folder, place)
 
 
-def test_a_worker_that_does_not_see_the_folder_says_what_to_do(tmp_path: Path) -> None:
+def test_a_worker_without_access_to_the_folder_names_the_setting(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"every worker must see the run's folder, so set storage\.url"):
         read_prepared(Folder(str(tmp_path)), "prepared/123")
