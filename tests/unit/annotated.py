@@ -1,4 +1,4 @@
-"""The 274 WebNLG texts of the AggGen release whose alignments people agreed on, tokenised, as the release has them."""
+"""The 274 tokenised WebNLG texts of the AggGen release with agreed human alignments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agggen.records import Record, Triple
 
 
 def annotated_texts(data_home: Path) -> list[tuple[Record, list[str], list[list[str]]]]:
-    """Of each text its record, its facts, and the predicates that people found in each fact."""
+    """The record of each text, its facts, and the annotated predicates of each fact."""
     folder = data_home / "agggen_release" / "human_annotations" / "evaluation"
     sources, plans, targets = (
         (folder / name).read_text(encoding="utf-8").splitlines()

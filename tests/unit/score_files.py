@@ -1,4 +1,4 @@
-"""What the tests of the scoring commands share: a way to run them, and files in and out."""
+"""Helpers for tests of scores: corpus scores, input and output files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agggen.adapt` and `agggen adapt`: a trained model learns new predicates and words, among old texts."""
+"""`agggen.adapt` and `agggen adapt`: new predicates and words, replay of old texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule-based aligner and the pruning that it gives, down to the published precision on human annotations."""
+"""The rule-based aligner and its pruning, with golden scores on human annotations."""
 
 from __future__ import annotations
 

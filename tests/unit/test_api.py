@@ -1,4 +1,4 @@
-"""The library's face: five lines from data to texts, what they leave, how they continue, how results look."""
+"""The public API: training, generation, checks, evaluation, display of results."""
 
 from __future__ import annotations
 

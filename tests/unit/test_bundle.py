@@ -1,4 +1,4 @@
-"""Bundles: what comes back is what was saved, whatever was changed is refused, nothing is a pickle."""
+"""Bundles: lossless round trip, no pickles; modified and inconsistent files are refused."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_failed_save_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monke
 def test_any_change_of_any_byte_is_refused(
     saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """The manifest too, though no hash covers it: white space included."""
+    """Including the manifest, which no hash covers."""
     path = data.draw(st.sampled_from([saved / name for name in EVERY_FILE]))
     whole = path.read_bytes()
     at, flip = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(1, 255))
@@ -197,7 +197,7 @@ def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
 
 
 def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
-    """Changes a file and makes the manifest agree, as another version or a stranger's program would."""
+    """Changes a file and updates the manifest."""
     file = folder / name
     if name == "weights.safetensors":
         save_file(change(load_file(file)), file)

@@ -1,4 +1,4 @@
-"""Presets, overrides and what is refused, on toy dataclasses."""
+"""Presets, overrides and invalid settings, on toy dataclasses."""
 
 from __future__ import annotations
 

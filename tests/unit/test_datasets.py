@@ -1,4 +1,4 @@
-"""Records from anywhere: files, folders, patterns, DataFrames, Arrow tables, lists; and their splits."""
+"""Records and splits of files, folders, patterns, DataFrames, Arrow tables and lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records and texts as numbers: predicate table, facts, hard alignment as bits, what is refused."""
+"""Encoding of records and texts: predicate table, facts, hard alignment as bit masks, rejects."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_each_fact_has_its_own_tokens(encoder: Encoder) -> None:
 
 
 def test_copied_words_have_the_ids_of_the_source() -> None:
-    """ "Ulm" is rare: in the text it is the record's own word, and what the record lacks is unknown."""
+    """ "Ulm" is rare but in the record, so it has an extra id; rare words that the record lacks are UNK."""
     often = Record("o", (Triple("x", "y", "z"),), tuple(Reference("She lives in it.") for _ in range(2)))
     encoder = Encoder(Vocabulary.build([often]), (UNKNOWN_PREDICATE,))
     example = encoder.example(record(), ["She lives in Ulm", " in Trondheim."])

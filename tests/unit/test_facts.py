@@ -1,4 +1,4 @@
-"""Facts: cutting a text into clauses or sentences loses nothing."""
+"""Segmentation into clauses and sentences; facts concatenate to the text."""
 
 from __future__ import annotations
 

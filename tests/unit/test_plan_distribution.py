@@ -1,4 +1,4 @@
-"""p(z | x) of one record against plain enumeration, its samples against its probabilities, and what a bound proves."""
+"""p(z | x) of a record against enumeration, sampling, and proofs of optimality."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_completion_respects_the_level_for_any_prefix() -> None:
 
 @pytest.mark.parametrize("groups", [((0,), (3,)), ((0, 3),)])
 def test_groups_of_unknown_predicates_follow_the_plan(groups: IndexPlan) -> None:
-    """Predicates 0 and 3 of five are unknown: plans are those of the other three, and the two come behind."""
+    """Predicates 0 and 3 of five are unknown; plans are those of the other three, followed by these two."""
     scores = make_scores(5, 3, 2)
     distribution = PlanDistribution(5, scores, groups)
     plans, _ = distribution.k_best(1000)
@@ -121,7 +121,7 @@ def test_sampling_is_reproducible_and_refuses_invalid_arguments() -> None:
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 6), largest=st.integers(1, 3), k=st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
 def test_proven_plans_equal_exact_planning(seed: int, n: int, largest: int, k: int) -> None:
-    """Records small enough for the tables, planned as if they were not: from a beam of one plan."""
+    """On records that are small enough for exact planning, which is disabled here."""
     scores = make_scores(seed, n, largest, weighted_last=bool(seed % 2))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exact, "MAX_TRANSITIONS", 0)
@@ -136,7 +136,6 @@ def test_proven_plans_equal_exact_planning(seed: int, n: int, largest: int, k: i
 
 
 def test_plans_beyond_the_tables_have_proofs_but_no_probability() -> None:
-    """Beyond the tables no probability is known, and none is said."""
     proofs = 0
     for seed in range(5):
         scores = make_scores(seed, 15, 2)

@@ -1,4 +1,4 @@
-"""The text form of plans: written plans are read back, and invalid ones are refused with the column."""
+"""The notation of plans: round trip, errors with the column."""
 
 from __future__ import annotations
 

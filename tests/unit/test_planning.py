@@ -1,4 +1,4 @@
-"""Planning against plain enumeration: every plan listed, scored by its definition, in float64."""
+"""Planning against enumeration of all plans, in float64."""
 
 from __future__ import annotations
 

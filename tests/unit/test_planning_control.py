@@ -1,4 +1,4 @@
-"""Human plans: adhered to exactly, refused with a reason, completed by the best continuation."""
+"""Human plans: resolved, refused, completed by the most probable continuation."""
 
 from __future__ import annotations
 

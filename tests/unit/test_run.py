@@ -1,4 +1,4 @@
-"""The pipeline from records to a bundle, on a toy corpus: what it writes, how it continues, what it refuses."""
+"""The training pipeline on a toy corpus: files, exact resume, rejects and errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CONFIG = RunConfig(
 
 
 class Follow(Callback):
-    """Counts updates by stage, and interferes at one of them."""
+    """Counts updates by stage, and calls `act` at one of them."""
 
     def __init__(
         self, stage: ObjectiveName, updates: dict[str, int], at: tuple[str, int], act: Callable[[Trainer], None]
@@ -182,7 +182,6 @@ def test_a_run_killed_before_writing_its_bundle_only_writes_it(
 def test_a_stopped_run_writes_no_bundle_and_resumes(
     whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int]
 ) -> None:
-    """A stopped stage was once taken for a finished one: the next stage began, and a bundle was written."""
     stage, step = at
     with pytest.raises(StoppedError, match=f"{stage} was stopped after update {step}; the same call resumes there"):
         run(tmp_path, at=at, act=stop)

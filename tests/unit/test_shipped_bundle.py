@@ -1,4 +1,4 @@
-"""The bundle that agggen ships: what it is, and that commands use it where no other is named."""
+"""The included bundle: its provenance, and its use as the default of commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydroge
 
 
 def test_the_included_bundle_has_the_configuration_and_data_of_its_preset() -> None:
-    """`make bundle` makes it; after a change of the preset or corpus it is made anew, and FINGERPRINT with it."""
+    """After a change of the preset or corpus, rebuild it by `make bundle` and update FINGERPRINT."""
     folder = SHIPPED["elements"]
     described = describe_bundle(folder)
     assert fingerprint(folder) == FINGERPRINT

@@ -1,4 +1,4 @@
-"""Tensors on disk: what is written is read, and a disk that refuses is an OSError."""
+"""Writing of tensors: system errors are OSErrors."""
 
 from __future__ import annotations
 

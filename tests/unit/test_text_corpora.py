@@ -1,4 +1,4 @@
-"""The real corpora come back from their tokens, and copying leaves few words unknown."""
+"""Tokenisation and vocabulary on the real corpora."""
 
 from __future__ import annotations
 

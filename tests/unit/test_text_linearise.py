@@ -1,4 +1,4 @@
-"""Names in words, and the linearised record."""
+"""Names as words, and the linearised record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens: exact expectations, and that every string comes back."""
+"""Tokenisation: exact tokens, and the round trip of every string."""
 
 from __future__ import annotations
 

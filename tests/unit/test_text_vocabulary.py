@@ -1,4 +1,4 @@
-"""The word list, copying, facts of target tokens, the JSON form, and bad input."""
+"""The vocabulary: ids, copying, facts of target tokens, JSON form, invalid input."""
 
 from __future__ import annotations
 

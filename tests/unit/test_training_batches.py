@@ -1,4 +1,4 @@
-"""Which examples train together, what they cost, and the learning rate of each update."""
+"""Batches of examples, their costs, and learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def members(mask: int) -> frozenset[int]:
 
 
 def cost_twin(example: Example, max_group_size: int, most_broken: int) -> int:
-    """What `joint_costs` counts, a fact at a time."""
+    """`joint_costs` of an example, by enumeration."""
     total = 0
     for fact, tokens in enumerate(example.facts):
         required = members(example.required[fact]) if example.required else frozenset()
@@ -96,7 +96,6 @@ def test_batches_are_determined_by_seed_and_epoch() -> None:
 
 
 def test_batches_differ_from_epoch_to_epoch_in_a_corpus_smaller_than_a_window() -> None:
-    """Ties of length were once broken by index, so a small corpus had the same batches in every epoch."""
     examples = many()
     epochs = [epoch_batches(sizes(examples), text_costs(examples), 30, 8, 1, epoch) for epoch in range(4)]
     assert len({frozenset(map(frozenset, batches)) for batches in epochs}) == len(epochs)

@@ -1,4 +1,4 @@
-"""Exact resume: a run cut off anywhere ends like one that was not; a checkpoint of anything else is refused."""
+"""Checkpoints: exact resume, atomic writing, refusal of other runs and damaged files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
 def test_a_finished_stage_is_restored_without_training(tmp_path: Path, config: StageConfig) -> None:
-    """Finished by its last epoch, and by an early stop."""
+    """After its last epoch, and after early stopping."""
     finished = trainer(config=config, callbacks=[CheckpointEvery(FileKeeper(tmp_path))])
     finished.run()
     log = Log()
@@ -201,7 +201,6 @@ def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Pat
 
 
 def test_a_missing_checkpoint_is_not_a_training_error(tmp_path: Path) -> None:
-    """Another attempt, on another machine, may find it."""
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "checkpoint", trainer())
 
@@ -225,7 +224,6 @@ def test_an_incomplete_checkpoint_is_refused(checkpoint: Path) -> None:
 
 
 def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
-    """It is written while training goes on."""
     taken: list[Snapshot] = []
 
     class Takes(Callback):

@@ -1,7 +1,7 @@
-"""A training step on a device whose values nobody may wait for: what a GPU needs, tested without one.
+"""Training steps never wait for the device: tested without a GPU.
 
-Tensors on the device "meta" have shapes and no values. Whatever reads one (`item`, `nonzero`, a boolean index, a copy
-to main memory) fails here, and would make a GPU finish its queue first.
+Tensors on the device "meta" have shapes but no values, so operations that read a value (`item`, `nonzero`, a boolean
+index, a copy to main memory) fail here; on a GPU, they would wait for its queue.
 """
 
 from __future__ import annotations

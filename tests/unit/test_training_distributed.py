@@ -1,4 +1,4 @@
-"""Several workers make the updates of one: real processes over gloo against a single process."""
+"""Data-parallel training: real processes over gloo against a single process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.toy_training import CONFIG, fresh_model, same, trainer, weights
 
 @dataclass(frozen=True)
 class Workers:
-    """What the processes of a group wrote, by rank."""
+    """The output of the processes of a group, by rank."""
 
     everything: list[dict[str, Tensor]]
     resumed: list[dict[str, Tensor]]
@@ -93,7 +93,7 @@ def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) 
 
 
 def test_a_loss_that_is_not_finite_on_one_worker_stops_all(workers: Workers) -> None:
-    """They would wait for each other for ever if only one did."""
+    """Otherwise the workers would wait for each other forever."""
     for facts in workers.facts:
         assert "update 1: loss nan and gradient norm nan must be finite" in facts["refused"]
 

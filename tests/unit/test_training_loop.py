@@ -1,4 +1,4 @@
-"""The training loop: seeds, accumulation, early stopping, what callbacks see, what is refused."""
+"""The training loop: seeds, accumulation, early stopping, callbacks, invalid settings."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_accumulated_gradients_equal_those_of_one_batch(stage: ObjectiveName, si
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> None:
-    """The baseline once divided by one end mark a fact, though it scores one a text."""
+    """The baseline has one end mark per text, the joint model one per fact."""
     model = tiny_model(predicate_dropout=0.0)
     training = trainer(stage, replace(CONFIG, clip=1e9), model=model)
     whole = stage == "baseline"
@@ -104,7 +104,7 @@ def test_gradients_are_clipped() -> None:
 
 
 def toy(seed: int) -> Example:
-    """A text that says its record: the object of each triple, one fact a triple, in the order of the triples."""
+    """An example with one fact per triple, in their order; each fact contains the object."""
     generator = torch.Generator().manual_seed(seed)
     values = [int(v) for v in torch.randint(7, 20, (2,), generator=generator)]
     source = [CLS, 7, 8, values[0], SEP, 7, 9, values[1], SEP]
@@ -163,7 +163,7 @@ def test_training_of_the_baseline_is_smoothed() -> None:
 
 
 class Script(Trainer):
-    """A trainer whose evaluations give the losses of a script, and which remembers the weights at each."""
+    """A trainer with scripted evaluation losses, which records the weights at each evaluation."""
 
     def follow(self, losses: Sequence[float]) -> Script:
         self.script, self.seen = list(losses), [weights(self.model)]
@@ -253,7 +253,7 @@ def test_a_logged_loss_is_the_mean_since_the_last_one() -> None:
 
 
 def test_a_callback_that_generates_does_not_disable_dropout() -> None:
-    """Training mode was once set only at the epoch's beginning; a generator made in `on_log` ended it."""
+    """A generator sets the model to evaluation mode."""
     plain, log = Log(), Log()
 
     class Generates(Callback):
@@ -266,7 +266,7 @@ def test_a_callback_that_generates_does_not_disable_dropout() -> None:
 
 
 def test_the_number_of_updates_is_computed_in_advance() -> None:
-    """It was once the first epoch's number times the epochs; batches of other epochs may be more or fewer."""
+    """The number of batches differs between epochs."""
     config = replace(CONFIG, epochs=6, batch_positions=60, max_records=99)
     train = [replace(random_example(seed, 3, [2, 3]), max_size=1 + seed % 3) for seed in range(14)]
     training = trainer("joint", config, train=train)
@@ -328,7 +328,6 @@ def test_a_stage_needs_texts(train: list[Example], dev: list[Example]) -> None:
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
-    """accumulate=0 once made an endless loop, log_every=0 a division by zero."""
     with pytest.raises(ConfigError, match=message):
         StageConfig(**settings)
 
@@ -338,7 +337,7 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: st
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None:
-    """On two threads they are not by themselves: all passes of this size differed in their last digits."""
+    """By default, the order of sums differs between passes on two threads."""
     generator = torch.Generator().manual_seed(1)
     values = torch.randn(2, 4, 30, 64, generator=generator).requires_grad_()
     factors, rows = torch.randn(500, 4, 30, 64, generator=generator), torch.randint(2, (500,), generator=generator)

@@ -1,4 +1,4 @@
-"""Names exchanged in training: in record and text alike, and so that only copying explains them."""
+"""Substitution of names in training, consistently in record and text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of training share: a small corpus of random examples, a small model, a callback that listens."""
+"""Helpers for tests of training: random examples, a small model, a recording callback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fresh_model(seed: int = 7, config: ModelConfig = DROPPING) -> JointModel:
 
 
 class Log(Callback):
-    """Keeps what the loop says, and asks it to stop after a given update."""
+    """Records losses and events, and requests a stop after the update `stop_at`."""
 
     def __init__(self, stop_at: int = 0) -> None:
         self.stop_at = stop_at

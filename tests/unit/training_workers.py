@@ -1,4 +1,4 @@
-"""What each process of test_training_distributed.py does: real workers over gloo; it writes what came out to a file."""
+"""The worker process of test_training_distributed.py, which writes its results to files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = replace(CONFIG, epochs=2)
 
 
 def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> dict[str, Tensor]:
-    """Of one update in float64, without dropout."""
+    """The gradients of one update in float64, without dropout."""
     model = tiny_model(seed=3, predicate_dropout=0.0)
     one = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
     update = one._prepare(batches, 0)
@@ -51,7 +51,7 @@ class _StopsOn(Callback):
 
 
 def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A run with dropout that its last worker stops, continued by new trainers; and one that nobody stopped."""
+    """A run with dropout, stopped by its last worker and resumed by new trainers; and an uninterrupted one."""
     keeper = FileKeeper(folder)
     first = trainer(callbacks=[_StopsOn(group.size - 1, 6)], group=group)
     facts: dict[str, Any] = {"stopped_at": first.run().step, "done": first.progress.done}
@@ -69,7 +69,7 @@ def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def refused(group: Group) -> str:
-    """What a worker says when the weights of the last one only are broken."""
+    """The error of a worker if only the last worker's weights are NaN."""
     model = fresh_model()
     if group.rank == group.size - 1:
         with torch.no_grad():
@@ -82,7 +82,7 @@ def refused(group: Group) -> str:
 
 
 def everything(group: Group) -> dict[str, Tensor]:
-    """What must not depend on the number of workers."""
+    """All results that must not depend on the number of workers."""
     tensors: dict[str, Tensor] = {}
     for stage in STAGES:
         for name, batches in UPDATES.items():

@@ -1,4 +1,4 @@
-"""Human plans and alignments: small files of our own, and the published annotations."""
+"""Human plans and alignments: synthetic files and the published annotations."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def lines(path: Path) -> list[str]:
 
 
 def in_file_order(records: Sequence[Record], annotations: Path) -> list[tuple[Record, Reference]]:
-    """The 274 texts in the order of the annotation's files: the texts of an input stand together there."""
+    """The 274 texts in the order of the annotation's files, where the texts of an input are consecutive."""
     texts = [(record, reference) for record in records for reference in record.references]
     for (_, reference), line in zip(texts, lines(annotations / TEXTS), strict=True):
         facts = line.split("\t")[1:]

@@ -1,4 +1,4 @@
-"""The catalogue: names, places and loading; and the counts of the real corpora (golden)."""
+"""The catalogue: names, folders, loading, and counts of the real corpora."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of CSV files, and rows that cannot be read."""
+"""Valid and invalid rows of CSV files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E2E meaning representations: slots to triples, rows to records, and rows that cannot be read."""
+"""E2E: slots to triples, rows to records, invalid rows."""
 
 from __future__ import annotations
 

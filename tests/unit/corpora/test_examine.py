@@ -1,4 +1,4 @@
-"""What is said of data before training."""
+"""Statistics and likely errors of data before training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corpora from their pinned addresses: what is right is left alone, what fails says what to do."""
+"""Downloads of corpora: retries, verification, error messages."""
 
 from __future__ import annotations
 

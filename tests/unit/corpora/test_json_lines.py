@@ -1,4 +1,4 @@
-"""JSON lines of the user's own records, and lines that cannot be read."""
+"""Users' records as JSON lines, and invalid lines."""
 
 from __future__ import annotations
 

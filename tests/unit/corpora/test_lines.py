@@ -14,7 +14,7 @@ from agggen.errors import CorpusError
 
 
 class CountingStream(io.BytesIO):
-    """Remembers the longest read, to prove that no line is held as a whole."""
+    """Records the length of the longest read."""
 
     longest = 0
 

@@ -1,4 +1,4 @@
-"""The Parquet form: lossless, atomic, and refused when damaged, changed or foreign."""
+"""The Parquet form: lossless, atomic; damaged, modified and foreign files are refused."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_failed_write_leaves_the_existing_file(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_of_known_records_is_stable(tmp_path: Path) -> None:
-    """Other formats of the same records would make every job and run that names them a new one."""
+    """A changed fingerprint would turn every existing job and run into a new one."""
     triples = (Triple("Café", "food", "English"), Triple("Café", "food", '"x"'))
     cut = Reference("Á b.", (Fact("Á ", ("food",)), Fact("b.")), Plan((("food", "food_2"),)))
     records = [Record("1", triples, (Reference("a"), cut), "C"), Record("2", triples[:1])]

@@ -1,4 +1,4 @@
-"""Rel2Text: items as records, and items and files that are invalid."""
+"""Rel2Text: items as records, invalid items and files."""
 
 from __future__ import annotations
 

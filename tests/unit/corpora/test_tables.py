@@ -1,4 +1,4 @@
-"""Anybody's rows as records: long, wide and nested forms, the columns that options name, and bad rows."""
+"""Users' rows as records: long, wide and nested forms, named columns, invalid rows."""
 
 from __future__ import annotations
 

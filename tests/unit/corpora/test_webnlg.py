@@ -1,4 +1,4 @@
-"""WebNLG XML: triples, texts, human plans of 1.6, and files that are not what they should be."""
+"""WebNLG XML: triples, texts, human plans of 1.6, invalid files."""
 
 from __future__ import annotations
 

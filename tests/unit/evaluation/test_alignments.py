@@ -31,7 +31,7 @@ def test_an_empty_gold_alignment_is_refused() -> None:
 
 
 def test_golden_viterbi_alignments(data_home: Path) -> None:
-    """The paper's table: 273 texts, since the release has no Viterbi alignment of the text with number 12."""
+    """The paper's table, over 273 texts, since the release lacks the Viterbi alignment of text 12."""
     release = data_home / "agggen_release"
     gold = (release / "human_annotations/evaluation/rst_ann_gt_plan.jsonl").read_text(encoding="utf-8").splitlines()
     viterbi = (release / "system_outputs/Viterbi/abs_bert_cnndm.30000.anno").read_text(encoding="utf-8").splitlines()

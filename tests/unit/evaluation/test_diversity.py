@@ -1,4 +1,4 @@
-"""How different plans and texts are from each other."""
+"""Diversity of plans and texts."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Texts to be scored: the first fault is an error with its file and line."""
+"""Texts to be scored: the first invalid line raises an error with file and line."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Text metrics against published numbers: released outputs scored again, compared to the printed digit.
 
-The METEOR scores of a protocol come from one Java process: all systems are one corpus, of which each takes its part.
+To start Java once per protocol, METEOR scores all systems as one corpus, of which each system is a part.
 """
 
 import csv
@@ -188,7 +188,7 @@ PARTS = {"all": slice(None, None), "seen": slice(0, SEEN), "unseen": slice(SEEN,
 
 
 def rows_of(data_home: Path, team: str) -> list[dict[str, str]]:
-    """The published scores of a team; multi-bleu of the unseen part pads by its own longest list, which is 3 too."""
+    """The published scores of a team."""
     return [row for row in table(data_home, "webnlg_2017_challenge.tsv") if row["file_prefix"] == team]
 
 

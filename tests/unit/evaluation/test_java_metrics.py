@@ -1,4 +1,4 @@
-"""METEOR, and the tokeniser of ROUGE-L and CIDEr: real ones where there is Java, and every way that Java can fail."""
+"""METEOR, and the tokeniser of ROUGE-L and CIDEr: with Java, and all failures of Java with a fake."""
 
 import math
 import os
@@ -24,7 +24,7 @@ COUNTS = " ".join(["1.0"] * 23)
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a shell script in Java's place, which notes each start; gives its folder."""
+    """Replaces `java` by a shell script that logs each start; returns the script's folder."""
 
     def put(script: str) -> Path:
         java = tmp_path / "java"
@@ -37,7 +37,6 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 
 
 def test_large_input_output_and_error_streams_do_not_deadlock(fake_java: Callable[[str], Path]) -> None:
-    """More than any pipe holds goes both ways at once, and to the error stream, without a deadlock."""
     complaint = "x" * 1000
     folder = fake_java(f'while read -r line; do echo "{COUNTS}"; echo {complaint} >&2; done')
     result = meteor_statistics(["a text of some words " * 20] * 2000, [["a reference " * 20]] * 2000)
@@ -100,7 +99,6 @@ def test_without_the_jar_the_error_names_it() -> None:
 
 
 def test_an_interrupt_leaves_no_process(fake_java: Callable[[str], Path]) -> None:
-    """A user's Ctrl-C while METEOR runs."""
     folder = fake_java(f'read -r line; echo $$ > "${{0%/*}}/pid"; kill -INT {os.getpid()}; exec /bin/sleep 60')
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -85,7 +85,7 @@ SAME += [{"moderate", "£20-25"}, {"high", "more than £30"}]
 
 
 def shares(items: Iterable[Record | Reject], every: int = 1) -> tuple[float, float, float]:
-    """Triples found in the references, in percent: as they are; with another object; without `SAME` things."""
+    """Percentages of triples mentioned in the references: unchanged; with another object; the latter without `SAME`."""
     records = [item for item in items if isinstance(item, Record)]
     choice = random.Random(7)
     taken: dict[str, dict[frozenset[str], str]] = {}
@@ -115,7 +115,7 @@ def test_webnlg_references_mention_their_triples_and_no_others(data_home: Path) 
 
 
 def test_e2e_references_mention_their_slots_and_no_others(data_home: Path) -> None:
-    """People left 7 % of the original's slots out; the cleaned records say what is there."""
+    """The original references omit 7 % of the slots; the cleaned records omit these slots."""
     true, second, truly_other = shares(read_e2e(data_home / "e2e" / "devset.csv", "dev"), every=4)
     assert true > 90
     assert second < 9

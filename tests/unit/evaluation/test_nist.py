@@ -1,4 +1,4 @@
-"""NIST by hand and against the definition; mteval's tokens."""
+"""NIST against hand computations; the tokens of mteval."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Plan agreement against scikit-learn and SciPy, and down to the paper's planning table."""
+"""Plan agreement against scikit-learn, SciPy and the paper's planning table."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The protocols: which metrics, what they make of raw and tokenised texts, and bad input of every kind."""
+"""The protocols: metrics, raw and tokenised texts, invalid input."""
 
 import math
 import shutil
@@ -78,7 +78,7 @@ def test_webnlg_takes_three_references() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_tokenised_texts_are_not_tokenised_again(protocol: str) -> None:
-    """Raw texts and the protocol's own tokens for them are the same thing; e2e tokenises either."""
+    """Raw texts and the protocol's tokens of them have the same scores; e2e tokenises both."""
     metrics = [metric for metric in LIGHT[protocol] if metric in ("bleu", "nist")]
     make = {"plain": sacrebleu.tokenizers.tokenizer_13a.Tokenizer13a(), "webnlg-2017": challenge_tokens, "e2e": str}
     tokens = [make[protocol](text) for text in TEXTS]

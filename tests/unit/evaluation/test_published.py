@@ -1,4 +1,4 @@
-"""Published systems' scores: they are what the sources say, and only what compares is put side by side."""
+"""Scores of published systems: equal to their sources, and only shown for comparable evaluations."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Intervals and paired tests: against sacreBLEU's own where that can, against counting all cases where one can."""
+"""Confidence intervals and paired tests, against sacreBLEU and known distributions."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def test_only_different_systems_differ_significantly(references: list[list[str]]
 
 @pytest.mark.parametrize("share", [0.10, 0.11, 0.12])
 def test_p_values_agree_with_sacrebleu(references: list[list[str]], share: float) -> None:
-    """Both draw at random, ours by bootstrap, theirs by randomisation: they agree roughly."""
+    """Approximately, since ours is a bootstrap test and sacreBLEU's an approximate randomisation test."""
     first, second = noisy(references, 0.1, 4), noisy(references, share, 5)
     columns = [[group[0] for group in references]]
     metric = BLEU(tokenize="none", force=True)

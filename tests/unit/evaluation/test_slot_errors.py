@@ -1,4 +1,4 @@
-"""Slot errors: what a text misses, adds or gets wrong of an E2E record."""
+"""Slot errors: missed, added and wrong values of an E2E record."""
 
 import unicodedata
 
@@ -45,7 +45,7 @@ def errors(result: SlotErrors) -> dict[str, list[tuple[str, str | None, str | No
     ],
 )
 def test_phrases(slot: str, value: str, phrase: str, reading: Reading) -> None:
-    """Each phrase says the value, whatever the case and wherever it stands, and nothing else."""
+    """Each phrase expresses the value and nothing else, in any case and position."""
     zizzi = record((slot, value))
     for text in (f"Zizzi is {phrase}.", f"{phrase} : zizzi .", f"ZIZZI, {phrase.upper()}, IS HERE"):
         assert errors(slot_errors(zizzi, text, reading)) == {}, text
@@ -86,7 +86,7 @@ def test_errors_of_the_published_reading_only() -> None:
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_names_do_not_express_slots(reading: Reading) -> None:
-    """Raja *Indian* Cuisine, *Café* Rouge and *The Rice Boat* say nothing of food, type or another name."""
+    """Raja *Indian* Cuisine, *Café* Rouge and *The Rice Boat* express no food, type or other name."""
     text = "The Rice Boat is near Raja Indian Cuisine."
     assert errors(slot_errors(record(("near", "Raja Indian Cuisine"), name="The Rice Boat"), text, reading)) == {}
     assert errors(slot_errors(record(("near", "Café Rouge")), "Zizzi is near Cafe Rouge.", reading)) == {}
@@ -168,7 +168,6 @@ def test_decomposed_accents_are_read() -> None:
 
 @given(st.text(max_size=80), st.sampled_from(READINGS))
 def test_counts_and_spans_are_consistent_for_any_text(text: str, reading: Reading) -> None:
-    """What is missed, wrong or found adds up to the record, and every span lies in the text."""
     zizzi = record(("food", "Italian"), ("area", "riverside"), ("familyFriendly", "no"))
     result = slot_errors(zizzi, text, reading)
     assert len(result.missed) + len(result.wrong) <= result.slots == 4

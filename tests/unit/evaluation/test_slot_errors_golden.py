@@ -1,6 +1,6 @@
 """Slot errors of real texts: published rates of published outputs, and the annotation of E2E's references.
 
-No phrase was made from a test text or a system's output: these tests check what was written from the development set.
+The phrases were written from the development set only.
 """
 
 import csv
@@ -30,7 +30,7 @@ def rows(path: Path, *columns: str, delimiter: str = ",") -> Iterator[tuple[str,
 
 
 def inputs(path: Path) -> list[Record]:
-    """A record for each meaning representation by first appearance."""
+    """A record for each meaning representation, in the order of their first rows."""
     meanings = dict.fromkeys(meaning for (meaning,) in rows(path, "mr"))
     return [Record(f"line {number}", parse_meaning(meaning)) for number, meaning in enumerate(meanings, start=1)]
 
@@ -94,7 +94,7 @@ def test_golden_rates_of_tgen_on_cleaned_data(data_home: Path, cleaned: list[Rec
 
 
 def test_the_plain_reading_has_fewer_errors_than_the_published_one(data_home: Path, cleaned: list[Record]) -> None:
-    """An average rating does not make an average price: what the plain reading adds is less, not more."""
+    """An average rating does not express an average price."""
     output, _ = tgen(data_home, "train-orig_test-clean/tgen-std")
     published, plain = rates(cleaned, output), rates(cleaned, output, "plain")
     assert plain[0] < published[0]
@@ -153,7 +153,7 @@ def annotated(path: Path, every: int = 1) -> tuple[float, Counter[str], Counter[
 def test_errors_of_references_equal_the_published_annotation(
     data_home: Path, name: str, every: int, share: float
 ) -> None:
-    """In hundredths of a percent of the slots, all three kinds of errors within a quarter of a percent."""
+    """The rates of all three kinds of errors differ by less than a quarter of a percent of the slots."""
     same, ours, theirs = annotated(data_home / "e2e_cleaned" / name, every)
     assert same > share
     assert dict(ours) == pytest.approx(dict(theirs), abs=25)
@@ -161,7 +161,6 @@ def test_errors_of_references_equal_the_published_annotation(
 
 @pytest.mark.parametrize("reading", ["published", "plain"])
 def test_errors_do_not_depend_on_case_or_tokenisation(data_home: Path, reading: Reading) -> None:
-    """Real references, lower-cased, in capitals, and with blanks around every sign."""
     for meaning, text in list(rows(data_home / "e2e" / "devset.csv", "mr", "ref"))[::10]:
         record = Record("reference", parse_meaning(meaning))
         spaced = re.sub(r"(n't\b|'s\b|[^\w\s])", r" \1 ", text)

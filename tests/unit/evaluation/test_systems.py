@@ -1,4 +1,4 @@
-"""A system measured: which metrics, slot errors among them, intervals, and another system beside it."""
+"""Scoring a system: metrics, slot errors, intervals, comparison with another system."""
 
 import re
 
@@ -80,7 +80,7 @@ def test_intervals_and_comparison() -> None:
 
 
 def test_value_measures_of_two_systems_are_comparable() -> None:
-    """Each signature says by what values were found, in which the systems differ."""
+    """Their signatures differ in the counts by kind of match."""
     first = [TEXTS[0], TEXTS[1], "The Mill is a coffee shop near Crowne Plaza Hotel."]
     result = measure_system(
         "plain", ["invented", "values_whole"], RECORDS, first, ["The Mill is an Italian pub.", "", ""]

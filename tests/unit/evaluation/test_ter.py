@@ -1,4 +1,4 @@
-"""tercom's TER on cases worked out by hand, its distance against the plain table, sacreBLEU's TER made fast."""
+"""tercom's TER on cases computed by hand, its distance against the full table, and the faster TER of sacreBLEU."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_more_than_ten_words_are_not_shifted_at_once() -> None:
 
 
 def test_tercoms_beam_misses_matches_after_many_deletions() -> None:
-    """Its table prunes paths much worse than the best of their column, so a far match is not found."""
+    """It prunes paths that are much worse than the best path of their column."""
     late, missing = ["a", "b"], [f"m{i}" for i in range(BEAM + 5)]
     assert edits(late, missing[:BEAM] + late) == BEAM
     assert edits(late, missing + late) > Distance(missing + late)(late)

@@ -1,4 +1,4 @@
-"""The segmenters by name and settings: which need what, and what stands in where new texts are cut."""
+"""Segmenters by name and settings, and the segmenter of new texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts from a frame source: words and sentences are found, one call is one batch, every text comes back whole."""
+"""Segmentation by a frame source: one call per batch, facts concatenate to the text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sent import sent
 
 
 class VerbsOfAList:
-    """Frames around a few verbs, from one to the next; remembers what it was asked."""
+    """A frame per verb of a list, up to the next verb; records the size of each call."""
 
     name = "list"
     fingerprint = "list-1"
@@ -44,7 +44,7 @@ class Silent(VerbsOfAList):
 
 
 def test_segmenting_does_not_compute_the_fingerprint() -> None:
-    """isinstance asked for it too, with some hash seeds; AllenNLP's has to read the archive."""
+    """AllenNLP's fingerprint reads the whole archive."""
 
     class Unknown(VerbsOfAList):
         @property

@@ -1,4 +1,4 @@
-"""Trees and facts: what real semantic role labels do to sentences, one case each, and what holds for any frames."""
+"""Trees and facts: typical frames, one case each, and invariants for random frames."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ ROLES = st.sampled_from(["ARG0", "ARG1", "ARG2", "ARGM-LOC", "ARGM-DIS", "R-ARG0
 
 @st.composite
 def any_frames(draw: st.DrawFn, length: int) -> Frame:
-    """A frame anywhere: overlapping others or not, bare, in pieces, with relatives on either side."""
+    """A random frame, possibly without arguments, discontinuous, or with relative pronouns."""
     edges = sorted(draw(st.sets(st.integers(0, length), min_size=2, max_size=8)))
     spans = [(start, end) for start, end in pairwise(edges) if draw(st.booleans())]
     spans = spans or [(edges[0], edges[1])]

@@ -1,4 +1,4 @@
-"""The tagger that ships: its files, odd input, and how well it agrees with AllenNLP."""
+"""The included tagger: its files, unusual input, agreement with AllenNLP."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_odd_sentences_have_well_formed_frames() -> None:
 
 
 def test_tags_do_not_depend_on_batch_composition() -> None:
-    """Sentences with a clear answer: where two tags are nearly tied, rounding, which differs by batch, may decide."""
+    """For sentences without nearly tied tags, which rounding could decide differently by batch."""
     source = EmbeddedFrames()
     batch = [joined(list(words)) for words in (["Hello"], ALAN, WATERMAN, WATERMAN[:9], ALAN + WATERMAN)]
     result = source.frames(batch)
@@ -104,7 +104,7 @@ def test_a_source_is_pickled_as_its_folder() -> None:
 
 
 def test_agreement_with_allennlp_on_webnlg(data_home: Path) -> None:
-    """F1 on the second half of the development texts, by which no setting was chosen; every third text, for time."""
+    """F1 on every third text of the second half of the development texts, which were not used to choose settings."""
     path = data_home / "agggen_release" / "srl_allennlp" / "webnlg" / "dev-webnlg-tgt.txt"
     if not path.is_file():
         pytest.skip(f"{path} is not on this machine")
@@ -131,7 +131,7 @@ def predicates(sentence: Sentence) -> set[Any]:
 
 
 def boundaries(sentence: Sentence) -> set[Any]:
-    """Where a fact begins inside the sentence."""
+    """The words at which the second and later facts of the sentence begin."""
     return set(fact_starts(sentence)[1:])
 
 

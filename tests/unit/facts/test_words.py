@@ -1,4 +1,4 @@
-"""Words with offsets: they cover the text."""
+"""Tokenisation with offsets, which cover the text."""
 
 from __future__ import annotations
 

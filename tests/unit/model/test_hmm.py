@@ -19,9 +19,9 @@ MOST_PATHS = 2000  # per record: enumeration stays within milliseconds
 def random_potentials(
     seed: int, counts: list[int], lengths: list[int], max_size: int, prune: bool
 ) -> tuple[Potentials, Lattice]:
-    """Potentials of a ragged batch: absent predicates are impossible, pruning leaves each fact some of its states.
+    """Potentials of a ragged batch: absent predicates are impossible, and so are pruned states.
 
-    Where paths would be too many to enumerate, fewer states stay. Facts beyond a record's own hold arbitrary numbers.
+    If there would be too many paths to enumerate, more states are pruned. Padding has arbitrary numbers.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -107,7 +107,7 @@ def test_k_best_includes_equal_paths() -> None:
 
 
 def test_gradients_of_a_pruned_ragged_batch() -> None:
-    """What is possible has the slope of finite differences; what is not stays without gradient (no NaN)."""
+    """Gradients equal finite differences for possible entries, and are 0 (not NaN) for impossible ones."""
     potentials, states = random_potentials(8, [2, 3], [3, 2], 2, prune=True)
     inputs = [tensor.clone().requires_grad_() for tensor in potentials[:3]]
 
@@ -127,7 +127,7 @@ def test_gradients_of_a_pruned_ragged_batch() -> None:
 
 
 def test_paths_and_posteriors_in_inference_mode() -> None:
-    """They are gradients, which a server's inference mode switches off."""
+    """They are computed as gradients, which inference mode disables."""
     potentials, states = random_potentials(9, [3, 2], [2, 3], 3, prune=True)
     expected = posterior(potentials, states), *k_best_paths(potentials, states, 3)
     with torch.inference_mode():

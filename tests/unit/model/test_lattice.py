@@ -52,7 +52,7 @@ def test_an_empty_lattice_is_refused(n_predicates: int, max_size: int) -> None:
 
 
 def test_a_lattice_built_in_inference_mode_is_usable_in_training() -> None:
-    """It is cached: autograd refused the index tensors once a server's inference mode had made them."""
+    """The lattice is cached, and autograd rejects inference tensors."""
     lattice.cache_clear()
     with torch.inference_mode():
         built = lattice(3, 2)

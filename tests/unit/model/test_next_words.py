@@ -1,4 +1,4 @@
-"""The candidates for the next word, against the distribution that a slow twin computes a token at a time."""
+"""The candidates for the next word, against the enumerated distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention, caches and masks of the Transformer: cached decoding equals uncached decoding, and masks hide."""
+"""Attention, caches and masks of the Transformer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def look(*rows: list[bool]) -> Tensor:
 
 
 def test_attention_equals_its_formula() -> None:
-    """softmax(q k' / sqrt(d)) v per head, head after head."""
+    """softmax(q k' / sqrt(d)) v per head."""
     torch.manual_seed(1)
     attention = Attention(WIDTH, HEADS).double()
     x, y = draw(1, 3, WIDTH), draw(1, 4, WIDTH, seed=1)
@@ -54,7 +54,7 @@ def test_a_width_that_heads_do_not_divide_is_refused() -> None:
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.integers(1, 3))
 @settings(deadline=None, max_examples=20)
 def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None:
-    """Any cut of the text into pieces, each run over the caches of those before, gives what one causal pass gives."""
+    """For any division of the text into pieces, each run over the caches of the pieces before it."""
     model, length = decoder(layers), sum(pieces)
     x, source = draw(2, length, WIDTH), draw(2, 4, WIDTH, seed=1)
     memory, visible = model.memory_keys_values(source), look([True] * 4, [True, False, True, False])
@@ -145,7 +145,6 @@ def test_removing_copying_and_joining_rows_of_a_cache() -> None:
 
 
 def test_a_float_mask_is_added_to_the_scores() -> None:
-    """Two ways to the same attention: the fused kernel, and plain products for a few queries."""
     torch.manual_seed(1)
     attention = Attention(WIDTH, HEADS).double()
     x, pair, mask = draw(2, 3, WIDTH), attention.keys_values(draw(2, 6, WIDTH, seed=1)), draw(2, 1, 3, 6, seed=2) > -0.5

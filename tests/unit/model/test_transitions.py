@@ -20,7 +20,7 @@ N_PREDICATES = 9
 
 
 def transitions(variant: Variant = "normalised", max_size: int = 3, seed: int = 0) -> Transitions:
-    """Random parameters, the stop logits too (they start at zero)."""
+    """Random parameters, including the stop logits (initially zero)."""
     generator = torch.Generator().manual_seed(seed)
     module = Transitions(N_PREDICATES, 4, max_size, variant).double()
     with torch.no_grad():
@@ -114,7 +114,6 @@ def test_the_papers_transition_multiplies_the_previous_state_in_again() -> None:
 
 
 def test_padding_has_no_gradient() -> None:
-    """Row 0, with which records are padded, learns only from unknown predicates."""
     module, states = transitions(), lattice(3, 3)
     scores = module(torch.tensor([[2, 0, 0], [3, 4, 5]]), torch.tensor([1, 3]), states)
     kept = [value[value > IMPOSSIBLE / 2].sum() for value in (scores.start, scores.within)]
@@ -127,7 +126,7 @@ def test_padding_has_no_gradient() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_parameters_give_full_precision_distributions(dtype: torch.dtype) -> None:
-    """-1e9 does not fit into float16: masking has to come after widening."""
+    """-1e9 exceeds the range of float16, so scores must be converted before they are masked."""
     scores, states = score(transitions().to(dtype), [[2, 7, 5], [4, 2]])
     assert scores.out.dtype == scores.within.dtype == torch.float32
     total = (scores.start[:, states.first] + scores.within).exp().sum(1)

@@ -1,4 +1,4 @@
-"""The report on disk: what the files hold, and that a folder appears whole, replaces its own and nothing else."""
+"""The report on disk: the content of its files, atomic writing, protection of other files."""
 
 import json
 import os

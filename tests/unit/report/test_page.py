@@ -1,4 +1,4 @@
-"""The report's page: it renders, asks for nothing, escapes every text, and holds the numbers and the samples."""
+"""The HTML page of a report: self-contained, escaped, with scores and samples."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,7 +13,7 @@ ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]
 
 
 class Page(HTMLParser):
-    """The elements of a page with their attributes, and its text by the elements around it."""
+    """The elements of a page with their attributes, and the text inside each kind of element."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)

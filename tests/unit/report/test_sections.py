@@ -1,4 +1,4 @@
-"""The sections of a report: the numbers are those of the modules that define them, the intervals are over records."""
+"""The sections of a report, against the metrics' own modules."""
 
 import math
 import random
@@ -55,7 +55,7 @@ def faithfulness(rows: Sequence[Row], seed: int = 0) -> Section:
 
 
 def test_a_measure_that_may_be_undefined_in_a_sample_has_no_interval() -> None:
-    """Of two records one has two groups: tau counts there alone."""
+    """Tau is defined for only one of the two records."""
     records = [record for record in ELEMENTS if len(record.triples) > 2][:2]
     result = [Plan((record.predicates,)) for record in records[:1]] + plans_of(records)[1:]
     section = sections.plans("plans", "Plans", result, references_of(records), 0)

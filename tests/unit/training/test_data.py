@@ -1,4 +1,4 @@
-"""What a job trains on: the segmenter is part of it, and what cannot be read is not passed over in silence."""
+"""The data of a job: the segmenter, rejects and their reports."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
 def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfig:
-    """A corpus of the catalogue whose training split has `bad` rows of 20 that cannot be read."""
+    """A corpus of the catalogue whose training split has `bad` invalid rows of 20."""
     (home / "e2e").mkdir()
     good = ['"name[Blue Door], food[Thai]",Blue Door is Thai.', '"name[Mill], food[Polish]",Mill serves Polish food.']
     rows = [*(good[number % 2] for number in range(20 - bad)), *['"?",Bad.'] * bad]
@@ -41,7 +41,7 @@ def test_unreadable_records_are_reported_and_written_to_a_file(tmp_path: Path, m
 
 
 class Short(SentenceSegmenter):
-    """As BERT, it takes no long texts."""
+    """Fails on two texts, like a model with a maximum length."""
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         if any("Café Zoë" in text or "Strada" in text for text in texts):
@@ -52,7 +52,6 @@ class Short(SentenceSegmenter):
 def test_a_text_that_cannot_be_segmented_is_rejected_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One sentence that AllenNLP's model could not take once ended the training."""
     monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
     config = replace(config_of(write_corpus(tmp_path / "toy")), max_reject_share=0.5)
     messages: list[str] = []
@@ -78,7 +77,6 @@ def test_a_text_that_cannot_be_segmented_is_rejected_and_reported(
 
 
 def test_a_record_with_too_many_triples_is_not_sampled(tmp_path: Path) -> None:
-    """One such record once ended the training."""
     vast = Record("vast", tuple(Triple("Vast", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)), (Reference("Vast."),))
     corpus = write_corpus(tmp_path / "toy")
     write_records(corpus / "large.parquet", [vast, *RECORDS[:3]], "toy", "large")

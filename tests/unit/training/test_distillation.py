@@ -1,4 +1,4 @@
-"""Distillation: texts of trained models for records and subsets of them, and a student that learns from these."""
+"""Distillation: subsets of records, consensus texts of teachers, and training of the student."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RECORDS = st.lists(
 
 
 def connected(triples: tuple[Triple, ...]) -> bool:
-    """Whether no division of the triples in two has no name in common; by trying all."""
+    """Whether the two parts of every division of the triples share a name."""
     names = [{triple.subject, triple.object} for triple in triples]
     for size in range(1, len(triples)):
         for chosen in itertools.combinations(range(len(triples)), size):

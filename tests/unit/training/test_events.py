@@ -1,4 +1,4 @@
-"""What workers tell reaches the user and the metrics, and restarts that bring nothing are counted."""
+"""Messages of workers reach the user and the metrics; restarts without progress are counted."""
 
 import math
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def test_attempts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
 
 
 def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
-    """The other workers only say that they miss the one that died."""
+    """The other workers only report that they lost the one that failed."""
     job.tell(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
     job.tell(("attempt", None))
     assert job.monitor.failure == "worker 1: the disk is gone"

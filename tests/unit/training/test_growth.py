@@ -1,4 +1,4 @@
-"""A model takes in new words and predicates, and is at first the model that it was: in float64, to rounding."""
+"""Growth by new words and predicates does not change a model's distributions (float64, up to rounding)."""
 
 import copy
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_known_words_and_predicates_keep_their_ids_and_vectors(bundle: Bundle) -
 
 
 def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
-    """Exactly. A new predicate is what an unknown one was, and `area_2` what `area` was."""
+    """Exactly: a new predicate has the vectors of the unknown one, and `area_2` those of `area`."""
     encoder, model = larger(bundle)
     assert bundle.generator().planner.plan(OLD, k=20) == Generator(model, encoder).planner.plan(OLD, k=20)
     assert bundle.encoder.unknown(NEW[0]) and not encoder.unknown(NEW[0])
@@ -85,7 +85,7 @@ def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
 
 
 def test_old_texts_keep_their_likelihood(bundle: Bundle) -> None:
-    """In float64 to rounding, over all plans: new words take nothing from others, only from [UNK]."""
+    """New words take probability from [UNK] only."""
     encoder, model = larger(bundle)
     likelihoods = []
     for net, own_encoder in ((bundle.model, bundle.encoder), (model, encoder)):
@@ -122,7 +122,7 @@ def test_a_source_word_that_becomes_an_output_word_changes_only_the_normalisatio
 
 @pytest.mark.parametrize("verify", ["strict", "off"])
 def test_old_records_get_the_same_texts(bundle: Bundle, verify: str) -> None:
-    """Where [UNK] is unlikely, as training makes it where texts have few unknown words: else a new word may be said."""
+    """If [UNK] is improbable, as after training; otherwise a new word may be generated."""
     bundle.model.output_bias.data[UNK] = -30.0
     encoder, model = larger(bundle)
     before = bundle.generator()

@@ -1,4 +1,4 @@
-"""A training job in this process: what it leaves, how it continues, what it refuses."""
+"""A training job in this process: its files, exact resume, refusals."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def config(corpus: Path) -> JobConfig:
 
 @pytest.fixture(scope="module")
 def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
-    """An uninterrupted run, and all that was said."""
+    """An uninterrupted run and its events."""
     shown: list[TrainingEvent] = []
     return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=shown.append), shown
 
@@ -155,7 +155,7 @@ def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Pa
 
 @pytest.fixture
 def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A place in a store, whose bundles this test alone caches."""
+    """An address in a store, with a cache of its own."""
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     return f"{s3}/models"
 
@@ -189,7 +189,6 @@ def _no_updates(event: TrainingEvent) -> None:
 def test_uploading_to_a_store_keeps_the_local_bundle(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
-    """The address of the store is not part of a run's name."""
     shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
     bundle = tmp_path / "runs" / "whole" / "bundle"
     inode = bundle.stat().st_ino
@@ -206,7 +205,6 @@ def test_uploading_to_a_store_keeps_the_local_bundle(
 def test_a_run_that_moves_to_another_machine_continues_its_log_and_mlflow_run(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
-    """Its log once began anew there, and MLflow had a second run of its name while the first one ran for ever."""
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
@@ -236,7 +234,6 @@ def test_a_run_that_moves_to_another_machine_continues_its_log_and_mlflow_run(
 
 
 def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig, tmp_path: Path, bucket: str) -> None:
-    """It once went on saving checkpoints, and took back the uploads of the new owner."""
     import boto3
 
     remote = replace(config, storage=replace(config.storage, url=bucket, checkpoint_seconds=3600.0))  # one an epoch

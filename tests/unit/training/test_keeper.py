@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> CheckpointStore:
 
 
 class Told(Alone):
-    """One of two workers; the second hears what the first said."""
+    """One of two workers; the second receives the texts of the first."""
 
     def __init__(self, rank: int, choices: list[str]) -> None:
         self.rank, self.size, self.choices = rank, 2, choices
@@ -50,7 +50,7 @@ def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
 
 
 def test_all_workers_restore_the_checkpoint_that_the_first_chose(store: CheckpointStore) -> None:
-    """The newest is damaged: the first worker takes the one before, the second does not look for itself."""
+    """The newest is damaged, so the first worker chooses the one before it; the second does not search."""
     with StoreKeeper(store, Alone()) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
     newest, older = store._indexed("baseline")
@@ -114,7 +114,6 @@ def test_a_failed_upload_is_raised_by_the_next_save(tmp_path: Path) -> None:
 
 
 def test_a_failed_upload_of_the_last_checkpoint_raises_an_error(tmp_path: Path) -> None:
-    """A run that was asked to stop must not say that it can go on from there."""
     with (
         pytest.raises(StorageError, match="the bucket is gone"),
         StoreKeeper(Broken(Folder(str(tmp_path))), Alone()) as k,

@@ -1,4 +1,4 @@
-"""Examples in a run's folder: read as they were made, made once, refused when damaged or out of sight."""
+"""Examples in a run's folder: lossless, reused, refused when damaged or inaccessible."""
 
 import tracemalloc
 from dataclasses import replace
@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> JobConfig:
 
 
 def content(prepared: Prepared) -> tuple[object, ...]:
-    """All of it, to be compared."""
+    """The content, for comparisons."""
     encoder = prepared.encoder
     described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_group_size
     return *described, list(prepared.train), list(prepared.dev), prepared.segmenter
@@ -56,7 +56,6 @@ def test_unusual_examples_are_lossless(config: JobConfig, tmp_path: Path, monkey
 def test_examples_are_not_held_as_python_objects(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They once took 2 kB each."""
     written = prepare(config, DATA.train, DATA.dev)
     many = replace(written, train=[*written.train] * 250)
     monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: many)

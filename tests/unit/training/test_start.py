@@ -1,4 +1,4 @@
-"""Training that begins with another run's weights: the same as one run of both stages; refused where it cannot be."""
+"""Training from the weights of another run."""
 
 import shutil
 from collections.abc import Mapping
