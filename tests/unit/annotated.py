@@ -19,13 +19,13 @@ def annotated_texts(data_home: Path) -> list[tuple[Record, list[str], list[list[
     for number, (source, plan, target) in enumerate(zip(sources, plans, targets, strict=True)):
         *triples, relations = source.split("\t")
         names = relations.split("|")
-        parts = []
+        record_triples = []
         for name, triple in zip(names, triples, strict=True):
             relation = name if f" {name} " in triple else re.sub(r"_\d+$", "", name)
             subject, _, value = triple.partition(f" {relation} ")
-            parts.append(Triple(subject, relation, value))
-        record = Record(str(number), tuple(parts))
-        ours = dict(zip(names, record.predicates, strict=True))
-        groups = [[ours[name] for name in fact.split("&&") if name] for fact in plan.split("|")]
+            record_triples.append(Triple(subject, relation, value))
+        record = Record(str(number), tuple(record_triples))
+        predicate_of = dict(zip(names, record.predicates, strict=True))
+        groups = [[predicate_of[name] for name in fact.split("&&") if name] for fact in plan.split("|")]
         texts.append((record, target.split("\t")[1:], groups))
     return texts

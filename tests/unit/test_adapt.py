@@ -37,8 +37,8 @@ def base(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> agggen.Model
     return train(tmp_path_factory.mktemp("runs") / "base", str(corpus))
 
 
-def adapt(base: Any, output: Path, data: Any = NEW, **more: Any) -> agggen.Model:
-    return agggen.adapt(base, data, output, **{"progress": False, "training": FAST} | more)
+def adapt(base: Any, output: Path, data: Any = NEW, **changes: Any) -> agggen.Model:
+    return agggen.adapt(base, data, output, **{"progress": False, "training": FAST} | changes)
 
 
 def test_a_model_learns_new_words_and_predicates(base: agggen.Model, tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_replayed_texts_come_from_the_corpora_that_the_bundle_names(
     assert f"replay {corpus}/train" in once.bundle.sources and "colours/train" in once.bundle.sources
     third = [row | {"shape": "round", "text": f"{row['name']} is round."} for row in COLOURS]
     twice = adapt(once, tmp_path / "twice", agggen.load_dataset(third, name="shapes"), progress=True)
-    said = capsys.readouterr().err
-    assert "No old texts of colours are mixed in, so the model may forget: no corpus 'colours'" in said
-    assert f"8 old texts of {corpus} are mixed into 10 new ones" in said, "those of its own replay, too"
+    messages = capsys.readouterr().err
+    assert "No old texts of colours are mixed in, so the model may forget: no corpus 'colours'" in messages
+    assert f"8 old texts of {corpus} are mixed into 10 new ones" in messages, "those of its own replay, too"
     assert twice.predicates == (*once.predicates, "shape")
     assert twice.bundle.sources["start"] == fingerprint(once.path)
 
@@ -70,26 +70,26 @@ def test_replayed_texts_come_from_the_corpora_that_the_bundle_names(
 def test_a_modified_corpus_is_not_replayed(
     base: agggen.Model, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = corpus.read_text()
+    complete = corpus.read_text()
     try:
-        corpus.write_text(whole.replace("Thai", "Tai"))
+        corpus.write_text(complete.replace("Thai", "Tai"))
         model = adapt(base, tmp_path / "changed", progress=True)
     finally:
-        corpus.write_text(whole)
+        corpus.write_text(complete)
     assert "is not the one that the bundle was trained on" in capsys.readouterr().err
     assert not any(name.startswith("replay") for name in model.bundle.sources)
 
 
 def test_few_new_texts_are_mixed_with_at_least_200_old_ones() -> None:
-    said: list[str] = []
-    _, data = adaptation(RunConfig, "elements", NEW, note=said.append)
+    messages: list[str] = []
+    _, data = adaptation(RunConfig, "elements", NEW, note=messages.append)
     old = sum(len(record.references) for record in data.train) - 10
-    assert 200 <= old < 210 and f"{old} old texts of elements are mixed into 10 new ones" in said
+    assert 200 <= old < 210 and f"{old} old texts of elements are mixed into 10 new ones" in messages
 
 
 def test_replay_of_a_named_corpus_and_without_replay(base: agggen.Model, tmp_path: Path, capsys: Any) -> None:
-    given = adapt(base, tmp_path / "given", replay=agggen.load_dataset(ROWS, name="mine"), progress=True)
-    assert "8 old texts of mine" in capsys.readouterr().err and "replay mine/train" in given.bundle.sources
+    named = adapt(base, tmp_path / "given", replay=agggen.load_dataset(ROWS, name="mine"), progress=True)
+    assert "8 old texts of mine" in capsys.readouterr().err and "replay mine/train" in named.bundle.sources
     none = adapt(base, tmp_path / "none", training=FAST | {"replay": 0}, progress=True)
     assert "old texts" not in capsys.readouterr().err
     assert not any(name.startswith("replay") for name in none.bundle.sources)
@@ -98,11 +98,11 @@ def test_replay_of_a_named_corpus_and_without_replay(base: agggen.Model, tmp_pat
 def test_a_stopped_run_continues_and_a_finished_one_is_returned(base: agggen.Model, tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         adapt(base, tmp_path / "cut", callbacks=[Count(stop_at=1)])
-    rest, none = Count(), Count()
-    ended = adapt(base, tmp_path / "cut", callbacks=[rest])
-    whole = adapt(base.path, tmp_path / "whole")
-    assert rest.updates == whole.bundle.metrics["joint.updates"] - 1
-    assert ended.generate(NEW.test) == whole.generate(NEW.test)
+    resumed, none = Count(), Count()
+    ended = adapt(base, tmp_path / "cut", callbacks=[resumed])
+    complete = adapt(base.path, tmp_path / "whole")
+    assert resumed.updates == complete.bundle.metrics["joint.updates"] - 1
+    assert ended.generate(NEW.test) == complete.generate(NEW.test)
     assert adapt(base, tmp_path / "cut", callbacks=[none]).path == ended.path and none.updates == 0
 
 
@@ -140,12 +140,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callabl
 
 
 def test_the_command_writes_a_bundle_and_returns_a_finished_run(base: agggen.Model, run: Callable[..., Any]) -> None:
-    asked = ("adapt", base.path, "new.csv", "--text", "plot", "training.joint.epochs=1", "training.threads=1")
-    code, out, err = run(*asked)
+    arguments = ("adapt", base.path, "new.csv", "--text", "plot", "training.joint.epochs=1", "training.threads=1")
+    code, out, err = run(*arguments)
     assert code == 0
     assert "1 predicates are new to the model, which knows 2" in err and "old texts of" in err
     bundle = Path(out.strip())
     assert bundle.parent.name.startswith("adapt-new-")
     assert agggen.load_model(bundle).predicates == (*base.predicates, "colour")
-    code, repeated, err = run(*asked)
+    code, repeated, err = run(*arguments)
     assert (code, repeated) == (0, out) and "This run is finished" in err

@@ -149,17 +149,17 @@ def annotated(data_home: Path) -> list[tuple[Record, list[str], dict[str, int]]]
 
 
 def test_golden_surface_rule_equals_the_published_scores(annotated: list) -> None:
-    ours = [
+    predicted = [
         dict(zip(first.predicates, align(first, facts, rule="surface").fact_of, strict=True))
         for first, facts, _ in annotated
     ]
-    scores = alignment_scores(ours, [plan for *_, plan in annotated])
+    scores = alignment_scores(predicted, [plan for *_, plan in annotated])
     assert [scores[name] for name in ("precision", "recall", "f1")] == [86.20, 100.00, 92.59]
 
 
 def test_golden_normal_rule_beats_the_published_aligner(annotated: list) -> None:
-    ours = [dict(zip(first.predicates, align(first, facts).fact_of, strict=True)) for first, facts, _ in annotated]
-    scores = alignment_scores(ours, [plan for *_, plan in annotated])
+    predicted = [dict(zip(first.predicates, align(first, facts).fact_of, strict=True)) for first, facts, _ in annotated]
+    scores = alignment_scores(predicted, [plan for *_, plan in annotated])
     assert [scores[name] for name in ("precision", "recall", "f1")] == [92.64, 100.00, 96.18]
 
 
@@ -167,10 +167,10 @@ def test_golden_normal_rule_beats_the_published_aligner(annotated: list) -> None
 def test_golden_hard_alignments(
     annotated: list, mode: Literal["paper", "release"], aligned: float, precision: float
 ) -> None:
-    ours = [
+    predicted = [
         dict(zip(first.predicates, hard_constraints(first, facts, mode).fact_of, strict=True))
         for first, facts, _ in annotated
     ]
-    scores = alignment_scores(ours, [plan for *_, plan in annotated])
+    scores = alignment_scores(predicted, [plan for *_, plan in annotated])
     assert scores["recall"] >= 100 * aligned
     assert scores["precision"] >= 100 * precision

@@ -43,8 +43,8 @@ DATA = agggen.load_dataset(ROWS, name="toy")
 RECORD = DATA.test[0]
 
 
-def train(output: Path, data: Any = DATA, **more: Any) -> agggen.Model:
-    return agggen.train(data, output=output, **SETTINGS | {"progress": False} | more)
+def train(output: Path, data: Any = DATA, **changes: Any) -> agggen.Model:
+    return agggen.train(data, output=output, **SETTINGS | {"progress": False} | changes)
 
 
 @pytest.fixture(scope="module")
@@ -257,9 +257,9 @@ def test_a_text_shows_plan_facts_and_check(model: agggen.Model) -> None:
 def test_ipython_displays_the_printed_form(model: agggen.Model) -> None:
     text = "It serves Thai food."
     for result in (model.generate(RECORD), model.plan(RECORD)[0], model.check(RECORD, text), model.align(RECORD, text)):
-        shown: list[str] = []
-        result._repr_pretty_(SimpleNamespace(text=shown.append), False)  # as IPython calls it
-        assert shown == [str(result)]
+        printed: list[str] = []
+        result._repr_pretty_(SimpleNamespace(text=printed.append), False)  # as IPython calls it
+        assert printed == [str(result)]
 
 
 def test_notebooks_colour_facts_and_escape_texts(model: agggen.Model) -> None:

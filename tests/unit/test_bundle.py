@@ -65,7 +65,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own(saved: Path, tmp_path: Path) -> Path:
+def copied(saved: Path, tmp_path: Path) -> Path:
     """A copy that a test may damage."""
     return Path(shutil.copytree(saved, tmp_path / "bundle"))
 
@@ -165,22 +165,22 @@ def test_any_change_of_any_byte_is_refused(
 ) -> None:
     """Including the manifest, which no hash covers."""
     path = data.draw(st.sampled_from([saved / name for name in EVERY_FILE]))
-    whole = path.read_bytes()
-    at, flip = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(1, 255))
+    original_bytes = path.read_bytes()
+    at, flip = data.draw(st.integers(0, len(original_bytes) - 1)), data.draw(st.integers(1, 255))
     try:
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
+        path.write_bytes(original_bytes[:at] + bytes([original_bytes[at] ^ flip]) + original_bytes[at + 1 :])
         with pytest.raises(BundleError, match=path.name):
             check_bundle(saved)
     finally:
-        path.write_bytes(whole)
+        path.write_bytes(original_bytes)
     check_bundle(saved)
 
 
 @pytest.mark.parametrize("name", EVERY_FILE)
-def test_a_missing_file_is_named(own: Path, name: str) -> None:
-    (own / name).unlink()
+def test_a_missing_file_is_named(copied: Path, name: str) -> None:
+    (copied / name).unlink()
     with pytest.raises(BundleError, match=f"{name}"):
-        load_bundle(own)
+        load_bundle(copied)
 
 
 def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
@@ -230,12 +230,12 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
     ],
 )
 def test_inconsistent_content_with_a_valid_manifest_is_refused(
-    own: Path, name: str, change: Callable[[Any], Any], message: str
+    copied: Path, name: str, change: Callable[[Any], Any], message: str
 ) -> None:
-    rewrite(own, name, change)
-    check_bundle(own)
+    rewrite(copied, name, change)
+    check_bundle(copied)
     with pytest.raises(BundleError, match=message):
-        load_bundle(own)
+        load_bundle(copied)
 
 
 def test_a_generator_on_another_device_has_its_own_model(saved: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import source
 from hypothesis import strategies as st
 
 from agggen.config import config_hash, flatten, load_config, preset_names, resolved
@@ -64,9 +64,9 @@ def preset(tmp_path: Path, text: str, name: str = "mine.yaml") -> Path:
     return path
 
 
-def refusal(cls: type, given: Path | str | None, *overrides: str) -> str:
+def refusal(cls: type, source: Path | str | None, *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_config(cls, given, overrides)
+        load_config(cls, source, overrides)
     return str(caught.value)
 
 
@@ -120,10 +120,7 @@ def test_an_optional_section_can_be_switched_off_and_on_again() -> None:
         ("model.history=none", "'model.history' must be 'masked' or 'shared', not 'none'"),
         ("device=tpu", "'device' must be 'cpu' or 'gpu', not 'tpu'"),
         ("model.width=6", "model: width 6 is not a multiple of 4 heads"),
-        (
-            "model=3",
-            "'model' is a section with the keys width, heads, dropout, history, layers; it cannot be set",
-        ),
+        ("model=3", "'model' is a section with the keys width, heads, dropout, history, layers; it cannot be set"),
         ("model.width", "override 'model.width' is not of the form key=value"),
         ("name=", "override 'name=' gives no value"),
         ("model=[1", "override 'model=[1', line 1"),
@@ -200,7 +197,7 @@ def test_flatten_gives_scalars_under_dotted_keys() -> None:
     assert flatten(Toy())["weights"] == "{}"
 
 
-@given(
+@source(
     width=st.integers(1, 500).map(lambda n: 4 * n),
     rate=st.floats(allow_nan=False, allow_infinity=False),
     name=st.text(max_size=20).filter(lambda text: text.isprintable()),

@@ -54,8 +54,8 @@ def test_data_without_splits_are_divided_by_record_and_seed(tmp_path: Path) -> N
     assert {record.id for records in data.splits.values() for record in records} == {row["id"] for row in ROWS}
     assert load_dataset(ROWS).test == data.test
     assert load_dataset(ROWS, seed=2).test != data.test
-    more = load_dataset([*ROWS, {"id": "z", "title": "Z", "year": 1, "text": "Z."}])
-    assert len({record.id for record in data.train} & {record.id for record in more.train}) >= 14, (
+    extended = load_dataset([*ROWS, {"id": "z", "title": "Z", "year": 1, "text": "Z."}])
+    assert len({record.id for record in data.train} & {record.id for record in extended.train}) >= 14, (
         "a new record moves few others"
     )
 

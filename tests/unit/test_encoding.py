@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import item
 from hypothesis import strategies as st
 
 from agggen.alignment import hard_constraints
@@ -38,8 +38,8 @@ def encoder() -> Encoder:
     return Encoder(Vocabulary.build([record()], min_count=1), Encoder.predicate_table([record()]))
 
 
-def said(encoder: Encoder, given: Record, facts: Sequence[Sequence[int]]) -> list[list[str]]:
-    _, extras = encoder.source(given)
+def tokens_of(encoder: Encoder, item: Record, facts: Sequence[Sequence[int]]) -> list[list[str]]:
+    _, extras = encoder.source(item)
     return [encoder.vocabulary.decode(fact, extras) for fact in facts]
 
 
@@ -88,7 +88,7 @@ def test_an_invalid_predicate_table_is_refused(table: tuple[str, ...], message: 
 
 def test_each_fact_has_its_own_tokens(encoder: Encoder) -> None:
     example = encoder.example(record(), FACTS)
-    assert said(encoder, record(), example.facts) == [
+    assert tokens_of(encoder, record(), example.facts) == [
         ["Oda", "was", "born", "in", "Bergen", "￭."],
         ["She", "plays", "the", "cello"],
         ["and", "lives", "in", "Ulm", "￭."],
@@ -109,13 +109,13 @@ def test_copied_words_have_the_ids_of_the_source() -> None:
 
 
 @pytest.mark.parametrize("constraints", ["none", "paper", "release"])
-@given(places=st.lists(st.integers(0, 3), min_size=1, max_size=3), blank=st.sampled_from([" ", "  ", "\n", " \t "]))
+@item(places=st.lists(st.integers(0, 3), min_size=1, max_size=3), blank=st.sampled_from([" ", "  ", "\n", " \t "]))
 def test_blank_facts_are_dropped_from_text_and_constraints_alike(
-    encoder: Encoder, constraints: Constraints, places: list[int], blank: str
+    encoder: Encoder, constraints: Constraints, positions: list[int], blank: str
 ) -> None:
     facts = list(FACTS)
-    for place in places:
-        facts.insert(place, blank)
+    for position in positions:
+        facts.insert(position, blank)
     result = encoder.example(record(), facts, constraints)
     assert [facts[index] for index in result.kept] == list(FACTS)
     assert replace(result, kept=(0, 1, 2)) == encoder.example(record(), FACTS, constraints)
@@ -123,7 +123,7 @@ def test_blank_facts_are_dropped_from_text_and_constraints_alike(
 
 def test_a_fact_in_which_no_word_starts_is_dropped(encoder: Encoder) -> None:
     example = encoder.example(record(), ["She plays the cel", "lo", " and lives in Ulm."], "release")
-    assert said(encoder, record(), example.facts) == [
+    assert tokens_of(encoder, record(), example.facts) == [
         ["She", "plays", "the", "cello"],
         ["and", "lives", "in", "Ulm", "￭."],
     ]
@@ -185,10 +185,12 @@ def test_references_that_cannot_be_segmented_are_rejected() -> None:
 
     texts = [f"Oda is {number}{' wrong' if number in (3, 8) else ''}." for number in range(9)]
     subset = Record("a", record().triples, tuple(map(Reference, texts)))
-    lost = Record("b", record().triples, (Reference(texts[3]),))
+    rejected = Record("b", record().triples, (Reference(texts[3]),))
     rejects: list[Reject] = []
-    (cut,) = segmented([subset, lost], Picky(), rejects, "e2e/train")
-    assert [reference.text for reference in cut.references] == [text for text in texts if "wrong" not in text]
+    (segmented_records,) = segmented([subset, rejected], Picky(), rejects, "e2e/train")
+    assert [reference.text for reference in segmented_records.references] == [
+        text for text in texts if "wrong" not in text
+    ]
     assert [(reject.file, reject.id, reject.reason) for reject in rejects] == [
         ("e2e/train", "a", "reference 4: RuntimeError: wrong"),
         ("e2e/train", "a", "reference 9: RuntimeError: wrong"),
@@ -200,11 +202,15 @@ def test_references_that_cannot_be_segmented_are_rejected() -> None:
 def test_a_segmenter_replaces_facts_and_keeps_the_rest(name: str) -> None:
     plan = Plan.parse("[birthPlace] [instrument residence]")
     first = Record("a", record().triples, (Reference(TEXT, (Fact(TEXT),), plan), Reference("Oda is here.")), "Person")
-    none = Record("b", record().triples)
-    cut = segmented([first, none, record(None)], segmenter(name), [])
-    assert [r.id for r in cut] == ["a", "b", "oda"] and cut[0].category == "Person" and cut[1] == none
-    assert cut[0].references[0].plan == plan
-    facts = [[fact.text for fact in reference.facts or ()] for r in cut for reference in r.references]
+    without_texts = Record("b", record().triples)
+    segmented_records = segmented([first, without_texts, record(None)], segmenter(name), [])
+    assert (
+        [r.id for r in segmented_records] == ["a", "b", "oda"]
+        and segmented_records[0].category == "Person"
+        and segmented_records[1] == without_texts
+    )
+    assert segmented_records[0].references[0].plan == plan
+    facts = [[fact.text for fact in reference.facts or ()] for r in segmented_records for reference in r.references]
     assert [len(pieces) > 1 for pieces in facts] == [True, False, True]
     assert ["".join(pieces) for pieces in facts] == [TEXT, "Oda is here.", TEXT]
 
@@ -220,5 +226,5 @@ def test_every_reference_is_an_example(encoder: Encoder) -> None:
 def test_a_repeated_predicate_unknown_from_training_has_the_id_of_the_first() -> None:
     predicates = ("[unknown]", "isPartOf", "isPartOf_2", "population")
     encoder = Encoder(Vocabulary.build([record()], 1), predicates)
-    triples = [Triple("Voss", "isPartOf", place) for place in ("Vestland", "Norway", "Europe")]
+    triples = [Triple("Voss", "isPartOf", position) for position in ("Vestland", "Norway", "Europe")]
     assert encoder.predicate_ids(Record("voss", (*triples, Triple("Voss", "altitude", "57")))) == (1, 2, 1, 0)

@@ -58,8 +58,8 @@ def all_plans(n: int, largest: int) -> list[IndexPlan]:
 def chain_score(scores: PlanScores, plan: IndexPlan) -> float:
     """The definition: start[first] + sum of within (the last state's own) + sum of out across boundaries."""
     total = scores.start[plan[0][0]]
-    for place, state in enumerate(plan):
-        last = place + 1 == len(plan) and scores.within_last is not None
+    for index, state in enumerate(plan):
+        last = index + 1 == len(plan) and scores.within_last is not None
         total += (scores.within_last if last else scores.within)[scores.states.index(state)]
     for before, after in pairwise(plan):
         total += scores.out[before[-1], after[0]]

@@ -20,9 +20,9 @@ NAMES = ("eatType", "near", "customer rating", "food", "area")
 RECORD = Record("r7", tuple(Triple("The Mill", name, "x") for name in NAMES))
 
 
-def continuation_score(scores: PlanScores, prefix: IndexPlan, rest: IndexPlan) -> float:
+def continuation_score(scores: PlanScores, prefix: IndexPlan, continuation: IndexPlan) -> float:
     total, last = 0.0, prefix[-1][-1] if prefix else None
-    for state in rest:
+    for state in continuation:
         total += scores.start[state[0]] if last is None else scores.out[last, state[0]]
         total += scores.within[scores.states.index(state)]
         last = state[-1]
@@ -34,12 +34,18 @@ def continuation_score(scores: PlanScores, prefix: IndexPlan, rest: IndexPlan) -
 def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st.DataObject) -> None:
     scores = make_scores(seed, n, largest)
     order = tuple(np.random.default_rng(seed).permutation(n).tolist())
-    said = data.draw(st.integers(0, n), label="predicates in the prefix")
+    n_prefix = data.draw(st.integers(0, n), label="predicates in the prefix")
     # Groups of a human prefix may be larger than L.
-    prefix = data.draw(st.sampled_from(cuts(order[:said], 5)), label="prefix") if said else ()
+    prefix = data.draw(st.sampled_from(cuts(order[:n_prefix], 5)), label="prefix") if n_prefix else ()
     level = data.draw(st.sampled_from([None, *range(1, min(largest, n) + 1)]), label="level")
-    rests = [rest for left in permutations(order[said:]) for rest in (cuts(left, level or largest) if left else [()])]
-    twin = sorted((-continuation_score(scores, prefix, rest), prefix + rest) for rest in rests)
+    continuations = [
+        continuation
+        for left in permutations(order[n_prefix:])
+        for continuation in (cuts(left, level or largest) if left else [()])
+    ]
+    twin = sorted(
+        (-continuation_score(scores, prefix, continuation), prefix + continuation) for continuation in continuations
+    )
     assert PlanDistribution(n, scores, level=level).complete(prefix) == twin[0][1]
     plans = k_best(scores, 10, level, prefix)
     assert [plan.states for plan in plans] == [plan for _, plan in twin[:10]]
@@ -85,5 +91,5 @@ def test_omitted_predicates_raise_an_error_or_are_completed() -> None:
     completed = PlanDistribution(5, scores).complete(resolve_plan(RECORD, "[eatType] [near food]", partial=True))
     assert completed[:2] == ((0,), (1, 3))
     assert sorted(index for state in completed for index in state) == [0, 1, 2, 3, 4]
-    rivals = [((0,), (1, 3), *rest) for rest in (((2, 4),), ((4, 2),), ((2,), (4,)), ((4,), (2,)))]
+    rivals = [((0,), (1, 3), *continuation) for continuation in (((2, 4),), ((4, 2),), ((2,), (4,)), ((4,), (2,)))]
     assert completed == max(rivals, key=lambda plan: plan_score(scores, plan) or 0.0)

@@ -92,7 +92,7 @@ def same_weights(one: Bundle, other: Bundle) -> bool:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, dict[str, int], Path]:
+def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, dict[str, int], Path]:
     """An uninterrupted run."""
     folder = tmp_path_factory.mktemp("run")
     bundle, updates = run(folder, sources={"people/train": "12ab"})
@@ -102,8 +102,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, dict[str, i
 # --- what a run writes ---
 
 
-def test_a_run_writes_the_bundle_that_it_returns(whole: tuple[Bundle, dict[str, int], Path]) -> None:
-    bundle, updates, folder = whole
+def test_a_run_writes_the_bundle_that_it_returns(full: tuple[Bundle, dict[str, int], Path]) -> None:
+    bundle, updates, folder = full
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()) == [
         *(
             f"bundle/{name}"
@@ -133,12 +133,12 @@ def test_the_resolved_configuration_is_stored_in_the_bundle(tmp_path: Path) -> N
     assert not updates and not bundle.metrics, "a stage of 0 epochs is skipped"
 
 
-def test_a_run_is_determined_by_its_seed(whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path) -> None:
+def test_a_run_is_determined_by_its_seed(full: tuple[Bundle, dict[str, int], Path], tmp_path: Path) -> None:
     torch.rand(5)
     repeated, _ = run(tmp_path / "again")
-    assert same_weights(repeated, whole[0])
+    assert same_weights(repeated, full[0])
     other, _ = run(tmp_path / "other", replace(CONFIG, training=replace(CONFIG.training, seed=4)))
-    assert not same_weights(other, whole[0])
+    assert not same_weights(other, full[0])
 
 
 # --- how it continues ---
@@ -153,7 +153,7 @@ def test_a_run_is_determined_by_its_seed(whole: tuple[Bundle, dict[str, int], Pa
     ],
 )
 def test_a_killed_run_resumes_exactly(
-    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int], second: dict[str, int]
+    full: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int], second: dict[str, int]
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, at=at)
@@ -161,12 +161,12 @@ def test_a_killed_run_resumes_exactly(
     torch.manual_seed(99)
     bundle, updates = run(tmp_path)
     assert updates == second, "what was done is not done again"
-    assert same_weights(bundle, whole[0])
-    assert bundle.metrics == whole[0].metrics
+    assert same_weights(bundle, full[0])
+    assert bundle.metrics == full[0].metrics
 
 
 def test_a_run_killed_before_writing_its_bundle_only_writes_it(
-    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    full: tuple[Bundle, dict[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, bundle: Bundle) -> str:
         raise OSError("no space left on device")
@@ -175,12 +175,12 @@ def test_a_run_killed_before_writing_its_bundle_only_writes_it(
         patch.setattr("agggen.run.save_bundle", full)
         run(tmp_path)
     bundle, updates = run(tmp_path)
-    assert not updates and same_weights(bundle, whole[0]) and not bundle.model.training
+    assert not updates and same_weights(bundle, full[0]) and not bundle.model.training
 
 
 @pytest.mark.parametrize("at", [("baseline", 2), ("baseline", 3), ("joint", 5)])
 def test_a_stopped_run_writes_no_bundle_and_resumes(
-    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int]
+    full: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int]
 ) -> None:
     stage, step = at
     with pytest.raises(StoppedError, match=f"{stage} was stopped after update {step}; the same call resumes there"):
@@ -188,15 +188,15 @@ def test_a_stopped_run_writes_no_bundle_and_resumes(
     assert not (tmp_path / "bundle").exists()
     bundle, updates = run(tmp_path)
     assert updates == ({"baseline": 6 - step, "joint": 6} if stage == "baseline" else {"joint": 6 - step})
-    assert same_weights(bundle, whole[0])
+    assert same_weights(bundle, full[0])
 
 
-def test_a_finished_run_is_refused_before_anything_is_trained(whole: tuple[Bundle, dict[str, int], Path]) -> None:
+def test_a_finished_run_is_refused_before_anything_is_trained(full: tuple[Bundle, dict[str, int], Path]) -> None:
     def listen(stage: ObjectiveName) -> Sequence[Callback]:
         pytest.fail(f"{stage} begins")
 
     with pytest.raises(TrainingError, match="bundle exists already: this run is finished"):
-        train(CONFIG, TRAIN, DEV, whole[2], listen)
+        train(CONFIG, TRAIN, DEV, full[2], listen)
 
 
 # --- preparing ---
@@ -212,10 +212,10 @@ def test_every_reference_becomes_an_example_and_limit_counts_records() -> None:
 
 
 def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
-    stranger = Record(
+    unknown = Record(
         "s", (Triple("Mo", "hobby", "chess"),), (Reference("Mo likes chess.", (Fact("Mo likes chess."),)),)
     )
-    data = prepare(CONFIG, TRAIN, [stranger])
+    data = prepare(CONFIG, TRAIN, [unknown])
     assert "hobby" not in data.encoder.predicates and "chess" not in data.encoder.vocabulary.words
     assert data.dev[0].predicates == (0,)
 

@@ -56,9 +56,9 @@ def test_it_writes_the_example_of_the_readme() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## One example")[2].partition("\n## ")[0]
     blocks = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
-    given, shown = (textwrap.dedent(block).strip() for block in blocks)
-    record = {"id": "1", "triples": [line.split(" | ") for line in given.splitlines()]}
-    assert str(load_model("elements").generate(record)) == shown
+    triples_block, expected = (textwrap.dedent(block).strip() for block in blocks)
+    record = {"id": "1", "triples": [line.split(" | ") for line in triples_block.splitlines()]}
+    assert str(load_model("elements").generate(record)) == expected
 
 
 def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:

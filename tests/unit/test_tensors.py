@@ -25,7 +25,7 @@ def test_a_failed_write_raises_oserror_and_keeps_the_file(tmp_path: Path) -> Non
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(path))
-    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
     assert path.read_bytes() == b"old"
 
 

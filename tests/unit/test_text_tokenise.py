@@ -17,7 +17,7 @@ AWKWARD = st.text(
 )
 
 
-def written(text: str, normalise: bool = False) -> list[str]:
+def tokens_of(text: str, normalise: bool = False) -> list[str]:
     return [token.text for token in tokenise(text, normalise)]
 
 
@@ -37,12 +37,12 @@ def written(text: str, normalise: bool = False) -> list[str]:
     ],
 )
 def test_tokens(text: str, tokens: str | list[str]) -> None:
-    assert written(text) == (tokens.split(" ") if isinstance(tokens, str) else tokens)
+    assert tokens_of(text) == (tokens.split(" ") if isinstance(tokens, str) else tokens)
 
 
 @given(AWKWARD)
 def test_every_string_is_reproduced_from_its_tokens(text: str) -> None:
-    assert detokenise(written(text)) == text
+    assert detokenise(tokens_of(text)) == text
 
 
 @given(AWKWARD, st.booleans())
@@ -77,18 +77,18 @@ def test_detokenised_spans_are_the_offsets_of_the_text(text: str) -> None:
     ],
 )
 def test_normalised_spacing(text: str, mended: str) -> None:
-    assert detokenise(written(text, normalise=True)) == mended
+    assert detokenise(tokens_of(text, normalise=True)) == mended
 
 
 @given(AWKWARD)
 def test_normalising_a_normalised_text_changes_nothing(text: str) -> None:
-    once = detokenise(written(text, normalise=True))
-    assert detokenise(written(once, normalise=True)) == once
+    once = detokenise(tokens_of(text, normalise=True))
+    assert detokenise(tokens_of(once, normalise=True)) == once
 
 
 @given(AWKWARD)
 def test_normalised_tokens_have_no_raw_token_and_every_visible_character(text: str) -> None:
-    tokens = written(text, normalise=True)
+    tokens = tokens_of(text, normalise=True)
     assert not any(token.startswith("▁") and len(token.strip(JOINER)) > 1 for token in tokens)
     visible = "".join(char for char in text if not char.isspace() and char != JOINER)
     assert "".join(token.strip(JOINER) for token in tokens) == visible
@@ -107,6 +107,6 @@ def test_any_token_sequence_has_a_text_and_spans(tokens: list[str]) -> None:
 )
 def test_time_is_linear_in_the_length(text: str) -> None:
     began = time.perf_counter()
-    assert detokenise(written(text)) == text
+    assert detokenise(tokens_of(text)) == text
     detokenise([text])
     assert time.perf_counter() - began < 20

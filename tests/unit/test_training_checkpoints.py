@@ -28,10 +28,10 @@ from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, f
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_stopped_run_resumes_exactly(tmp_path: Path, stage: ObjectiveName, stop_at: int, accumulate: int) -> None:
     config = replace(CONFIG, accumulate=accumulate, label_smoothing=0.1 if stage == "baseline" else 0.0)
-    whole = Log()
-    uncut = trainer(stage, config, callbacks=[whole])
+    full = Log()
+    uncut = trainer(stage, config, callbacks=[full])
     total = uncut.run().step
-    assert total == uncut.total_steps == len(whole.losses)
+    assert total == uncut.total_steps == len(full.losses)
     stop_at = min(stop_at, total - 1)
 
     before_stop, after_stop = Log(stop_at), Log()
@@ -44,8 +44,8 @@ def test_a_stopped_run_resumes_exactly(tmp_path: Path, stage: ObjectiveName, sto
     resumed = trainer(stage, config, model=fresh_model(seed=1234), callbacks=[after_stop])
     load_checkpoint(tmp_path / "checkpoint", resumed)
     assert resumed.run() == uncut.progress
-    assert before_stop.losses + after_stop.losses == whole.losses
-    assert before_stop.dev_losses + after_stop.dev_losses == whole.dev_losses
+    assert before_stop.losses + after_stop.losses == full.losses
+    assert before_stop.dev_losses + after_stop.dev_losses == full.dev_losses
     assert same(weights(resumed.model), weights(uncut.model))
 
 
@@ -101,8 +101,8 @@ def test_the_baseline_does_not_train_the_transitions(tmp_path: Path) -> None:
     after = weights(resumed.model)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and not any(name.startswith("transitions.") for name in moved)
-    own = {id(p) for p in resumed.model.transitions.parameters()}
-    assert resumed.optimizer.state and not any(id(p) in own for p in resumed.optimizer.state)
+    transition_ids = {id(p) for p in resumed.model.transitions.parameters()}
+    assert resumed.optimizer.state and not any(id(p) in transition_ids for p in resumed.optimizer.state)
 
 
 # --- files ---
@@ -138,12 +138,12 @@ def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
         def save(self, trainer: Trainer) -> None:
             saved.append(trainer.progress.step)
 
-    now = [0.0]
-    monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: now[0])
+    clock = [0.0]
+    monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: clock[0])
 
     class Clock(Callback):
         def on_update(self, trainer: Trainer) -> None:
-            now[0] += 50
+            clock[0] += 50
 
     config = replace(CONFIG, epochs=2)
     training = trainer(config=config, callbacks=[Clock(), CheckpointEvery(Keeper(tmp_path), seconds=120)])
@@ -224,19 +224,19 @@ def test_an_incomplete_checkpoint_is_refused(checkpoint: Path) -> None:
 
 
 def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
-    taken: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
 
     class Takes(Callback):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
             if trainer.progress.step == 8:
-                taken.append(Snapshot.of(trainer))
+                snapshots.append(Snapshot.of(trainer))
 
-    whole = trainer(callbacks=[Takes()])
-    whole.run()
-    assert (taken[0].stage, taken[0].step) == ("baseline", 8)
-    taken[0].write(tmp_path / "baseline.safetensors")
+    full = trainer(callbacks=[Takes()])
+    full.run()
+    assert (snapshots[0].stage, snapshots[0].step) == ("baseline", 8)
+    snapshots[0].write(tmp_path / "baseline.safetensors")
     resumed = trainer(model=fresh_model(2))
     FileKeeper(tmp_path).restore(resumed)
     assert resumed.progress.step == 8
     resumed.run()
-    assert same(weights(resumed.model), weights(whole.model))
+    assert same(weights(resumed.model), weights(full.model))

@@ -32,7 +32,7 @@ def corpus(min_count: int = 60) -> tuple[Vocabulary, list[Example]]:
     return vocabulary, list(training_examples(records, encoder, "release"))
 
 
-def exchanged(share: float, min_count: int = 60, seed: int = 0) -> list[tuple[Example, Example]]:
+def substituted(share: float, min_count: int = 60, seed: int = 0) -> list[tuple[Example, Example]]:
     vocabulary, examples = corpus(min_count)
     substitute = substitution(examples, vocabulary, share)
     return [(example, substitute(example, random.Random(f"{seed} {n}"))) for n, example in enumerate(examples)]
@@ -49,13 +49,13 @@ def parts(example: Example) -> list[tuple[int, int, tuple[int, ...]]]:
     return result
 
 
-def shown(facts: Sequence[Sequence[int]]) -> str:
+def marked(facts: Sequence[Sequence[int]]) -> str:
     return " | ".join(" ".join(f"<{word}>" for word in fact) for fact in facts)
 
 
 @pytest.mark.parametrize("min_count", [2, 60])
 def test_names_are_substituted_consistently_in_record_and_text(min_count: int) -> None:
-    for before, after in exchanged(0.7, min_count):
+    for before, after in substituted(0.7, min_count):
         names: dict[tuple[int, ...], tuple[int, ...]] = {}
         for (*where, old), (*place, new) in zip(parts(before), parts(after), strict=True):
             assert where == place
@@ -63,15 +63,15 @@ def test_names_are_substituted_consistently_in_record_and_text(min_count: int) -
                 assert names.setdefault(old, new) == new, "a name is exchanged wherever it stands"
             else:
                 assert old == new
-        text = shown(before.facts)
+        text = marked(before.facts)
         for old in sorted(names, key=len, reverse=True):
-            assert names[old] == old or shown([old]) in text
-            text = text.replace(shown([old]), shown([names[old]]).replace("<", "(").replace(">", ")"))
-        assert text.replace("(", "<").replace(")", ">") == shown(after.facts)
+            assert names[old] == old or marked([old]) in text
+            text = text.replace(marked([old]), marked([names[old]]).replace("<", "(").replace(">", ")"))
+        assert text.replace("(", "<").replace(")", ">") == marked(after.facts)
 
 
 def test_plans_and_alignments_do_not_change() -> None:
-    for before, after in exchanged(1.0):
+    for before, after in substituted(1.0):
         for name in ("id", "predicates", "kept", "required", "forbidden", "max_size"):
             assert getattr(before, name) == getattr(after, name)
         assert len(before.facts) == len(after.facts)
@@ -80,7 +80,7 @@ def test_plans_and_alignments_do_not_change() -> None:
 @pytest.mark.parametrize("min_count", [2, 60])
 def test_words_that_cannot_be_generated_can_be_copied(min_count: int) -> None:
     vocabulary, _ = corpus(min_count)
-    for before, after in exchanged(1.0, min_count):
+    for before, after in substituted(1.0, min_count):
         unknown = Counter(word for fact in before.facts for word in fact)[UNK]
         words = [word for fact in after.facts for word in fact]
         assert all(word < vocabulary.n_output or word in after.source for word in words)
@@ -91,7 +91,7 @@ def test_the_share_is_the_fraction_of_substituted_names() -> None:
     def changed(share: float) -> int:
         return sum(
             old != new
-            for before, after in exchanged(share)
+            for before, after in substituted(share)
             for (_, _, old), (_, _, new) in zip(parts(before), parts(after), strict=True)
         )
 
@@ -102,15 +102,15 @@ def test_the_share_is_the_fraction_of_substituted_names() -> None:
 def test_some_names_become_out_of_vocabulary_words() -> None:
     vocabulary, _ = corpus(2)
     unseen = Counter(
-        word >= len(vocabulary) for _, after in exchanged(1.0, 2) for _, role, name in parts(after) if role == 3
+        word >= len(vocabulary) for _, after in substituted(1.0, 2) for _, role, name in parts(after) if role == 3
         for word in name
     )  # fmt: skip
     assert 0.02 < unseen[True] / unseen.total() < 0.5
 
 
 def test_substitution_is_determined_by_the_seed() -> None:
-    assert exchanged(0.5, seed=3) == exchanged(0.5, seed=3)
-    assert exchanged(0.5, seed=3) != exchanged(0.5, seed=4)
+    assert substituted(0.5, seed=3) == substituted(0.5, seed=3)
+    assert substituted(0.5, seed=3) != substituted(0.5, seed=4)
 
 
 def of_text(text: str, *triples: Triple) -> tuple[Example, Substitute]:
@@ -144,7 +144,7 @@ def test_a_name_inside_a_longer_name_is_not_substituted() -> None:
     for seed in range(20):
         after = substitute(example, random.Random(seed))
         subjects = {name for _, role, name in parts(after) if role == 1}
-        assert len(subjects) == 1 and shown(subjects.pop() for _ in "1") in shown(after.facts)
+        assert len(subjects) == 1 and marked(subjects.pop() for _ in "1") in marked(after.facts)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -153,20 +153,20 @@ def test_a_stopped_run_with_substitution_resumes_exactly(stage: str, tmp_path: P
         return replace(example, facts=tuple(tuple(rng.sample(fact, len(fact))) for fact in example.facts))
 
     def run(log: Log, keeper: FileKeeper | None = None) -> object:
-        one = trainer(stage, replace(CONFIG, epochs=2), fresh_model(), [log], substitute=exchange)  # type: ignore[arg-type]
+        training = trainer(stage, replace(CONFIG, epochs=2), fresh_model(), [log], substitute=exchange)  # type: ignore[arg-type]
         if keeper:
-            keeper.restore(one)
-        one.run()
+            keeper.restore(training)
+        training.run()
         if keeper:
-            keeper.save(one)
-        return weights(one.model)
+            keeper.save(training)
+        return weights(training.model)
 
-    whole, usual = run(Log()), trainer(stage, replace(CONFIG, epochs=2), fresh_model())  # type: ignore[arg-type]
+    full, usual = run(Log()), trainer(stage, replace(CONFIG, epochs=2), fresh_model())  # type: ignore[arg-type]
     usual.run()
-    assert not same(whole, weights(usual.model)), "examples are exchanged"  # type: ignore[arg-type]
+    assert not same(full, weights(usual.model)), "examples are exchanged"  # type: ignore[arg-type]
     keeper = FileKeeper(tmp_path)
     run(Log(stop_at=3), keeper)
-    assert same(whole, run(Log(), keeper))  # type: ignore[arg-type]
+    assert same(full, run(Log(), keeper))  # type: ignore[arg-type]
     assert len(TRAIN) > 3
 
 

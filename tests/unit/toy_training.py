@@ -59,8 +59,8 @@ def trainer(
     callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> Trainer:
-    given: dict[str, Any] = {"train": TRAIN, "dev": DEV, "seed": 5} | settings
-    return Trainer(model or fresh_model(), stage=stage, config=config, callbacks=callbacks, **given)
+    arguments: dict[str, Any] = {"train": TRAIN, "dev": DEV, "seed": 5} | settings
+    return Trainer(model or fresh_model(), stage=stage, config=config, callbacks=callbacks, **arguments)
 
 
 def weights(model: JointModel) -> dict[str, Tensor]:

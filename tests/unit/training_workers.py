@@ -28,9 +28,9 @@ LONG = replace(CONFIG, epochs=2)
 def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> dict[str, Tensor]:
     """The gradients of one update in float64, without dropout."""
     model = tiny_model(seed=3, predicate_dropout=0.0)
-    one = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
-    update = one._prepare(batches, 0)
-    total, norm = one._update(update)
+    training = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
+    update = training._prepare(batches, 0)
+    total, norm = training._update(update)
     tensors = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     return tensors | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
 

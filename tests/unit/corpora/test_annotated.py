@@ -193,8 +193,7 @@ def test_a_row_of_the_release_has_facts_with_their_predicates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
-    [(["t", "b|b", "one ."], "2 groups for 1 facts"), (["t", "r"], "at least one fact")],
+    ("columns", "message"), [(["t", "b|b", "one ."], "2 groups for 1 facts"), (["t", "r"], "at least one fact")]
 )
 def test_an_invalid_row_of_the_release_is_refused(columns: list[str], message: str) -> None:
     with pytest.raises(RecordError, match=message):
@@ -235,10 +234,10 @@ def in_our_names(record: Record, slots: Sequence[Sequence[str]]) -> list[list[st
 def test_records_and_texts_equal_those_of_webnlg(data_home: Path, records: list[Record]) -> None:
     raw = {r.id: r for r in load("webnlg", "test-seen", data_home) if isinstance(r, Record)}
     for record in records:
-        theirs = raw[record.id]
-        assert (record.triples, record.category) == (theirs.triples, theirs.category)
+        expected = raw[record.id]
+        assert (record.triples, record.category) == (expected.triples, expected.category)
         assert {reference.text for reference in record.references} <= {
-            reference.text for reference in theirs.references
+            reference.text for reference in expected.references
         }
         assert all(reference.plan for reference in record.references)
     assert [sum(len(record.references) == n for record in records) for n in (1, 2, 3)] == [3, 20, 77]
@@ -246,9 +245,9 @@ def test_records_and_texts_equal_those_of_webnlg(data_home: Path, records: list[
 
 def test_facts_and_their_triples_equal_the_annotations(records: list[Record], annotations: Path) -> None:
     for (record, reference), line in zip(in_file_order(records, annotations), lines(annotations / PLANS), strict=True):
-        theirs = in_our_names(record, [slot.split("&&") for slot in line.split("|")])
-        assert [list(fact.predicates or ()) for fact in reference.facts or ()] == theirs
-        assert [list(state) for state in reference.plan.states] == [slot for slot in theirs if slot]  # type: ignore[union-attr]
+        expected = in_our_names(record, [slot.split("&&") for slot in line.split("|")])
+        assert [list(fact.predicates or ()) for fact in reference.facts or ()] == expected
+        assert [list(state) for state in reference.plan.states] == [slot for slot in expected if slot]  # type: ignore[union-attr]
 
 
 def test_golden_rule_based_alignment_of_the_raw_texts(records: list[Record]) -> None:

@@ -86,10 +86,10 @@ def test_most_texts_of_webnlg_1_6_have_a_human_plan(data_home: Path) -> None:
 
 def test_webnlg_1_6_has_the_records_of_2017(data_home: Path) -> None:
     for split in ("train", "dev"):
-        ours, enriched = (
+        original, enriched = (
             {r.id: r.triples for r in split_rejects(load(n, split, data_home))[0]} for n in ("webnlg", "webnlg-1.6")
         )
-        assert ours == enriched
+        assert original == enriched
 
 
 def test_the_test_set_of_3_0_is_split_by_categories_and_subjects_of_training(tmp_path: Path) -> None:

@@ -218,8 +218,8 @@ def test_a_single_object_is_read_in_either_form() -> None:
     record = record_of_row(wide, "1")
     assert triples(record) == ["Alien | director_name | Scott", "Alien | star | Weaver", "Alien | star | Hurt"]
     assert (record.id, [item.text for item in record.references]) == ("7", ["Alien, 1979."])
-    own = {"triples": [["Alien", "year", "1979"]]}
-    assert record_of_row(own, "1") == Record.of(own, "1")
+    record_form = {"triples": [["Alien", "year", "1979"]]}
+    assert record_of_row(record_form, "1") == Record.of(record_form, "1")
 
 
 @pytest.mark.parametrize(

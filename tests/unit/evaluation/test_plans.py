@@ -69,8 +69,8 @@ def test_inputs_with_a_single_group_count_for_nmi_but_not_for_tau() -> None:
 
 def test_an_omitted_predicate_is_a_cluster_of_its_own() -> None:
     names = ("a", "b", "c", "d")
-    part, whole = plans("[a b]", "[a b] [c d]")
-    scores = agreement(part, whole, names)
+    part, reference = plans("[a b]", "[a b] [c d]")
+    scores = agreement(part, reference, names)
     assert scores["nmi"] == pytest.approx(normalized_mutual_info_score([0, 0, 1, 2], [0, 0, 1, 1]))
     assert scores["ari"] == pytest.approx(adjusted_rand_score([0, 0, 1, 2], [0, 0, 1, 1]))
     assert scores["ami"] == pytest.approx(adjusted_mutual_info_score([0, 0, 1, 1], [0, 0, 1, 2]))
@@ -92,20 +92,20 @@ def test_a_plan_with_an_unknown_predicate_is_refused() -> None:
 
 
 def test_exact_match_depends_on_the_order_of_groups_unlike_exact_partition() -> None:
-    ours = plans("[a b] [c]", "[c] [a b]", "[a] [b] [c]", "[a b]")
-    scores = plan_scores(ours, [plans("[c] [b] [a]", "[b a] [c]"), *[plans("[a b] [c]")] * 3])
+    predicted = plans("[a b] [c]", "[c] [a b]", "[a] [b] [c]", "[a b]")
+    scores = plan_scores(predicted, [plans("[c] [b] [a]", "[b a] [c]"), *[plans("[a b] [c]")] * 3])
     assert (scores["exact_match"].value, scores["exact_partition"].value) == (1 / 4, 2 / 4)
     assert "order:of groups" in scores["exact_match"].signature
 
 
 def test_placed_is_the_share_of_the_records_predicates_that_have_a_group() -> None:
-    ours, names = plans("[a b] [c]", "[d]"), [("a", "b", "c"), ("d", "e")]
-    assert plan_scores(ours, [[plan] for plan in ours], names)["placed"].value == pytest.approx(4 / 5)
+    predicted, names = plans("[a b] [c]", "[d]"), [("a", "b", "c"), ("d", "e")]
+    assert plan_scores(predicted, [[plan] for plan in predicted], names)["placed"].value == pytest.approx(4 / 5)
 
 
 def test_each_measure_has_its_own_signature() -> None:
-    ours, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
-    scores = plan_scores(ours, gold)
+    predicted, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
+    scores = plan_scores(predicted, gold)
     assert (scores["exact_match"].value, scores["exact_partition"].value, scores["placed"].value) == (0.5, 0.5, 1)
     assert scores["human_nmi_max"].value == 1  # of the one input with two references, for want of three
     assert scores["human_tau_avg"].value == pytest.approx(-1)

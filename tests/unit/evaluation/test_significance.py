@@ -45,12 +45,12 @@ def test_the_interval_of_a_mean_equals_the_normal_approximation() -> None:
 
 def test_the_interval_of_bleu_agrees_with_sacrebleu(references: list[list[str]]) -> None:
     texts = noisy(references, 0.3, seed=1)
-    theirs = BLEU(tokenize="none", force=True).corpus_score(
+    expected = BLEU(tokenize="none", force=True).corpus_score(
         texts, [[group[0] for group in references]], n_bootstrap=1000
     )
-    ours = confidence_interval(measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"])
-    assert ours.value == theirs.score
-    assert (ours.high - ours.low) / 2 == pytest.approx(theirs._ci, rel=0.15)
+    interval = confidence_interval(measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"])
+    assert interval.value == expected.score
+    assert (interval.high - interval.low) / 2 == pytest.approx(expected._ci, rel=0.15)
 
 
 def test_only_different_systems_differ_significantly(references: list[list[str]]) -> None:
@@ -77,12 +77,12 @@ def test_p_values_agree_with_sacrebleu(references: list[list[str]], share: float
     first, second = noisy(references, 0.1, 4), noisy(references, share, 5)
     columns = [[group[0] for group in references]]
     metric = BLEU(tokenize="none", force=True)
-    theirs = PairedTest(
+    expected = PairedTest(
         [("first", first), ("second", second)], {"BLEU": metric}, columns, test_type="ar", n_samples=2000, n_jobs=1
     )()[1]["BLEU"][1]
     one, two = (measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"] for texts in (first, second))
-    assert two.corpus().value == theirs.score
-    assert paired_bootstrap(one, two, resamples=2000).p_value == pytest.approx(theirs.p_value, abs=0.06)
+    assert two.corpus().value == expected.score
+    assert paired_bootstrap(one, two, resamples=2000).p_value == pytest.approx(expected.p_value, abs=0.06)
 
 
 def test_intervals_depend_on_the_seed(references: list[list[str]]) -> None:

@@ -122,27 +122,27 @@ def annotated(path: Path, every: int = 1) -> tuple[float, Counter[str], Counter[
         the original meaning representations: ours, theirs.
     """
     same = total = slots = 0
-    ours: Counter[str] = Counter()
-    theirs: Counter[str] = Counter()
+    computed: Counter[str] = Counter()
+    expected: Counter[str] = Counter()
     for meaning, annotation, text in list(rows(path, "orig_mr", "mr", "ref"))[::every]:
         record = Record("reference", parse_meaning(meaning))
         errors = slot_errors(record, text)
         had, has = values(meaning), values(annotation)
-        lost = [(error.slot, error.value) for error in (*errors.missed, *errors.wrong)]
+        missed_values = [(error.slot, error.value) for error in (*errors.missed, *errors.wrong)]
         extra = [(error.slot, error.said) for error in (*errors.added, *errors.wrong)]
         total += 1
         slots += len(had)
-        same += (had - set(lost)) | set(extra) == has
-        ours.update({"add": len(errors.added), "miss": len(errors.missed), "wrong": len(errors.wrong)})
+        same += (had - set(missed_values)) | set(extra) == has
+        computed.update({"add": len(errors.added), "miss": len(errors.missed), "wrong": len(errors.wrong)})
         for slot in SLOTS:
-            less = sum(name == slot for name, _ in had - has)
-            more = sum(name == slot for name, _ in has - had)
-            pairs = min(less, more)
-            theirs.update({"add": more - pairs, "miss": less - pairs, "wrong": pairs})
-    for counts in (ours, theirs):
+            n_missed = sum(name == slot for name, _ in had - has)
+            n_added = sum(name == slot for name, _ in has - had)
+            pairs = min(n_missed, n_added)
+            expected.update({"add": n_added - pairs, "miss": n_missed - pairs, "wrong": pairs})
+    for counts in (computed, expected):
         for part in counts:
             counts[part] = round(10_000 * counts[part] / slots)
-    return 100 * same / total, ours, theirs
+    return 100 * same / total, computed, expected
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_errors_of_references_equal_the_published_annotation(
     data_home: Path, name: str, every: int, share: float
 ) -> None:
     """The rates of all three kinds of errors differ by less than a quarter of a percent of the slots."""
-    same, ours, theirs = annotated(data_home / "e2e_cleaned" / name, every)
+    same, computed, expected = annotated(data_home / "e2e_cleaned" / name, every)
     assert same > share
-    assert dict(ours) == pytest.approx(dict(theirs), abs=25)
+    assert dict(computed) == pytest.approx(dict(expected), abs=25)
 
 
 @pytest.mark.parametrize("reading", ["published", "plain"])

@@ -26,10 +26,10 @@ def test_a_missing_allennlp_environment_states_how_to_make_it(tmp_path: Path, mo
     monkeypatch.setenv("AGGGEN_SRL_ENV", str(tmp_path / "none"))
     config = load_config(RunConfig, None, ["facts.source=allennlp", f"facts.allennlp.archive={tmp_path}/model.tar.gz"])
     assert config.facts.segmenter is not None
-    cut = segmenter(config.facts.segmenter)
-    assert cut.name == "allennlp"
+    fact_segmenter = segmenter(config.facts.segmenter)
+    assert fact_segmenter.name == "allennlp"
     with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `python3.10 -m"):
-        cut.segment([TEXT])
+        fact_segmenter.segment([TEXT])
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_new_texts_are_segmented_by_the_same_source_or_the_embedded_tagger() -> 
     assert config.segmenter is None
     assert config.for_new_texts == SegmenterConfig(source="embedded", level="paper")
     allennlp = AllenNLPConfig("a.tar.gz", threads=1)
-    own = FactsConfig(source="allennlp", allennlp=allennlp)
-    assert own.for_new_texts == own.segmenter == SegmenterConfig(source="allennlp", allennlp=allennlp)
+    with_archive = FactsConfig(source="allennlp", allennlp=allennlp)
+    assert with_archive.for_new_texts == with_archive.segmenter == SegmenterConfig(source="allennlp", allennlp=allennlp)
 
 
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,13 +53,13 @@ def enumerate_best(scores: np.ndarray, predicate: int, names: tuple[str, ...]) -
     best = -np.inf
     for path in itertools.product(range(len(names)), repeat=len(scores)):
         tags = [names[number] for number in path]
-        if [place for place, tag in enumerate(tags) if tag == "B-V"] != [predicate]:
+        if [position for position, tag in enumerate(tags) if tag == "B-V"] != [predicate]:
             continue
         try:
             check_bio(tags)
         except AssertionError:
             continue
-        best = max(best, sum(scores[place, number] for place, number in enumerate(path)))
+        best = max(best, sum(scores[position, number] for position, number in enumerate(path)))
     return float(best)
 
 
@@ -72,7 +72,7 @@ def test_decoding_equals_enumeration(seed: int) -> None:
     scores = rng.normal(size=(4, 5, len(names))) * 3
     for row, path in enumerate(best_tags(scores.copy(), predicates, lengths)):
         assert len(path) == lengths[row]
-        total = sum(scores[row, place, number] for place, number in enumerate(path))
+        total = sum(scores[row, position, number] for position, number in enumerate(path))
         assert total == pytest.approx(enumerate_best(scores[row, : lengths[row]], int(predicates[row]), names))
         check_bio([names[number] for number in path])
 
@@ -82,8 +82,8 @@ def test_a_duplicate_role_is_kept_nearest_to_the_predicate() -> None:
     names = tags_of(roles)
     expected = [["B-ARG0", "B-ARG0", "I-ARG0", "B-V", "B-ARGM-TMP", "B-ARGM-TMP", "B-ARG0"]]
     scores = np.zeros((1, 7, len(names)))
-    for place, tag in enumerate(expected[0]):
-        scores[0, place, names.index(tag)] = 2
+    for position, tag in enumerate(expected[0]):
+        scores[0, position, names.index(tag)] = 2
     scores[0, 6, names.index("B-ARGM-TMP")] = 1
     [path] = best_frames(scores, np.array([3]), np.array([7]), roles)
     assert [names[number] for number in path] == ["O", "B-ARG0", "I-ARG0", "B-V", *["B-ARGM-TMP"] * 3]
@@ -99,7 +99,7 @@ def test_random_scores_give_valid_frames_without_duplicate_roles(seed: int) -> N
     for row, path in enumerate(best_frames(scores, predicates, lengths, roles)):
         tags = [names[number] for number in path]
         check_bio(tags)
-        assert [place for place, tag in enumerate(tags) if tag == "B-V"] == [predicates[row]]
+        assert [position for position, tag in enumerate(tags) if tag == "B-V"] == [predicates[row]]
         assert max(tags.count("B-ARG0"), tags.count("B-ARG1")) <= 1
         if max(map([names[n] for n in best_tags(scores, predicates, lengths)[row]].count, ("B-ARG0", "B-ARG1"))) <= 1:
             assert path == best_tags(scores, predicates, lengths)[row]

@@ -64,14 +64,14 @@ def test_the_shipped_tables_hold_no_addresses() -> None:
 
 def test_who_did_what() -> None:
     [frames] = EmbeddedFrames().frames([joined(ALAN)])
-    said = {
+    phrases_of = {
         ALAN[frame.predicate]: {phrase.role: " ".join(ALAN[phrase.start : phrase.end]) for phrase in frame.phrases}
         for frame in frames
     }
-    assert set(said) == {"was", "born", "selected"}
-    assert said["born"]["R-ARG1"] == "who"
-    assert said["born"]["ARGM-LOC"].startswith("in Wheeler")
-    assert said["selected"]["ARG0"] == "by NASA"
+    assert set(phrases_of) == {"was", "born", "selected"}
+    assert phrases_of["born"]["R-ARG1"] == "who"
+    assert phrases_of["born"]["ARGM-LOC"].startswith("in Wheeler")
+    assert phrases_of["selected"]["ARG0"] == "by NASA"
 
 
 def test_odd_sentences_have_well_formed_frames() -> None:
@@ -122,8 +122,12 @@ def test_agreement_with_allennlp_on_webnlg(data_home: Path) -> None:
 
 def f1(actual: Sequence[Sentence], expected: Sequence[Sentence], items: Callable[[Sentence], set[Any]]) -> float:
     """Harmonic mean of precision and recall of the items of all sentences, 0 to 1."""
-    pairs = [(items(ours), items(gold)) for ours, gold in zip(actual, expected, strict=True)]
-    return 2 * sum(len(ours & gold) for ours, gold in pairs) / sum(len(ours) + len(gold) for ours, gold in pairs)
+    pairs = [(items(predicted), items(gold)) for predicted, gold in zip(actual, expected, strict=True)]
+    return (
+        2
+        * sum(len(predicted & gold) for predicted, gold in pairs)
+        / sum(len(predicted) + len(gold) for predicted, gold in pairs)
+    )
 
 
 def predicates(sentence: Sentence) -> set[Any]:

@@ -35,6 +35,6 @@ def test_words_follow_treebank_tokenisation(text: str, words: str) -> None:
 @given(text=TEXTS)
 def test_every_visible_character_is_in_one_word(text: str) -> None:
     spans = [span for sentence in split_sentences(text) for span in sentence.spans]
-    covered = {place for start, end in spans for place in range(start, end)}
+    covered = {position for start, end in spans for position in range(start, end)}
     assert len(covered) == sum(end - start for start, end in spans)
-    assert {place for place, character in enumerate(text) if not character.isspace()} <= covered
+    assert {position for position, character in enumerate(text) if not character.isspace()} <= covered

@@ -122,9 +122,9 @@ class TransitionTwin:
         """Variant `normalised`: p(the state's other predicates, and its length | its first)."""
         probability = 1.0
         for length in range(1, len(state)):
-            held = state[:length]
-            left = [o for o in range(len(self.ids)) if o not in held]
-            probability *= (1 - self.p_stop(held)) * self.p_in(held[-1], left)[state[length]]
+            prefix = state[:length]
+            left = [o for o in range(len(self.ids)) if o not in prefix]
+            probability *= (1 - self.p_stop(prefix)) * self.p_in(prefix[-1], left)[state[length]]
         return probability * self.p_stop(state)
 
     def p_state(self, state: State) -> float:

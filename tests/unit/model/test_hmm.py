@@ -34,11 +34,11 @@ def random_potentials(
     for row, (count, length) in enumerate(zip(counts, lengths, strict=True)):
         start[row, count:], out[row, :, count:] = IMPOSSIBLE, IMPOSSIBLE
         possible = [i for i, state in enumerate(states.states) if max(state) < count]
-        few = max(1, int(MOST_PATHS ** (1 / length)))
+        max_states = max(1, int(MOST_PATHS ** (1 / length)))
         for t in range(length):
             order = torch.randperm(len(possible), generator=generator).tolist()
             keep = int(torch.randint(1, len(possible) + 1, (1,), generator=generator)) if prune else len(possible)
-            kept = {possible[i] for i in order[: min(keep, few)]}
+            kept = {possible[i] for i in order[: min(keep, max_states)]}
             node[row, t, [i not in kept for i in range(len(states.states))]] = IMPOSSIBLE
     return Potentials(start, out, node, torch.tensor(lengths)), states
 
@@ -51,11 +51,11 @@ def problems(draw: st.DrawFn) -> tuple[Potentials, Lattice]:
     return random_potentials(draw(st.integers(0, 9999)), counts, lengths, draw(st.integers(1, 3)), draw(st.booleans()))
 
 
-everything = settings(deadline=None, max_examples=50)
+quick = settings(deadline=None, max_examples=50)
 
 
 @given(problems())
-@everything
+@quick
 def test_log_likelihood_is_the_sum_over_all_paths(problem: tuple[Potentials, Lattice]) -> None:
     potentials, states = problem
     for row, value in enumerate(log_likelihood(potentials, states).tolist()):
@@ -63,7 +63,7 @@ def test_log_likelihood_is_the_sum_over_all_paths(problem: tuple[Potentials, Lat
 
 
 @given(problems())
-@everything
+@quick
 def test_posterior_is_the_probability_of_paths_through_a_state(problem: tuple[Potentials, Lattice]) -> None:
     potentials, states = problem
     result = posterior(potentials, states)
@@ -80,7 +80,7 @@ def test_posterior_is_the_probability_of_paths_through_a_state(problem: tuple[Po
 
 
 @given(problems(), st.integers(1, 6))
-@everything
+@quick
 def test_k_best_paths_equal_the_sorted_enumeration(problem: tuple[Potentials, Lattice], k: int) -> None:
     potentials, states = problem
     totals, chosen = k_best_paths(potentials, states, k)
@@ -118,12 +118,12 @@ def test_gradients_of_a_pruned_ragged_batch() -> None:
     for number, (value, gradient) in enumerate(zip(inputs, gradients, strict=True)):
         assert torch.isfinite(gradient).all()
         assert not gradient[value <= IMPOSSIBLE / 2].any()
-        for place in map(tuple, (value > IMPOSSIBLE / 2).nonzero().tolist()):
+        for index in map(tuple, (value > IMPOSSIBLE / 2).nonzero().tolist()):
             moved = [[tensor.detach().clone() for tensor in inputs] for _ in range(2)]
-            moved[0][number][place] += 1e-5
-            moved[1][number][place] -= 1e-5
+            moved[0][number][index] += 1e-5
+            moved[1][number][index] -= 1e-5
             slope = (likelihood(moved[0]) - likelihood(moved[1])).item() / 2e-5
-            assert gradient[place].item() == pytest.approx(slope, abs=1e-6)
+            assert gradient[index].item() == pytest.approx(slope, abs=1e-6)
 
 
 def test_paths_and_posteriors_in_inference_mode() -> None:

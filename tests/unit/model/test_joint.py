@@ -89,9 +89,9 @@ def test_emissions_equal_scores_token_by_token(history: str, copy: bool) -> None
 def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
     """Over all output words and the other words of the set's triples."""
     model, example, group = tiny_model(history=history, copy=copy), BATCH[0], frozenset({0, 2})
-    shown = {w for w, t in zip(example.source, example.triple, strict=True) if t in group and copy}
-    assert not copy or any(word >= model.n_words for word in shown), "the example has no word of its own"
-    sayable = sorted(set(range(model.n_output)) | shown)
+    visible_words = {w for w, t in zip(example.source, example.triple, strict=True) if t in group and copy}
+    assert not copy or any(word >= model.n_words for word in visible_words), "the example has no word of its own"
+    sayable = sorted(set(range(model.n_output)) | visible_words)
     memory = model.encode(collate([example]))
     hidden = torch.randn(1, 1, model.config.width, dtype=torch.float64).expand(1, len(sayable), -1)
     visible = torch.tensor([[t in group for t in example.triple]])
@@ -140,8 +140,8 @@ def test_the_plain_transformer_scores_a_text_as_one_fact_of_all_triples(history:
         texts = model.text_log_probs(collate(BATCH, whole=True)).tolist()
     for example, text in zip(BATCH, texts, strict=True):
         one_fact = replace(example, facts=(tuple(token for fact in example.facts for token in fact),))
-        everything = frozenset(range(len(example.predicates)))
-        assert emissions(model, [one_fact])[0][0][everything] == pytest.approx(text, abs=1e-9)
+        all_triples = frozenset(range(len(example.predicates)))
+        assert emissions(model, [one_fact])[0][0][all_triples] == pytest.approx(text, abs=1e-9)
 
 
 @pytest.mark.parametrize("limit", ["_CHUNK", "_HISTORY"])
@@ -181,7 +181,7 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
 
     once, _ = gradients(10**6)
     with monkeypatch.context() as patch:  # the same chunks, each kept, so that dropout draws the same
-        patch.setattr("agggen.model.joint.checkpoint", lambda function, *given, **_: function(*given))
+        patch.setattr("agggen.model.joint.checkpoint", lambda function, *inputs, **_: function(*inputs))
         kept_count, kept = gradients(40)
     twice, spared = gradients(40)
     assert (kept_count, twice) == (once, 2 * once)

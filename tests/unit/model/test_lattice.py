@@ -25,7 +25,7 @@ def test_counts_of_the_paper(n_predicates: int, states: int, sets: int) -> None:
 def test_the_lattice_has_every_state_and_set_once(n_predicates: int, max_size: int) -> None:
     built = lattice(n_predicates, max_size)
     assert sorted(built.states) == sorted(ordered_states(n_predicates, max_size))
-    sets = [frozenset(o for o, held in enumerate(row) if held) for row in built.set_members.tolist()]
+    sets = [frozenset(o for o, is_member in enumerate(row) if is_member) for row in built.set_members.tolist()]
     assert len(sets) == len(set(sets))
     assert set(sets) == distinct_sets(n_predicates, max_size)
     assert built.set_bits.tolist() == [sum(2**o for o in group) for group in sets]
@@ -99,7 +99,7 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
     for row, item in enumerate(examples):
         for fact in range(allowed.shape[1]):
             kept = {
-                frozenset(o for o, held in enumerate(built.set_members[c].tolist()) if held)
+                frozenset(o for o, is_member in enumerate(built.set_members[c].tolist()) if is_member)
                 for c in allowed[row, fact].nonzero().flatten().tolist()
             }
             if fact >= len(item.facts):

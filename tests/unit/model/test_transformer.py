@@ -58,14 +58,14 @@ def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None
     model, length = decoder(layers), sum(pieces)
     x, source = draw(2, length, WIDTH), draw(2, 4, WIDTH, seed=1)
     memory, visible = model.memory_keys_values(source), look([True] * 4, [True, False, True, False])
-    whole, caches = model(x, memory, visible)
+    full_pass, caches = model(x, memory, visible)
     past, hidden, begin = None, [], 0
     for size in pieces:
         causal = torch.ones(length, length, dtype=torch.bool).tril()[begin : begin + size, : begin + size]
-        now, past = model(x[:, begin : begin + size], memory, visible, past, causal[None, None])
+        output, past = model(x[:, begin : begin + size], memory, visible, past, causal[None, None])
         begin += size
-        hidden.append(now)
-    torch.testing.assert_close(torch.cat(hidden, 1), whole, atol=1e-12, rtol=0)
+        hidden.append(output)
+    torch.testing.assert_close(torch.cat(hidden, 1), full_pass, atol=1e-12, rtol=0)
     assert past is not None
     for actual, other in zip(past, caches, strict=True):
         torch.testing.assert_close(actual, other, atol=1e-12, rtol=0)
@@ -82,16 +82,16 @@ def test_keys_values_only_are_the_caches_of_a_causal_pass(layers: int) -> None:
 def test_a_position_sees_neither_later_ones_nor_hidden_source_tokens() -> None:
     model = decoder()
     x, source, visible = draw(1, 4, WIDTH), draw(1, 3, WIDTH, seed=1), look([True, False, True])
-    given_, _ = model(x, model.memory_keys_values(source), visible)
+    expected, _ = model(x, model.memory_keys_values(source), visible)
     later, hidden, seen = x.clone(), source.clone(), source.clone()
     later[0, 3, 0] += 1
     hidden[0, 1, 0] += 1
     seen[0, 2, 0] += 1
     changed, _ = model(later, model.memory_keys_values(source), visible)
-    assert torch.equal(changed[0, :3], given_[0, :3])
-    assert not torch.allclose(changed[0, 3], given_[0, 3])
-    assert torch.equal(model(x, model.memory_keys_values(hidden), visible)[0], given_)
-    assert not torch.allclose(model(x, model.memory_keys_values(seen), visible)[0], given_)
+    assert torch.equal(changed[0, :3], expected[0, :3])
+    assert not torch.allclose(changed[0, 3], expected[0, 3])
+    assert torch.equal(model(x, model.memory_keys_values(hidden), visible)[0], expected)
+    assert not torch.allclose(model(x, model.memory_keys_values(seen), visible)[0], expected)
 
 
 @pytest.mark.parametrize("width", [8, 7])
@@ -113,12 +113,12 @@ def kept(cache: Cache) -> tuple[Tensor, Tensor]:
 @settings(deadline=None, max_examples=20)
 def test_a_cache_returns_the_appended_keys_and_values_in_order(pieces: list[int], room: int) -> None:
     pairs = [(draw(3, HEADS, n, 4, seed=2 * i), draw(3, HEADS, n, 4, seed=2 * i + 1)) for i, n in enumerate(pieces)]
-    everything = Cache.of(pairs[0]), torch.arange(3), torch.arange(pieces[0]).expand(3, -1)
-    cache = Cache.gathered([everything], room)
+    all_rows = Cache.of(pairs[0]), torch.arange(3), torch.arange(pieces[0]).expand(3, -1)
+    cache = Cache.gathered([all_rows], room)
     for pair in pairs[1:]:
         result = cache.append(pair)
     result = cache.keys_values()
-    for actual, expected in zip(result, (torch.cat(each, 2) for each in zip(*pairs, strict=True)), strict=True):
+    for actual, expected in zip(result, (torch.cat(tensors, 2) for tensors in zip(*pairs, strict=True)), strict=True):
         torch.testing.assert_close(actual, expected, atol=0, rtol=0)
 
 
@@ -130,10 +130,10 @@ def test_removing_copying_and_joining_rows_of_a_cache() -> None:
     order = [3, 1, 4]
     for actual, expected in zip(kept(cache), (keys[order], values[order]), strict=True):
         assert torch.equal(actual, expected)
-    for actual, of in zip(kept(part), (keys, values), strict=True):  # untouched by that
-        assert torch.equal(actual, torch.stack((of[4][:, [2, 0]], of[1][:, [1, 1]])))
-    for actual, of in zip(kept(cache.rows(torch.tensor([2, 2]))), (keys, values), strict=True):
-        assert torch.equal(actual, of[[4, 4]])
+    for actual, original in zip(kept(part), (keys, values), strict=True):  # untouched by that
+        assert torch.equal(actual, torch.stack((original[4][:, [2, 0]], original[1][:, [1, 1]])))
+    for actual, original in zip(kept(cache.rows(torch.tensor([2, 2]))), (keys, values), strict=True):
+        assert torch.equal(actual, original[[4, 4]])
     parts = (
         (part, torch.arange(2), torch.arange(2).expand(2, -1)),
         (cache, torch.arange(3), torch.arange(3).expand(3, -1)),

@@ -39,12 +39,12 @@ def score(module: Transitions, records: list[list[int]]) -> tuple[TransitionScor
 
 
 records = st.lists(st.lists(st.integers(0, N_PREDICATES - 1), min_size=1, max_size=5), min_size=1, max_size=3)
-everything = settings(deadline=None, max_examples=40)
+quick = settings(deadline=None, max_examples=40)
 
 
 @variants
 @given(records)
-@everything
+@quick
 def test_rows_sum_to_one_over_the_records_predicates_and_equal_the_twin(
     variant: Variant, batch: list[list[int]]
 ) -> None:
@@ -74,7 +74,7 @@ def test_rows_sum_to_one_over_the_records_predicates_and_equal_the_twin(
 
 
 @given(records, st.integers(1, 4))
-@everything
+@quick
 def test_the_normalised_distribution_over_states_sums_to_one(batch: list[list[int]], max_size: int) -> None:
     scores, states = score(transitions(max_size=max_size), batch)
     for row, ids in enumerate(batch):
@@ -93,7 +93,7 @@ def test_a_record_larger_than_the_stop_table_is_normalised_too() -> None:
 
 @variants
 @given(records, st.integers(1, 4))
-@everything
+@quick
 def test_states_equal_the_formulas(variant: Variant, batch: list[list[int]], max_size: int) -> None:
     module = transitions(variant, max_size)
     scores, states = score(module, batch)

@@ -47,7 +47,7 @@ def report(rows: list[Row], title: str = "Toy", max_rows: int = 30, seed: int = 
         Measure("tau", Score(float("nan"), "kendall")),
         Measure("meteor", None, None, "there is no Java here"),
     )
-    made = build(
+    result = build(
         title,
         {"bundle": "ab12", "limit": 0},
         {"bundle": title, "records": len(rows)},
@@ -59,4 +59,4 @@ def report(rows: list[Row], title: str = "Toy", max_rows: int = 30, seed: int = 
         partial,
         seed,
     )
-    return replace(made, max_rows=max_rows)
+    return replace(result, max_rows=max_rows)

@@ -87,9 +87,9 @@ def test_marked_pieces_concatenate_to_the_text(size: int) -> None:
 
 
 def test_facts_that_overlap_are_not_marked_twice() -> None:
-    one = row(5, 2, text="abcdef")
-    first, second = one.facts
-    overlapping = replace(one, facts=(replace(first, end=4), replace(second, start=2)))
+    base_row = row(5, 2, text="abcdef")
+    first, second = base_row.facts
+    overlapping = replace(base_row, facts=(replace(first, end=4), replace(second, start=2)))
     assert pieces(overlapping) == [(0, ""), (1, "abcd"), (0, "ef")]
 
 

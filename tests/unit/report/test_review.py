@@ -57,8 +57,12 @@ def test_corrected_texts_are_training_data(table: Path) -> None:
     assert {name: [r.text for r in record.references] for name, record in records.items()} == {
         name: [corrections[name]] if name in corrections else [] for name in ("r0", "r1", "r2", "r3")
     }
-    parts = [[t.subject, t.predicate, t.object] for t in records["r1"].triples]
-    assert parts == [*TRIPLES[:1], ["Silicon | \u00c5", "discovered by", "Berzelius;\nwith others"], ["a", "b", "1"]]
+    read_triples = [[t.subject, t.predicate, t.object] for t in records["r1"].triples]
+    assert read_triples == [
+        *TRIPLES[:1],
+        ["Silicon | \u00c5", "discovered by", "Berzelius;\nwith others"],
+        ["a", "b", "1"],
+    ]
     splits = load_dataset(done).splits
     assert sum(len(record.references) for split in splits.values() for record in split) == 3
 

@@ -45,8 +45,8 @@ def checked(
     records: Sequence[Record], texts: Sequence[str], facts: Sequence[Sequence[WrittenFact]] | None = None
 ) -> list[Row]:
     values = read_values(records, texts)
-    none = [()] * len(texts)
-    return rows_of(records, texts, values, [None] * len(texts), facts or none, {"bleu": [7.0] * len(texts)})
+    no_facts = [()] * len(texts)
+    return rows_of(records, texts, values, [None] * len(texts), facts or no_facts, {"bleu": [7.0] * len(texts)})
 
 
 def faithfulness(rows: Sequence[Row], seed: int = 0) -> Section:
@@ -171,8 +171,8 @@ def test_scores_of_categories_equal_scores_of_separate_corpora() -> None:
     table = by_category(checked(SCORED, TEXTS), text_scores(TextMetrics(), SCORED, TEXTS).plain)
     assert table is not None
     for part in table.as_dicts():
-        places = [place for place, record in enumerate(SCORED) if record.category == part["category"]]
-        alone = score_texts("plain", [TEXTS[i] for i in places], [REFERENCES[i] for i in places], ["bleu", "chrf"])
-        assert part["records"] == len(places) == 12
+        indices = [index for index, record in enumerate(SCORED) if record.category == part["category"]]
+        alone = score_texts("plain", [TEXTS[i] for i in indices], [REFERENCES[i] for i in indices], ["bleu", "chrf"])
+        assert part["records"] == len(indices) == 12
         assert part["BLEU"] == pytest.approx(alone["bleu"].value)
         assert part["chrF"] == pytest.approx(alone["chrf"].value)

@@ -28,8 +28,7 @@ from tests.command import command
 
 TRIPLES = st.builds(Triple, st.sampled_from("ABC"), st.sampled_from(["p", "q", "r"]), st.sampled_from("ABCDE"))
 RECORDS = st.lists(
-    st.lists(TRIPLES, min_size=1, max_size=5, unique=True).map(lambda triples: Record("r", tuple(triples))),
-    max_size=4,
+    st.lists(TRIPLES, min_size=1, max_size=5, unique=True).map(lambda triples: Record("r", tuple(triples))), max_size=4
 )
 
 
@@ -90,11 +89,11 @@ def test_the_reference_is_the_consensus_of_accepted_texts() -> None:
     ]
     faulty = [texts[0], replace(texts[1], faults=("Cam is not in the record",)), texts[2]]
     assert with_consensus(RECORD, faulty, accept) != chosen
-    others = with_consensus(RECORD, texts, lambda record, text: text.text != reference.text)
-    assert others is not None and others.references[0].text in (texts[0].text, texts[2].text)
+    second_choice = with_consensus(RECORD, texts, lambda record, text: text.text != reference.text)
+    assert second_choice is not None and second_choice.references[0].text in (texts[0].text, texts[2].text)
     improbable = [texts[0], replace(texts[1], score=-9.0), replace(texts[2], score=-9.0)]
-    again = with_consensus(RECORD, improbable, accept)
-    assert again is not None and again.references[0].text == texts[0].text
+    repeated = with_consensus(RECORD, improbable, accept)
+    assert repeated is not None and repeated.references[0].text == texts[0].text
 
 
 def test_a_record_without_an_accepted_text_has_no_reference() -> None:
@@ -119,8 +118,8 @@ def test_the_constrained_search_accepts_its_own_texts_only() -> None:
         value = record.triples[0].object
         changed = replace(text, text=text.text.replace(value, value[::-1]))
         assert len(set(value)) == 1 or not generator.accepts(record, changed)
-        stranger = replace(record, triples=(*record.triples, Triple(record.triples[0].subject, "never-seen", "7")))
-        assert not generator.accepts(stranger, text)
+        with_unknown = replace(record, triples=(*record.triples, Triple(record.triples[0].subject, "never-seen", "7")))
+        assert not generator.accepts(with_unknown, text)
         assert not generator.accepts(record, replace(text, faults=("a fault",)))
 
 
@@ -143,8 +142,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callabl
 
 @pytest.mark.slow
 def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Callable[..., Any]) -> None:
-    asked = ("distill", "elements", records, "--subsets", 4, "--actors", 0, "training.threads=1")
-    code, out, err = run(*asked, "training.joint.epochs=1")
+    arguments = ("distill", "elements", records, "--subsets", 4, "--actors", 0, "training.threads=1")
+    code, out, err = run(*arguments, "training.joint.epochs=1")
     assert code == 0 and "9 training records, 4 subsets of them, 3 of dev" in err
     student, teacher = agggen.load_model(out.strip()), load_bundle(SHIPPED["elements"])
     assert student.path.parent.name.startswith("distill-few")
@@ -161,12 +160,12 @@ def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Cal
         assert not teacher.generator().checker.check(record, reference.text).faults
         assert reference.facts and "".join(fact.text for fact in reference.facts) == reference.text
     texts = {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}
-    code, again, err = run(*asked, "training.joint.epochs=1")
-    assert (code, again) == (0, out) and "This run is finished" in err
+    code, repeated, err = run(*arguments, "training.joint.epochs=1")
+    assert (code, repeated) == (0, out) and "This run is finished" in err
     for file in (*folder.glob("*.parquet"), folder / "rejects.jsonl"):
         file.unlink()  # as if it had been killed before
-    code, again, _ = run(*asked, "training.joint.epochs=1")
-    assert (code, again) == (0, out)
+    code, repeated, _ = run(*arguments, "training.joint.epochs=1")
+    assert (code, repeated) == (0, out)
     assert texts and texts == {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}
 
 
@@ -184,8 +183,8 @@ def test_the_folder_of_texts_depends_on_all_that_affects_them() -> None:
         Distillation([teacher, other], fewer, 10),
     ):
         assert changed.name != distillation.name
-    untold = {split: [replace(r, references=()) for r in data.split(split)] for split in ("train", "dev")}
-    assert Distillation([teacher, other, teacher], agggen.Dataset("x", untold), 10).name == distillation.name
+    without_texts = {split: [replace(r, references=()) for r in data.split(split)] for split in ("train", "dev")}
+    assert Distillation([teacher, other, teacher], agggen.Dataset("x", without_texts), 10).name == distillation.name
     with pytest.raises(CorpusError, match="dev has no records"):
         Distillation([teacher], agggen.Dataset("x", {"train": data.train, "dev": []}), 10)
 

@@ -30,7 +30,7 @@ class Job:
             raise StorageError("the store does not answer")
         return self.newest
 
-    def tell(self, *messages: tuple[str, object]) -> None:
+    def send(self, *messages: tuple[str, object]) -> None:
         for kind, content in messages:
             self.coordinator.tell(WorkerMessage(kind, content))  # type: ignore[arg-type]
         self.monitor.handle(*self.coordinator.take())
@@ -42,7 +42,7 @@ def job() -> Job:
 
 
 def test_system_metrics_of_workers_reach_the_run(job: Job) -> None:
-    job.tell(("system", {"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}))
+    job.send(("system", {"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}))
     assert job.system == [{"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}]
 
 
@@ -60,7 +60,7 @@ def test_attempts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
         (1, 20),
     ]:
         job.newest = newest
-        job.tell(*[("attempt", None)] * attempts)
+        job.send(*[("attempt", None)] * attempts)
         attempts_without_progress.append(job.monitor.attempts_without_progress)
     assert attempts_without_progress == [0, 0, 1, 2, 0, 1, 3, 4, 0]
     assert job.coordinator.state() == (False, 9)
@@ -68,22 +68,18 @@ def test_attempts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
 
 def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
     """The other workers only report that they lost the one that failed."""
-    job.tell(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
-    job.tell(("attempt", None))
+    job.send(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
+    job.send(("attempt", None))
     assert job.monitor.failure == "worker 1: the disk is gone"
-    job.tell(("failure", "worker 0: no room"))
+    job.send(("failure", "worker 0: no room"))
     assert job.monitor.failure == "worker 0: no room"
 
 
 def test_events_and_remarks_arrive_in_order(job: Job) -> None:
     event = TrainingEvent("log", "joint", 1, 100, 0, math.inf)
-    job.tell(("workers", 3), ("event", event), ("remark", "an older one is looked for"), ("workers", 2))
+    job.send(("workers", 3), ("event", event), ("remark", "an older one is looked for"), ("workers", 2))
     assert job.events == [event]
-    assert job.said == [
-        "3 of 3 workers train",
-        "an older one is looked for",
-        "2 of 3 workers train again (restart 1)",
-    ]
+    assert job.said == ["3 of 3 workers train", "an older one is looked for", "2 of 3 workers train again (restart 1)"]
 
 
 def test_silent_workers_are_reported(job: Job) -> None:

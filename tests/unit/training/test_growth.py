@@ -63,8 +63,8 @@ def test_known_words_and_predicates_keep_their_ids_and_vectors(bundle: Bundle) -
     assert encoder.predicates == (*old.predicates, "area_2", "birthPlace", "mission")
     assert encoder.vocabulary.words[:n_output] == old.vocabulary.words[:n_output]
     assert {"Mira", "Apollo", "born"} <= {*encoder.vocabulary.words[n_output : encoder.vocabulary.n_output]}
-    places = [encoder.vocabulary.words.index(word) for word in old.vocabulary.words]
-    assert torch.equal(model.embedding.weight[places], before["embedding.weight"])
+    indices = [encoder.vocabulary.words.index(word) for word in old.vocabulary.words]
+    assert torch.equal(model.embedding.weight[indices], before["embedding.weight"])
     for name in ("b_in", "b_out", "stop"):
         assert torch.equal(getattr(model.transitions, name)[: len(old.predicates)], before[f"transitions.{name}"])
     for name in ("a_in", "a_out"):
@@ -104,7 +104,7 @@ def test_new_words_and_unk_share_the_former_probability_of_unk(bundle: Bundle) -
     encoder, model = larger(bundle)
     n_output = bundle.encoder.vocabulary.n_output
     before, after = probabilities(bundle.model), probabilities(model)
-    known = [place for place in range(n_output) if place != UNK]
+    known = [index for index in range(n_output) if index != UNK]
     torch.testing.assert_close(after[:, known], before[:, known], rtol=0, atol=1e-12)
     shares = after[:, [UNK, *range(n_output, encoder.vocabulary.n_output)]]
     torch.testing.assert_close(shares, (before[:, [UNK]] / shares.shape[1]).expand_as(shares), rtol=0, atol=1e-12)
@@ -115,7 +115,7 @@ def test_a_source_word_that_becomes_an_output_word_changes_only_the_normalisatio
     old = bundle.encoder.vocabulary
     new = encoder.vocabulary
     assert old.n_output <= old.words.index("price") and new.words.index("price") < new.n_output
-    known = [place for place in range(old.n_output) if place != UNK]
+    known = [index for index in range(old.n_output) if index != UNK]
     before, after = probabilities(bundle.model)[:, known], probabilities(model)[:, known]
     torch.testing.assert_close(after / after.sum(1, True), before / before.sum(1, True), rtol=0, atol=1e-12)
 

@@ -33,10 +33,10 @@ def config(corpus: Path) -> JobConfig:
 
 
 @pytest.fixture(scope="module")
-def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
+def full(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
     """An uninterrupted run and its events."""
-    shown: list[TrainingEvent] = []
-    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=shown.append), shown
+    received: list[TrainingEvent] = []
+    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=received.append), received
 
 
 def events(run: Path) -> list[dict[str, Any]]:
@@ -47,9 +47,9 @@ def events(run: Path) -> list[dict[str, Any]]:
 
 
 def test_a_job_writes_a_bundle_and_returns_its_address(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
+    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
-    done, _ = whole
+    done, _ = full
     assert done.trained and done.run_name == "whole"
     assert done.path.parts[-2:] == ("whole", "bundle") and done.address == str(done.path)
     assert done.ui_command == "agggen runs ui --uri nonsense://x"
@@ -61,9 +61,9 @@ def test_a_job_writes_a_bundle_and_returns_its_address(
 
 
 def test_the_run_log_has_parameters_data_metrics_and_samples(
-    whole: tuple[Finished, list[TrainingEvent]], corpus: Path
+    full: tuple[Finished, list[TrainingEvent]], corpus: Path
 ) -> None:
-    run = whole[0].path.parent
+    run = full[0].path.parent
     log = events(run)
     params = next(event["values"] for event in log if event["event"] == "params")
     assert (params["model.width"], params["cluster.workers"]) == (8, 0)
@@ -75,7 +75,7 @@ def test_the_run_log_has_parameters_data_metrics_and_samples(
     both = [(e["step"], *e["values"]) for e in log if e["event"] == "metrics" and "dev_loss" in e["values"]]
     assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "of both stages on one line"
     (model,) = [event for event in log if event["event"] == "model"]
-    assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole[0].bundle.metrics)
+    assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", full[0].bundle.metrics)
     table = json.loads((run / "texts.json").read_text())
     assert [row[0] for row in table["data"]] == ["Cotto", "Strada"]
     logged = {name for event in log if event["event"] == "metrics" for name in event["values"]}
@@ -91,9 +91,9 @@ def test_the_run_log_has_parameters_data_metrics_and_samples(
 
 
 def test_a_finished_run_is_returned_without_training(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
+    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
-    done = whole[0]
+    done = full[0]
     log = (done.path.parent / "tracking.jsonl").read_bytes()
     repeated = train_job(config, "whole", runs_dir=done.path.parents[1], show=lambda _: pytest.fail("it trains"))
     assert (repeated.trained, repeated.path, repeated.address) == (False, done.path, done.address)
@@ -105,8 +105,8 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
     (done.path / "predicates.json").write_text("[]")
     with pytest.raises(BundleError, match=r"predicates\.json"):
         train_job(config, "spoilt", runs_dir=tmp_path)
-    anew = train_job(config, "spoilt", runs_dir=tmp_path, fresh=True)
-    assert anew.trained and load_bundle(anew.path)
+    retrained = train_job(config, "spoilt", runs_dir=tmp_path, fresh=True)
+    assert retrained.trained and load_bundle(retrained.path)
 
 
 # --- how it continues ---
@@ -114,21 +114,21 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_interrupted_by_a_signal_resumes_exactly(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
+    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
     def interrupt(event: TrainingEvent) -> None:
         if (event.stage, event.kind, event.step) == ("joint", "log", 2):
             os.kill(os.getpid(), number)
 
-    before = [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(StoppedError, match="joint was stopped after update 2; the same command continues") as stopped:
         train_job(config, "r", runs_dir=tmp_path, show=interrupt)
     assert stopped.value.exit_code == 128 + number
-    assert [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)] == before
-    shown: list[TrainingEvent] = []
-    done = train_job(config, "r", runs_dir=tmp_path, show=shown.append)
-    assert [event.step for event in shown if event.kind == "log"] == [3, 4, 5, 6], "nothing is done twice"
-    assert fingerprint(done.path) == fingerprint(whole[0].path)
+    assert [signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)] == before
+    received: list[TrainingEvent] = []
+    done = train_job(config, "r", runs_dir=tmp_path, show=received.append)
+    assert [event.step for event in received if event.kind == "log"] == [3, 4, 5, 6], "nothing is done twice"
+    assert fingerprint(done.path) == fingerprint(full[0].path)
 
 
 def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Pa
     assert (last["status"], last["ended"]) == ("FINISHED", "early stopping: it fell behind")
     evaluations: list[tuple[str, int, float]] = []
 
-    def enough(event: TrainingEvent) -> bool:
+    def stop_at_third(event: TrainingEvent) -> bool:
         evaluations.append((event.stage, event.step, event.metrics["dev_loss"]))
         return len(evaluations) == 3
 
     with pytest.raises(StoppedError, match="joint was stopped after update 3") as stopped:
-        train_job(config, "r", runs_dir=tmp_path, on_evaluation=enough)
+        train_job(config, "r", runs_dir=tmp_path, on_evaluation=stop_at_third)
     assert stopped.value.exit_code == 4
     assert [(stage, step) for stage, step, _ in evaluations] == [("baseline", 3), ("baseline", 6), ("joint", 3)]
     assert train_job(config, "r", runs_dir=tmp_path).trained
@@ -161,7 +161,7 @@ def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_failed_upload_is_repeated(
-    whole: tuple[Finished, list[TrainingEvent]],
+    full: tuple[Finished, list[TrainingEvent]],
     config: JobConfig,
     tmp_path: Path,
     bucket: str,
@@ -175,7 +175,7 @@ def test_a_failed_upload_is_repeated(
     assert done.address == f"{bucket}/r/bundle"
     repeated = train_job(remote, "r", runs_dir=tmp_path / "other-machine")
     assert (repeated.trained, repeated.address) == (False, done.address)
-    assert fingerprint(repeated.path) == fingerprint(whole[0].path)
+    assert fingerprint(repeated.path) == fingerprint(full[0].path)
 
 
 def _unplugged(*_: object) -> str:
@@ -187,9 +187,9 @@ def _no_updates(event: TrainingEvent) -> None:
 
 
 def test_uploading_to_a_store_keeps_the_local_bundle(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
+    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
-    shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
+    shutil.copytree(full[0].path.parent, tmp_path / "runs" / "whole")
     bundle = tmp_path / "runs" / "whole" / "bundle"
     inode = bundle.stat().st_ino
     for url in (bucket, str(tmp_path / "store")):
@@ -203,7 +203,7 @@ def test_uploading_to_a_store_keeps_the_local_bundle(
 
 
 def test_a_run_that_moves_to_another_machine_continues_its_log_and_mlflow_run(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
+    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
     from mlflow import MlflowClient
 
@@ -218,7 +218,7 @@ def test_a_run_that_moves_to_another_machine_continues_its_log_and_mlflow_run(
         train_job(remote, "r", runs_dir=tmp_path / "a", on_evaluation=lost)
     shutil.rmtree(tmp_path / "a")
     done = train_job(remote, "r", runs_dir=tmp_path / "b")
-    assert fingerprint(done.path) == fingerprint(whole[0].path)
+    assert fingerprint(done.path) == fingerprint(full[0].path)
     log = events(tmp_path / "b" / "r")
     assert [event["event"] for event in log].count("start") == 2
     assert events(tmp_path / "store" / "r") == log, "also its end"
@@ -254,9 +254,9 @@ def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig,
 
 
 def test_a_job_killed_after_writing_its_bundle_completes_its_log(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
+    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
-    shutil.copytree(whole[0].path.parent, tmp_path / "whole")
+    shutil.copytree(full[0].path.parent, tmp_path / "whole")
     log = tmp_path / "whole" / "tracking.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     last = next(number for number, line in enumerate(lines) if "train_seconds" in line)
@@ -288,11 +288,11 @@ def test_the_default_name_depends_on_everything_that_determines_the_result(confi
 
 
 def test_another_configuration_under_the_same_name_is_refused_with_its_keys(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig
+    full: tuple[Finished, list[TrainingEvent]], config: JobConfig
 ) -> None:
     changed = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
     with pytest.raises(ConfigError, match=r"model\.width was 8 and is 16; training\.seed was 1 and is 7.*--fresh"):
-        train_job(changed, "whole", runs_dir=whole[0].path.parents[1])
+        train_job(changed, "whole", runs_dir=full[0].path.parents[1])
 
 
 def test_settings_of_a_stage_without_epochs_are_ignored(config: JobConfig, tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ class Told(Alone):
 
 
 def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
-    whole = trainer()
-    whole.run()
+    full = trainer()
+    full.run()
     stopped = trainer(callbacks=[Log(7)])
     with StoreKeeper(store, Alone()) as keeper:
         assert not keeper.restore(stopped)
@@ -46,7 +46,7 @@ def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
     with StoreKeeper(store, Alone()) as keeper:
         assert keeper.restore(resumed)
     resumed.run()
-    assert same(weights(resumed.model), weights(whole.model))
+    assert same(weights(resumed.model), weights(full.model))
 
 
 def test_all_workers_restore_the_checkpoint_that_the_first_chose(store: CheckpointStore) -> None:
@@ -133,11 +133,11 @@ def test_weights_are_read_only_from_a_finished_stage(store: CheckpointStore, ste
     with pytest.raises(StorageError, match=f"baseline .* {message}; the same"):
         trained_weights(store, "baseline", epochs)
     with StoreKeeper(store, Alone()) as keeper:
-        whole = trainer(callbacks=[CheckpointEvery(keeper)])
-        whole.run()
+        full = trainer(callbacks=[CheckpointEvery(keeper)])
+        full.run()
     best, progress = trained_weights(store, "baseline", epochs)
-    assert same(best, weights(whole.model))
-    assert (progress.step, progress.best_dev_loss) == (whole.progress.step, whole.progress.best_dev_loss)
+    assert same(best, weights(full.model))
+    assert (progress.step, progress.best_dev_loss) == (full.progress.step, full.progress.best_dev_loss)
 
 
 def test_only_the_files_of_killed_workers_are_removed(

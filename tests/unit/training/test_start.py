@@ -65,21 +65,21 @@ def test_words_and_predicates_are_those_of_the_start(config: JobConfig, start: P
 
 
 def test_predicate_embeddings_of_another_size_are_reinitialised(config: JobConfig, start: Path, tmp_path: Path) -> None:
-    taken = prepare(from_start(config, start), RECORDS[:8], RECORDS[8:]).start
+    initial = prepare(from_start(config, start), RECORDS[:8], RECORDS[8:]).start
     changed = from_start(config, start, predicate_dim=config.model.predicate_dim + 3)
     without = prepare(changed, RECORDS[:8], RECORDS[8:]).start
-    assert {name for name in taken if name not in without} == {n for n in taken if n.startswith("transitions.")}
+    assert {name for name in initial if name not in without} == {n for n in initial if n.startswith("transitions.")}
     assert train_job(changed, "wider", runs_dir=tmp_path).trained
 
 
 def test_workers_read_the_same_initial_weights(config: JobConfig, start: Path, tmp_path: Path) -> None:
     folder, second_stage = Folder(str(tmp_path)), from_start(config, start)
-    written, place = prepared_in(folder, second_stage, data_of(second_stage))
-    result = read_prepared(folder, place).start
+    written, subfolder = prepared_in(folder, second_stage, data_of(second_stage))
+    result = read_prepared(folder, subfolder).start
     assert result.keys() == written.start.keys()
     assert all(torch.equal(result[name], written.start[name]) for name in result)
     other = replace(second_stage, model=replace(second_stage.model, predicate_dim=second_stage.model.predicate_dim + 3))
-    assert prepared_in(folder, other, data_of(other))[1] != place, "what is taken from the start differs"
+    assert prepared_in(folder, other, data_of(other))[1] != subfolder, "what is taken from the start differs"
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,15 @@ def test_another_network_or_vocabulary_is_refused(config: JobConfig, start: Path
 
 
 def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: Path) -> None:
-    place = tmp_path / "bundle"
-    shutil.copytree(start, place)
-    second_stage = from_start(config, place)
+    subfolder = tmp_path / "bundle"
+    shutil.copytree(start, subfolder)
+    second_stage = from_start(config, subfolder)
     before = default_name("toy", second_stage, data_of(second_stage))
     train_job(second_stage, "r", runs_dir=tmp_path)
-    shutil.rmtree(place)
+    shutil.rmtree(subfolder)
     other = epochs(config, joint=0)
     retrained = train_job(replace(other, training=replace(other.training, seed=5)), "other", runs_dir=tmp_path)
-    shutil.copytree(retrained.path, place)
+    shutil.copytree(retrained.path, subfolder)
     assert default_name("toy", second_stage, data_of(second_stage)) != before
     with pytest.raises(ConfigError, match=r"start was '.*' and is '.*'"):
         train_job(second_stage, "r", runs_dir=tmp_path)
