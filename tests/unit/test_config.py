@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import source
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.config import config_hash, flatten, load_config, preset_names, resolved
@@ -197,7 +197,7 @@ def test_flatten_gives_scalars_under_dotted_keys() -> None:
     assert flatten(Toy())["weights"] == "{}"
 
 
-@source(
+@given(
     width=st.integers(1, 500).map(lambda n: 4 * n),
     rate=st.floats(allow_nan=False, allow_infinity=False),
     name=st.text(max_size=20).filter(lambda text: text.isprintable()),

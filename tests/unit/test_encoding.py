@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import item
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.alignment import hard_constraints
@@ -109,7 +109,7 @@ def test_copied_words_have_the_ids_of_the_source() -> None:
 
 
 @pytest.mark.parametrize("constraints", ["none", "paper", "release"])
-@item(places=st.lists(st.integers(0, 3), min_size=1, max_size=3), blank=st.sampled_from([" ", "  ", "\n", " \t "]))
+@given(positions=st.lists(st.integers(0, 3), min_size=1, max_size=3), blank=st.sampled_from([" ", "  ", "\n", " \t "]))
 def test_blank_facts_are_dropped_from_text_and_constraints_alike(
     encoder: Encoder, constraints: Constraints, positions: list[int], blank: str
 ) -> None:
