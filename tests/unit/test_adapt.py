@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from agggen.bundle import fingerprint
 from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, StoppedError, TrainingError
 from agggen.run import RunConfig
 from agggen.training.adaptation import adaptation
-from tests.command import command
+from tests.command import Run
 from tests.unit.test_api import ROWS, Count, train
 
 COLOURS = [
@@ -131,15 +130,9 @@ def test_invalid_arguments_are_refused_before_a_run_is_written(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callable[..., Any]:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_writes_a_bundle_and_returns_a_finished_run(base: agggen.Model, run: Run) -> None:
     lines = ["title,colour,plot", *(f"{row['name']},{row['colour']},{row['text']}" for row in COLOURS)]
     Path("new.csv").write_text("\n".join(lines) + "\n")
-    return command(capsys)
-
-
-def test_the_command_writes_a_bundle_and_returns_a_finished_run(base: agggen.Model, run: Callable[..., Any]) -> None:
     arguments = ("adapt", base.path, "new.csv", "--text", "plot", "training.joint.epochs=1", "training.threads=1")
     code, out, err = run(*arguments)
     assert code == 0

@@ -112,6 +112,7 @@ def test_a_fingerprint_identifies_the_content(saved: Path, tmp_path: Path) -> No
 
 
 def test_a_bundle_consists_of_json_and_safetensors(saved: Path) -> None:
+    assert saved.stat().st_mode & 0o055 == 0o055, "readable by other users"
     assert sorted(path.name for path in saved.iterdir()) == sorted(EVERY_FILE)
     for path in saved.iterdir():
         if path.suffix == ".json":
@@ -121,10 +122,6 @@ def test_a_bundle_consists_of_json_and_safetensors(saved: Path) -> None:
             header = int.from_bytes(path.read_bytes()[:8], "little")
             json.loads(path.read_bytes()[8 : 8 + header])
     assert describe_bundle(saved)["config"] == {"training": {"seed": 3}, "note": "Ålesund"}
-
-
-def test_a_bundle_is_readable_by_other_users(saved: Path) -> None:
-    assert saved.stat().st_mode & 0o055 == 0o055
 
 
 # --- saving ---

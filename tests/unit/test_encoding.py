@@ -139,13 +139,6 @@ def test_a_text_without_words_is_refused_by_its_record(encoder: Encoder, facts: 
 # --- hard alignment ---
 
 
-def test_required_and_forbidden_triples_are_bits(encoder: Encoder) -> None:
-    example = encoder.example(record(), FACTS, "release")
-    assert example.required == (0b001, 0b010, 0b100)
-    assert example.forbidden == (0b110, 0b101, 0b011)
-    assert example.max_size == 1, "as many facts as triples"
-
-
 @pytest.mark.parametrize("constraints", ["paper", "release"])
 def test_constraints_are_those_of_the_aligner_as_bit_masks(encoder: Encoder, constraints: Constraints) -> None:
     facts = [FACTS[0], FACTS[1] + FACTS[2]]

@@ -32,16 +32,7 @@ def test_the_order_of_ids() -> None:
     assert vocabulary.words[7 : vocabulary.n_output] == ["is", "￭.", "Iron", "Ne", "Neon", "The", "of", "symbol"]
     assert vocabulary.words[vocabulary.n_output :] == ["hue"]
     assert len(vocabulary) == 16
-    named = (
-        Vocabulary.PAD,
-        Vocabulary.UNK,
-        Vocabulary.CLS,
-        Vocabulary.SEP,
-        Vocabulary.FACT,
-        Vocabulary.LAST,
-        Vocabulary.END,
-    )
-    assert named == tuple(range(7))
+    assert [getattr(Vocabulary, name.strip("[]")) for name in SPECIALS] == list(range(7))
 
 
 def test_a_grown_vocabulary_keeps_the_ids_of_output_words() -> None:

@@ -14,11 +14,23 @@ from safetensors.torch import save_file
 from agggen.errors import TrainingError
 from agggen.model.joint import JointModel
 from agggen.training import checkpoints
-from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
+from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileKeeper, Snapshot, load_checkpoint
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
-from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
+from tests.unit.toy_training import (
+    CONFIG,
+    DEV,
+    DROPPING,
+    STAGES,
+    TRAIN,
+    Log,
+    callback,
+    fresh_model,
+    same,
+    trainer,
+    weights,
+)
 
 # --- resume ---
 
@@ -50,26 +62,22 @@ def test_a_stopped_run_resumes_exactly(tmp_path: Path, stage: ObjectiveName, sto
 
 
 def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
-    class Draws(Callback):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            torch.rand(trainer.progress.step)
-
-    plain, drawing = trainer(), trainer(callbacks=[Draws()])
+    draws = callback(on_log=lambda trainer, metrics: torch.rand(trainer.progress.step))
+    plain, drawing = trainer(), trainer(callbacks=[draws])
     plain.run()
     drawing.run()
     assert same(weights(plain.model), weights(drawing.model))
 
 
 def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
-    class Crash(Callback):
-        def on_update(self, trainer: Trainer) -> None:
-            if trainer.progress.step == 3:
-                raise KeyboardInterrupt
+    def crash(trainer: Trainer) -> None:
+        if trainer.progress.step == 3:
+            raise KeyboardInterrupt
 
     rare = replace(CONFIG, log_every=1000)
-    cut_off = trainer(config=rare, callbacks=[CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), Crash()])
+    callbacks = [CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), callback(on_update=crash)]
     with pytest.raises(KeyboardInterrupt):
-        cut_off.run()
+        trainer(config=rare, callbacks=callbacks).run()
     resumed = trainer(config=rare)
     assert FileKeeper(tmp_path).restore(resumed)
     assert resumed.progress.step == 3
@@ -132,25 +140,14 @@ def test_checkpoints_are_written_atomically(checkpoint: Path, monkeypatch: pytes
 def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With 50 s per update and evaluations after updates 5 and 10."""
     saved: list[int] = []
-
-    class Keeper(FileKeeper):
-        def save(self, trainer: Trainer) -> None:
-            saved.append(trainer.progress.step)
-
-    clock = [0.0]
-    monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: clock[0])
-
-    class Clock(Callback):
-        def on_update(self, trainer: Trainer) -> None:
-            clock[0] += 50
-
-    config = replace(CONFIG, epochs=2)
-    training = trainer(config=config, callbacks=[Clock(), CheckpointEvery(Keeper(tmp_path), seconds=120)])
-    training.run()
-    assert (
-        training.total_steps == 10
-    )  # at 50 s an update, 150 s have gone by after 3; the evaluation after 5 starts anew
+    times = iter(range(0, 10_000, 50))
+    clock = [next(times)]
+    monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: clock[-1])
+    monkeypatch.setattr(FileKeeper, "save", lambda self, trainer: saved.append(trainer.progress.step))
+    tick = callback(on_update=lambda trainer: clock.append(next(times)))
+    trainer(config=replace(CONFIG, epochs=2), callbacks=[tick, CheckpointEvery(FileKeeper(tmp_path), 120)]).run()
     assert saved == [3, 5, 8, 10]
 
 
@@ -226,15 +223,10 @@ def test_an_incomplete_checkpoint_is_refused(checkpoint: Path) -> None:
 def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
     snapshots: list[Snapshot] = []
 
-    class Takes(Callback):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            if trainer.progress.step == 8:
-                snapshots.append(Snapshot.of(trainer))
-
-    full = trainer(callbacks=[Takes()])
+    full = trainer(callbacks=[callback(on_log=lambda trainer, metrics: snapshots.append(Snapshot.of(trainer)))])
     full.run()
-    assert (snapshots[0].stage, snapshots[0].step) == ("baseline", 8)
-    snapshots[0].write(tmp_path / "baseline.safetensors")
+    assert (snapshots[7].stage, snapshots[7].step) == ("baseline", 8)
+    snapshots[7].write(tmp_path / "baseline.safetensors")
     resumed = trainer(model=fresh_model(2))
     FileKeeper(tmp_path).restore(resumed)
     assert resumed.progress.step == 8

@@ -19,7 +19,20 @@ from agggen.training.checkpoints import FileKeeper
 from agggen.training.loop import StageConfig, Trainer, repeatable
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import random_example, tiny_model
-from tests.unit.toy_training import ALL, CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
+from tests.unit.toy_training import (
+    ALL,
+    CONFIG,
+    DEV,
+    DROPPING,
+    STAGES,
+    TRAIN,
+    Log,
+    callback,
+    fresh_model,
+    same,
+    trainer,
+    weights,
+)
 
 # --- seeds, accumulation, learning ---
 
@@ -84,12 +97,12 @@ def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> N
 def test_each_group_of_weights_has_its_own_rate() -> None:
     rates: list[list[float]] = []
 
-    class Rates(Callback):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            rates.append([group["lr"] for group in trainer.optimizer.param_groups])
-            assert metrics["learning_rate"] == rates[-1][0]
+    def log_rates(trainer: Trainer, metrics: Metrics) -> None:
+        rates.append([group["lr"] for group in trainer.optimizer.param_groups])
+        assert metrics["learning_rate"] == rates[-1][0]
 
-    training = trainer("joint", replace(CONFIG, schedule="noam", warmup=4), callbacks=[Rates()])
+    config = replace(CONFIG, schedule="noam", warmup=4)
+    training = trainer("joint", config, callbacks=[callback(on_log=log_rates)])
     training.run()
     factors = [min(step**-0.5, step * 4**-1.5) for step in range(1, training.total_steps + 1)]
     assert [pair[0] for pair in rates] == pytest.approx([3e-3 * factor for factor in factors])
@@ -188,12 +201,8 @@ def test_early_stopping_restores_the_best_weights(losses: list[float], patience:
     config = replace(CONFIG, epochs=len(losses), patience=patience)
     ended: list[bool] = []
 
-    class AtTheEnd(Callback):
-        def on_end(self, trainer: Trainer) -> None:
-            assert isinstance(trainer, Script)
-            ended.append(same(weights(trainer.model), trainer.seen[best]))
-
-    training = Script(fresh_model(), TRAIN, DEV, "baseline", config, 5, [AtTheEnd()]).follow(losses)
+    at_end = callback(on_end=lambda trainer: ended.append(same(weights(trainer.model), trainer.seen[best])))
+    training = Script(fresh_model(), TRAIN, DEV, "baseline", config, 5, [at_end]).follow(losses)
     progress = training.run()
     assert (progress.epoch, progress.best_dev_loss, progress.done) == (epochs, losses[best - 1], True)
     assert progress.best_step == best * training.total_steps // len(losses)
@@ -255,13 +264,8 @@ def test_a_logged_loss_is_the_mean_since_the_last_one() -> None:
 def test_a_callback_that_generates_does_not_disable_dropout() -> None:
     """A generator sets the model to evaluation mode."""
     plain, log = Log(), Log()
-
-    class Generates(Callback):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            trainer.model.eval()
-
     trainer(callbacks=[plain]).run()
-    trainer(callbacks=[log, Generates()]).run()
+    trainer(callbacks=[log, callback(on_log=lambda trainer, metrics: trainer.model.eval())]).run()
     assert log.losses == plain.losses
 
 
@@ -278,18 +282,17 @@ def test_the_number_of_updates_is_computed_in_advance() -> None:
 # --- what is refused ---
 
 
+def weights_become_nan(at: int) -> Callback:
+    def fill(trainer: Trainer, metrics: Metrics) -> None:
+        if trainer.progress.step == at:
+            trainer.model.output_bias.data.fill_(math.nan)
+
+    return callback(on_log=fill)
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_loss_that_is_not_finite_names_the_update_and_records(stage: ObjectiveName) -> None:
-    model = fresh_model()
-    log = Log()
-
-    class Poison(Callback):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            if trainer.progress.step == 2:
-                with torch.no_grad():
-                    trainer.model.output_bias.fill_(math.nan)
-
-    training = trainer(stage, model=model, callbacks=[log, Poison()])
+    training = trainer(stage, callbacks=[weights_become_nan(2)])
     with pytest.raises(TrainingError, match=r"update 3: loss nan .*\(records r\d+, r\d+, .*smaller learning_rate"):
         training.run()
     assert training.progress.step == 2
@@ -297,12 +300,7 @@ def test_a_loss_that_is_not_finite_names_the_update_and_records(stage: Objective
 
 
 def test_a_development_loss_that_is_not_finite_raises_an_error() -> None:
-    class Poison(Callback):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            with torch.no_grad():
-                trainer.model.output_bias.fill_(math.nan)
-
-    training = trainer(config=replace(CONFIG, max_records=99), callbacks=[Poison()])
+    training = trainer(config=replace(CONFIG, max_records=99), callbacks=[weights_become_nan(1)])
     with pytest.raises(TrainingError, match="the development loss after update 1 is nan"):
         training.run()
 
@@ -323,6 +321,7 @@ def test_a_stage_needs_texts(train: list[Example], dev: list[Example]) -> None:
         ({"epochs": -1}, "epochs must be at least 0"),
         ({"patience": 0}, "patience must be at least 1"),
         ({"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
+        ({"substitute": -0.1}, "substitute must be between 0 and 1"),
         ({"initial_share": 1.5}, "initial_share must be between 0 and 1, not 1.5"),
         ({"clip": 0.0}, "clip must be greater than 0"),
     ],
@@ -359,12 +358,8 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
 @pytest.mark.parametrize("stage", STAGES)
 def test_updates_are_deterministic_and_the_setting_is_restored(stage: ObjectiveName) -> None:
     deterministic: list[bool] = []
-
-    class Order(Callback):
-        def on_update(self, trainer: Trainer) -> None:
-            deterministic.append(torch.are_deterministic_algorithms_enabled())
-
-    trainer(stage, callbacks=[Order()]).run()
+    record = callback(on_update=lambda trainer: deterministic.append(torch.are_deterministic_algorithms_enabled()))
+    trainer(stage, callbacks=[record]).run()
     assert deterministic and all(deterministic)
     assert not torch.are_deterministic_algorithms_enabled()
     of_memory: Any = torch.utils.deterministic

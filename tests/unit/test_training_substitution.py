@@ -14,12 +14,10 @@ import pytest
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
 from agggen.encoding import Encoder, training_examples
-from agggen.errors import ConfigError
 from agggen.model.batch import UNK, Example
 from agggen.records import Record, Reference, Triple
 from agggen.text import Vocabulary
 from agggen.training.checkpoints import FileKeeper
-from agggen.training.loop import StageConfig
 from agggen.training.substitution import Substitute, substitution
 from tests.unit.toy_training import CONFIG, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
 
@@ -168,9 +166,3 @@ def test_a_stopped_run_with_substitution_resumes_exactly(stage: str, tmp_path: P
     run(Log(stop_at=3), keeper)
     assert same(full, run(Log(), keeper))  # type: ignore[arg-type]
     assert len(TRAIN) > 3
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1])
-def test_a_share_out_of_range_is_refused(share: float) -> None:
-    with pytest.raises(ConfigError, match="substitute must be between 0 and 1"):
-        StageConfig(substitute=share)

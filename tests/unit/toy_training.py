@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,13 @@ def fresh_model(seed: int = 7, config: ModelConfig = DROPPING) -> JointModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return JointModel(config, n_words=24, n_output=20, n_predicates=8)
+
+
+def callback(**methods: Callable[..., None]) -> Callback:
+    """A callback with these methods, such as ``on_log``."""
+    result = Callback()
+    vars(result).update(methods)
+    return result
 
 
 class Log(Callback):

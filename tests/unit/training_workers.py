@@ -13,10 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from agggen.errors import TrainingError
-from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
+from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Alone, Connected, Group
-from agggen.training.loop import Trainer
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import tiny_model
 from tests.unit.toy_training import ALL, CONFIG, STAGES, TRAIN, Log, fresh_model, trainer, weights
@@ -42,18 +41,10 @@ def whole_run(stage: ObjectiveName, group: Group) -> dict[str, Tensor]:
     return weights(model) | {"(losses)": torch.tensor(log.losses + log.dev_losses, dtype=torch.float64)}
 
 
-class _StopsOn(Callback):
-    def __init__(self, rank: int, step: int) -> None:
-        self.rank, self.step = rank, step
-
-    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        trainer.stop_requested |= (trainer.group.rank, trainer.progress.step) == (self.rank, self.step)
-
-
 def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A run with dropout, stopped by its last worker and resumed by new trainers; and an uninterrupted one."""
     keeper = FileKeeper(folder)
-    first = trainer(callbacks=[_StopsOn(group.size - 1, 6)], group=group)
+    first = trainer(callbacks=[Log(6 if group.rank == group.size - 1 else 0)], group=group)
     facts: dict[str, Any] = {"stopped_at": first.run().step, "done": first.progress.done}
     if group.rank == 0:
         keeper.save(first)

@@ -183,15 +183,6 @@ def test_facts_of_the_same_text_are_recovered(facts: list[str]) -> None:
     assert ["".join(piece.split()) for piece in pieces] == ["".join(fact.split()) for fact in facts]
 
 
-def test_a_row_of_the_release_has_facts_with_their_predicates() -> None:
-    columns = ["(S)", "part&&part_2||league", "In A B and C .", "indeed", "it plays ."]
-    assert aligned_reference(columns).facts == (
-        Fact("In A B and C . ", ("part", "part_2")),
-        Fact("indeed ", ()),
-        Fact("it plays .", ("league",)),
-    )
-
-
 @pytest.mark.parametrize(
     ("columns", "message"), [(["t", "b|b", "one ."], "2 groups for 1 facts"), (["t", "r"], "at least one fact")]
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from agggen_platform.bulk.model import open_model
 from agggen_platform.distillation import Distillation
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
-from tests.command import command
+from tests.command import Run
 
 TRIPLES = st.builds(Triple, st.sampled_from("ABC"), st.sampled_from(["p", "q", "r"]), st.sampled_from("ABCDE"))
 RECORDS = st.lists(
@@ -134,14 +133,8 @@ def records(tmp_path: Path) -> Path:
     return tmp_path / "few.{train,dev}.jsonl"
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callable[..., Any]:
-    monkeypatch.chdir(tmp_path)
-    return command(capsys)
-
-
 @pytest.mark.slow
-def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Callable[..., Any]) -> None:
+def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Run) -> None:
     arguments = ("distill", "elements", records, "--subsets", 4, "--actors", 0, "training.threads=1")
     code, out, err = run(*arguments, "training.joint.epochs=1")
     assert code == 0 and "9 training records, 4 subsets of them, 3 of dev" in err
@@ -189,7 +182,7 @@ def test_the_folder_of_texts_depends_on_all_that_affects_them() -> None:
         Distillation([teacher], agggen.Dataset("x", {"train": data.train, "dev": []}), 10)
 
 
-def test_teachers_without_an_accepted_text_are_refused(run: Callable[..., Any]) -> None:
+def test_teachers_without_an_accepted_text_are_refused(run: Run) -> None:
     for split in ("train", "dev"):
         triples = [["Aspirin", "treats", "pain"], ["Aspirin", "sold as", "tablets"]]
         Path(f"strange.{split}.jsonl").write_text(json.dumps({"id": split, "triples": triples}) + "\n")
@@ -198,14 +191,12 @@ def test_teachers_without_an_accepted_text_are_refused(run: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize("setting", ["training.joint.epoch=1", "text.min_count=9", "model.width=8"])
-def test_a_wrong_setting_is_refused_before_texts_are_written(
-    setting: str, records: Path, run: Callable[..., Any]
-) -> None:
+def test_a_wrong_setting_is_refused_before_texts_are_written(setting: str, records: Path, run: Run) -> None:
     code, _, err = run("distill", "elements", records, "--actors", 0, setting)
     assert code == 2 and setting.partition("=")[0] in err and not Path("runs").exists()
 
 
-def test_a_concurrent_call_is_refused(records: Path, run: Callable[..., Any]) -> None:
+def test_a_concurrent_call_is_refused(records: Path, run: Run) -> None:
     distillation = Distillation([open_model("elements")], agggen.load_dataset(records), 2)
     folder = Path("runs") / distillation.name
     folder.mkdir(parents=True)
