@@ -154,7 +154,7 @@ def _complete_parts(split: Path) -> list[Path]:
     for part in parts:
         path = folder / part["name"]
         if not path.is_file() or path.stat().st_size != part["bytes"]:
-            raise CorpusError(f"{path} is not the file that {MANIFEST} lists; agggen segment makes it again")
+            raise CorpusError(f"{path} is not the file that {MANIFEST} lists; run agggen segment again")
     return [folder / part["name"] for part in parts]
 
 

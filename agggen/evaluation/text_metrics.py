@@ -46,18 +46,16 @@ def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> 
     return _bleu(padded, hypotheses, lowercase=True, tokenised=True, missing="blank")
 
 
-def chrf_statistics(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> SegmentStatistics:
+def chrf_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
     """sacreBLEU's chrF2; it ignores whitespace, so tokenised and raw texts have similar scores."""
-    metric = CHRF(lowercase=lowercase)
+    metric = CHRF()
     rows = _rows(metric, hypotheses, present_references(hypotheses, references))
     return _statistics("chrf", metric, metric, rows)
 
 
-def ter_statistics(
-    hypotheses: Sequence[str], references: References, lowercase: bool = False, tokenised: bool = False
-) -> SegmentStatistics:
-    """sacreBLEU's TER; punctuation is split off unless the texts are `tokenised`."""
-    metric = _FastTER(normalized=not tokenised, case_sensitive=not lowercase)
+def ter_statistics(hypotheses: Sequence[str], references: References, tokenised: bool = False) -> SegmentStatistics:
+    """sacreBLEU's TER, case-sensitive; punctuation is split off unless the texts are `tokenised`."""
+    metric = _FastTER(normalized=not tokenised, case_sensitive=True)
     rows = _rows(metric, hypotheses, present_references(hypotheses, references))
     return _statistics("ter", metric, metric, rows)
 

@@ -277,7 +277,7 @@ class Trainer:
         for batch in chosen:
             own_share = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
             if own_share:
-                shares.append(self._collated([examples[batch[place]] for place in own_share]))
+                shares.append(self._collated([examples[batch[position]] for position in own_share]))
         return _Update(chosen, shares, self._scored_positions(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:

@@ -118,7 +118,7 @@ UNTOLD = [{key: value for key, value in row.items() if key != "text"} for row in
         ({"data": {"train": COLOURS, "dev": UNTOLD}}, TrainingError, "none of the 12 records of dev has a text"),
         ({"data": {"train": COLOURS}}, CorpusError, "data has no split 'dev'"),
         ({"replay": "nowhere.csv"}, CorpusError, "cannot read nowhere.csv"),
-        ({"training": {"replay": 1}}, ConfigError, r"training\.replay is a share"),
+        ({"training": {"replay": 1}}, ConfigError, r"training\.replay must be at least 0"),
         ({"base": "nowhere"}, BundleError, "there is no bundle at nowhere"),
     ],
 )

@@ -282,7 +282,7 @@ def test_an_unavailable_device_is_refused(tmp_path: Path) -> None:
         (ModelConfig, {"heads": 0}, "model.heads must be at least 1"),
         (ModelConfig, {"width": 15, "heads": 3}, "model.width 15 must be even"),
         (ModelConfig, {"heads": 3}, "a multiple of the 3 heads"),
-        (ModelConfig, {"dropout": 2.0}, "model.dropout must lie in 0..1"),
+        (ModelConfig, {"dropout": 2.0}, "model.dropout must be at least 0 and less than 1"),
         (TrainingConfig, {"threads": -1}, "threads must be 0 or more"),
         (InferenceConfig, {"rows": 0}, "rows must be at least 1"),
         (InferenceConfig, {"plan_weight": float("nan")}, "plan_weight must be a number"),

@@ -78,8 +78,10 @@ def test_the_cheapest_reference_counts_over_the_mean_length() -> None:
 def test_fast_counts_equal_sacrebleu(texts: list[tuple[list[str], list[str], list[str]]]) -> None:
     hypotheses = [" ".join(words) for words, *_ in texts]
     references = [[" ".join(group) for group in groups] for _, *groups in texts]
-    expected = TER(normalized=True)._extract_corpus_statistics(hypotheses, list(zip(*references, strict=True)))
-    np.testing.assert_array_equal(ter_statistics(hypotheses, references, lowercase=True).rows, expected)
+    expected = TER(normalized=True, case_sensitive=True)._extract_corpus_statistics(
+        hypotheses, list(zip(*references, strict=True))
+    )
+    np.testing.assert_array_equal(ter_statistics(hypotheses, references).rows, expected)
 
 
 def test_fast_counts_equal_sacrebleu_beyond_its_beam() -> None:
@@ -87,7 +89,7 @@ def test_fast_counts_equal_sacrebleu_beyond_its_beam() -> None:
     words = np.array([f"w{i}" for i in range(30)])
     hypotheses = [" ".join(rng.choice(words, size=size)) for size in (60, 45, 3, 70)]
     references = [[" ".join(rng.choice(words, size=size))] for size in (60, 70, 60, 5)]
-    expected = TER().corpus_score(hypotheses, [[group[0] for group in references]])
-    result = ter_statistics(hypotheses, references, lowercase=True, tokenised=True)
+    expected = TER(case_sensitive=True).corpus_score(hypotheses, [[group[0] for group in references]])
+    result = ter_statistics(hypotheses, references, tokenised=True)
     assert result.corpus().value == expected.score
     assert result.rows.sum(0).tolist() == [expected.num_edits, expected.ref_length]

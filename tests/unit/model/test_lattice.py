@@ -45,12 +45,6 @@ def test_states_are_grouped_by_first_predicate() -> None:
     assert (grouped == torch.arange(5)[:, None]).all()
 
 
-@pytest.mark.parametrize(("n_predicates", "max_size"), [(0, 3), (3, 0)])
-def test_an_empty_lattice_is_refused(n_predicates: int, max_size: int) -> None:
-    with pytest.raises(ValueError, match=f"at least one predicate and size 1, not {n_predicates} and {max_size}"):
-        lattice(n_predicates, max_size)
-
-
 def test_a_lattice_built_in_inference_mode_is_usable_in_training() -> None:
     """The lattice is cached, and autograd rejects inference tensors."""
     lattice.cache_clear()

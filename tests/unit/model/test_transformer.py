@@ -46,11 +46,6 @@ def test_attention_equals_its_formula() -> None:
     torch.testing.assert_close(result[0], attention.output(mixed), atol=1e-12, rtol=0)
 
 
-def test_a_width_that_heads_do_not_divide_is_refused() -> None:
-    with pytest.raises(ValueError, match="width 10 is not a multiple of its 4 heads"):
-        Attention(10, 4)
-
-
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.integers(1, 3))
 @settings(deadline=None, max_examples=20)
 def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None:

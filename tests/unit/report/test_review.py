@@ -36,7 +36,7 @@ def table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     code, _, err = command(capsys)(*arguments)
     assert code == 0, err
     code, _, err = command(capsys)(*arguments)
-    assert (code, "may hold a person's corrections" in err) == (2, True)
+    assert (code, "may contain corrections" in err) == (2, True)
     return tmp_path / "review.csv"
 
 
