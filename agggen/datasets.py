@@ -63,11 +63,7 @@ class Dataset:
         return self.split("test")
 
     def split(self, name: str) -> list[Record]:
-        """The records of a split.
-
-        Raises:
-            CorpusError: there is no such split.
-        """
+        """The records of a split. Raises CorpusError if there is no such split."""
         if name not in self.splits:
             raise CorpusError(f"{self.name} has no split {name!r}; it has {', '.join(sorted(self.splits)) or 'none'}")
         return self.splits[name]

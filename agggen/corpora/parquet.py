@@ -26,11 +26,7 @@ def check_plain(columns: pa.Schema, where: str) -> None:
 
 
 def read_plain(path: Path) -> pa.Table:
-    """A local Parquet file.
-
-    Raises:
-        CorpusError: the file is missing, is not Parquet, or has an extension type.
-    """
+    """A local Parquet file. Raises CorpusError if it is missing, is not Parquet, or has an extension type."""
     try:
         check_plain(pq.read_schema(path), str(path))
         return pq.read_table(path)

@@ -39,11 +39,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class StageConfig:
-    """One stage of training. A stage of 0 epochs is skipped.
-
-    Raises:
-        ConfigError: a value is out of range.
-    """
+    """One stage of training, skipped if it has 0 epochs. Raises ConfigError if a value is out of range."""
 
     epochs: int = 10
     learning_rate: float = 1e-3  # of encoder, decoder and copying; multiplies the schedule

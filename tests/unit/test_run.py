@@ -168,11 +168,11 @@ def test_a_killed_run_resumes_exactly(
 def test_a_run_killed_before_writing_its_bundle_only_writes_it(
     full: tuple[Bundle, dict[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, bundle: Bundle) -> str:
+    def disk_full(path: Path, bundle: Bundle) -> str:
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
-        patch.setattr("agggen.run.save_bundle", full)
+        patch.setattr("agggen.run.save_bundle", disk_full)
         run(tmp_path)
     bundle, updates = run(tmp_path)
     assert not updates and same_weights(bundle, full[0]) and not bundle.model.training
