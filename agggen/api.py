@@ -28,8 +28,6 @@ from agggen.training.progress import ProgressLines
 from agggen.training.stopping import StopRequest
 from agggen.verification.results import check_paired
 
-_RUN = "run.json"
-
 
 class Model:
     """A trained model; not thread-safe.
@@ -234,7 +232,7 @@ def _train_in_folder(
 ) -> Model:
     """Trains in `folder`, or continues the run there; returns the model, without training if the run is finished."""
     identity = flatten(config) | loaded_data.decisive
-    run_file = folder / _RUN
+    run_file = folder / "run.json"
     if run_file.is_file():
         check_same(json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output")
     if not (folder / "bundle" / "manifest.json").is_file():

@@ -158,14 +158,10 @@ def place_of(address: str) -> str:
 
 
 def check_bundle(path: Path | str) -> None:
-    """Checks the files of a bundle against its manifest.
-
-    Raises:
-        BundleError: a file is missing or was modified; names the first such file.
-    """
+    """Raises BundleError, with the first such file, if a file is missing or does not match the manifest."""
     path = Path(path)
     if not path.is_dir():
-        raise BundleError(f"there is no bundle at {path}; `agggen train` writes one and prints its place")
+        raise BundleError(f"there is no bundle at {path}; `agggen train` writes one and prints its path")
     if not (path / "manifest.json").is_file():
         raise BundleError(f"{path} is not a bundle: it has no manifest.json")
     manifest = read_json(path / "manifest.json")

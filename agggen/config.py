@@ -142,7 +142,7 @@ class _Settings:
         if root is None:
             return
         if not isinstance(root, yaml.MappingNode):
-            raise ConfigError(f"{label} must hold 'key: value' lines")
+            raise ConfigError(f"{label} must consist of 'key: value' lines")
         extends = [value for key, value in root.value if key.value == "extends"]
         root.value = [(key, value) for key, value in root.value if key.value != "extends"]
         for number, node in enumerate(extends):
@@ -166,7 +166,7 @@ class _Settings:
         node = compose(text, where)
         if node is None:
             raise ConfigError(
-                f"{where} gives no value; write {dotted}=null for none, or {dotted}='\"\"' for an empty text"
+                f"{where} has no value; write {dotted}=null for none, or {dotted}='\"\"' for an empty text"
             )
         self._set(key, node, annotation, lambda _: where)
 

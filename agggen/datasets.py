@@ -22,7 +22,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from agggen.corpora.catalogue import list_corpora, load
-from agggen.corpora.delimited import delimiter_of, read_rows
+from agggen.corpora.delimited import delimiter_in, read_rows
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import open_source
 from agggen.corpora.rejects import Reject, split_rejects
@@ -63,11 +63,7 @@ class Dataset:
         return self.split("test")
 
     def split(self, name: str) -> list[Record]:
-        """The records of a split.
-
-        Raises:
-            CorpusError: there is no such split.
-        """
+        """The records of a split. Raises CorpusError if there is no such split."""
         if name not in self.splits:
             raise CorpusError(f"{self.name} has no split {name!r}; it has {', '.join(sorted(self.splits)) or 'none'}")
         return self.splits[name]
@@ -299,9 +295,9 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
         return read_table(_rows(_json_objects(path), str(path)), str(path), columns)
     with open_source(path) as (stream, label):
         if suffix in (".csv", ".tsv"):
-            return read_table(
-                read_rows(stream, label, (), delimiter_of(path), exact=True, undecodable="keep"), label, columns
-            )
+            delimiter = delimiter_in(stream.readline(1 << 20))
+            stream.seek(0)
+            return read_table(read_rows(stream, label, (), delimiter, exact=True, undecodable="keep"), label, columns)
         values = read_values(stream, label, undecodable="reject")
         return read_table(_check_objects(values, label), label, columns)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import pandas
@@ -14,13 +14,7 @@ _COLOURS = ("230,159,0", "86,180,233", "0,158,115", "240,228,66", "0,114,178", "
 """Colours of facts as red, green, blue; repeated in texts with more facts."""
 
 
-class Result(Protocol):
-    """The result for a record, or for a record and a text."""
-
-    def as_dict(self) -> dict[str, Any]: ...
-
-
-R = TypeVar("R", bound=Result)
+R = TypeVar("R")
 
 
 class Shown:
@@ -33,7 +27,7 @@ class Shown:
 
 
 class Results(list[R]):
-    """A list of results that can be displayed and converted to a table."""
+    """A list of results (with ``as_dict``) that can be displayed and converted to a table."""
 
     def __repr__(self) -> str:
         texts = list(map(str, self))

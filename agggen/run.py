@@ -113,7 +113,7 @@ class TrainingConfig:
         if self.seed < 0 or self.threads < 0:
             raise ConfigError(f"training.seed and threads must be 0 or more, not {self.seed} and {self.threads}")
         if not 0 <= self.replay < 1:
-            raise ConfigError(f"training.replay is a share, at least 0 and less than 1, not {self.replay}")
+            raise ConfigError(f"training.replay must be at least 0 and less than 1, not {self.replay}")
         if self.grow and not self.start:
             raise ConfigError("training.grow needs training.start, the bundle that grows")
 

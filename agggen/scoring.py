@@ -64,8 +64,7 @@ def evaluate(
         segmenter=loaded.bundle.fact_segmenter(run_archives),
         device=str(loaded.generator.device),
     )
-    notes: list[str] = []
-    return evaluate_task(task, writing_lines(len(task.records)), notes.append)
+    return evaluate_task(task, writing_lines(len(task.records)), note=lambda message: None)
 
 
 def _reference_texts(reference: Any) -> list[str]:

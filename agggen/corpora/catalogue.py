@@ -173,11 +173,7 @@ def list_corpora() -> tuple[Corpus, ...]:
 
 
 def get_corpus(name: str) -> Corpus:
-    """The corpus with this name.
-
-    Raises:
-        CorpusError: there is no such corpus; names the most similar name.
-    """
+    """The corpus with this name. Raises CorpusError with the most similar name if there is none."""
     names = [corpus.name for corpus in _CORPORA]
     if name in names:
         return _CORPORA[names.index(name)]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import BinaryIO
 
-from agggen.corpora.lines import Undecodable, open_source, read_lines
+from agggen.corpora.lines import Undecodable, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
 
@@ -16,12 +15,6 @@ NEEDED = ("subject", "predicate", "object")
 
 Row = tuple[int, dict[str, str]]
 """The number of a row's first line, and its fields by column."""
-
-
-def delimiter_of(path: Path) -> str:
-    """See `delimiter_in`."""
-    with open_source(path) as (stream, _):
-        return delimiter_in(stream.readline(1 << 20))
 
 
 def delimiter_in(header: bytes) -> str:

@@ -87,9 +87,6 @@ def fetch_files(
         attempts: number of requests per file.
         timeout: seconds without data after which a request fails.
         pause: seconds before the second attempt; doubled before each further attempt.
-
-    Raises:
-        CorpusError: see `fetch`.
     """
     downloaded = 0
     for file in manifest:

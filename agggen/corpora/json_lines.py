@@ -70,11 +70,7 @@ def read_values(
 
 
 def _parse(text: str) -> Any:
-    """The JSON value.
-
-    Raises:
-        ValueError: the text is invalid; the message is the reason of a reject.
-    """
+    """The JSON value. Raises ValueError, whose message is the reason of a reject, if the text is invalid."""
     try:
         value = json.loads(text)
         if "\\u" in text:  # may be half of a surrogate pair, which cannot be written as UTF-8

@@ -16,11 +16,7 @@ from agggen.errors import CorpusError
 
 
 def check_plain(columns: pa.Schema, where: str) -> None:
-    """Checks that no column contains an extension type.
-
-    Raises:
-        CorpusError: a column contains one; names the column and the type.
-    """
+    """Raises CorpusError, with the column and the type, if a column contains an extension type."""
     for field in columns:
         for extension in _extensions(field.type):
             raise CorpusError(
@@ -30,11 +26,7 @@ def check_plain(columns: pa.Schema, where: str) -> None:
 
 
 def read_plain(path: Path) -> pa.Table:
-    """A local Parquet file.
-
-    Raises:
-        CorpusError: the file is missing, is not Parquet, or has an extension type.
-    """
+    """A local Parquet file. Raises CorpusError if it is missing, is not Parquet, or has an extension type."""
     try:
         check_plain(pq.read_schema(path), str(path))
         return pq.read_table(path)

@@ -154,16 +154,12 @@ def _complete_parts(split: Path) -> list[Path]:
     for part in parts:
         path = folder / part["name"]
         if not path.is_file() or path.stat().st_size != part["bytes"]:
-            raise CorpusError(f"{path} is not the file that {MANIFEST} lists; agggen segment makes it again")
+            raise CorpusError(f"{path} is not the file that {MANIFEST} lists; run agggen segment again")
     return [folder / part["name"] for part in parts]
 
 
 def fingerprint(path: Path | str) -> str:
-    """The SHA-256 of the records, in hexadecimal, from the file's metadata.
-
-    Raises:
-        CorpusError: the file is missing, not a prepared split, or of another format version.
-    """
+    """The SHA-256 of the records, in hexadecimal, from the file's metadata (`describe`)."""
     return describe(path)["fingerprint"]
 
 

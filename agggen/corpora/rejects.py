@@ -46,11 +46,7 @@ def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[
 
 
 def without_rejects(items: Iterable[T | Reject]) -> Iterator[T]:
-    """The items of a reader's stream without rejects.
-
-    Raises:
-        CorpusError: an item is a reject.
-    """
+    """The items of a reader's stream; raises CorpusError at the first reject."""
     for item in items:
         if isinstance(item, Reject):
             raise CorpusError(f"{item.file}, line {item.line}: {item.reason}")

@@ -165,11 +165,7 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
 
 
 def id_of_row(row: Mapping[str, Any], default_id: str) -> str:
-    """The id of the row's record in `record_of_row`.
-
-    Raises:
-        RecordError: the id is neither text nor a number.
-    """
+    """The id of the row's record in `record_of_row`. Raises RecordError if it is neither text nor a number."""
     if "triples" in row:
         return str(row.get("id", default_id)).strip()
     key = Columns().find(row, "id")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from agggen.errors import AggGenError
-from agggen.evaluation import Score
 from agggen.evaluation.segments import SegmentStatistics, ratio
 
 Positions = Mapping[str, int | None]
@@ -24,11 +23,6 @@ def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
     If a predicate occurs in several facts, the last of them counts, as in the published numbers.
     """
     return {predicate: number for number, predicates in enumerate(facts) for predicate in predicates}
-
-
-def alignment_scores(predicted: Sequence[Positions], gold: Sequence[Positions]) -> dict[str, Score]:
-    """The corpus scores of `alignment_statistics` by name."""
-    return {name: counts.corpus() for name, counts in alignment_statistics(predicted, gold).items()}
 
 
 def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Positions]) -> dict[str, SegmentStatistics]:
@@ -50,7 +44,7 @@ def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Position
     rows = np.array(counts, dtype=float)  # (texts, 3): right, aligned, all
     remark = f"percent|triples:{int(rows[:, 2].sum())}"
     return {
-        name: SegmentStatistics(rows, formula, f"alignment|{definition}|{remark}", None)
+        name: SegmentStatistics(rows, formula, f"alignment|{definition}|{remark}")
         for name, (formula, definition) in _MEASURES.items()
     }
 

@@ -17,11 +17,7 @@ _OPTIONS = ("-Dfile.encoding=UTF-8", "-XX:+UseSerialGC")
 
 
 def package_version() -> str:
-    """The version of pycocoevalcap, for signatures.
-
-    Raises:
-        AggGenError: pycocoevalcap is not installed.
-    """
+    """The version of pycocoevalcap, for signatures. Raises AggGenError if it is not installed."""
     try:
         return metadata.version(PACKAGE)
     except metadata.PackageNotFoundError as error:

@@ -15,7 +15,6 @@ from agggen.errors import AggGenError
 from agggen.evaluation.java import PACKAGE, package_version, run_lines
 from agggen.evaluation.segments import (
     References,
-    SegmentScores,
     SegmentStatistics,
     count_of_references,
     one_line,
@@ -46,7 +45,7 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
         f"meteor|tool:{PACKAGE}|version:{package_version()}|meteor:1.5|args:-l en -norm"
         f"|nrefs:{count_of_references(references)}|case:lc|tok:norm"
     )
-    return SegmentStatistics(rows, meteor_score, signature, SegmentScores(meteor_score(rows), signature))
+    return SegmentStatistics(rows, meteor_score, signature, meteor_score(rows))
 
 
 def meteor_score(counts: np.ndarray) -> np.ndarray:

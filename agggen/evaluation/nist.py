@@ -19,7 +19,6 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from agggen.evaluation.segments import (
     References,
-    SegmentScores,
     SegmentStatistics,
     count_of_references,
     one_line,
@@ -61,7 +60,7 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
         f"nist|tool:agggen|as:mteval-v13a|version:{version('agggen')}|order:{ORDERS}"
         f"|nrefs:{count_of_references(groups)}|case:mixed|tok:none"
     )
-    return SegmentStatistics(rows, _score, signature, SegmentScores(_score(rows), signature))
+    return SegmentStatistics(rows, _score, signature, _score(rows))
 
 
 def _score(counts: np.ndarray) -> np.ndarray:

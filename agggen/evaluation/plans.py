@@ -16,7 +16,6 @@ from functools import lru_cache
 from itertools import combinations
 
 from agggen.errors import PlanError
-from agggen.evaluation import Score
 from agggen.evaluation.segments import SegmentStatistics, share_statistics
 from agggen.records import Plan, Record
 
@@ -36,13 +35,6 @@ _SIGNATURES = {
     "groups": "plans|number of groups|mean:inputs",
     "reference_groups": "references|number of groups|mean:references",
 }
-
-
-def plan_scores(
-    plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates | None = None
-) -> dict[str, Score]:
-    """The corpus scores of `plan_statistics` by name."""
-    return {name: counts.corpus() for name, counts in plan_statistics(plans, references, predicates).items()}
 
 
 def plan_statistics(

@@ -142,11 +142,7 @@ def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]
 
 
 def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str]) -> None:
-    """Checks that `metrics` is a non-empty list of names in `known`, the metrics of the protocol.
-
-    Raises:
-        AggGenError: the list is empty, or a name is unknown.
-    """
+    """Raises AggGenError unless `metrics` is a non-empty list of names in `known`, the metrics of the protocol."""
     if not metrics:
         raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
     for name in metrics:

@@ -56,7 +56,7 @@ _DATA = yaml.safe_load(resources.files("agggen.evaluation").joinpath("published.
 BOARDS = tuple(Board(**(board | {"systems": _systems(board["systems"])})) for board in _DATA["boards"])
 
 PLANNING = _systems(_DATA["planning"])
-"""Agreement with human plans on the corpus `webnlg-plans`, by the names and in the units of `plans.plan_scores`.
+"""Agreement with human plans on the corpus `webnlg-plans`, by the names and in the units of `plans.plan_statistics`.
 
 The ``human_...`` scores compare human plans; their tau skips inputs whose system plan is a single group.
 """

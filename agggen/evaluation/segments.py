@@ -7,7 +7,7 @@ sum, and the seen and unseen parts of a test set need no second run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,15 +19,6 @@ References = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SegmentScores:
-    """One score per text, in the unit of the corpus score."""
-
-    values: np.ndarray
-    """(texts,)"""
-    signature: str
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class SegmentStatistics:
     """The counts of one metric over a corpus."""
 
@@ -36,8 +27,8 @@ class SegmentStatistics:
     formula: Callable[[np.ndarray], np.ndarray]
     """Sums of rows (..., counts) -> scores (...)."""
     signature: str
-    single: SegmentScores | None
-    """The scores of single texts; None if the metric is not defined for single texts."""
+    single: np.ndarray | None = None
+    """(texts,) The scores of single texts; None if the metric is not defined for single texts."""
 
     def corpus(self, only: Sequence[int] | slice | None = None) -> Score:
         """The score of the corpus, or of a part of it.
@@ -53,9 +44,8 @@ class SegmentStatistics:
         return Score(float(self.formula(part.sum(0))), f"{self.signature}|texts:{len(part)}of{len(self.rows)}")
 
     def with_remark(self, remark: str) -> SegmentStatistics:
-        """A copy with `remark`, on how the texts were preprocessed, in both signatures."""
-        single = self.single and SegmentScores(self.single.values, f"{self.single.signature}|{remark}")
-        return SegmentStatistics(self.rows, self.formula, f"{self.signature}|{remark}", single)
+        """A copy with `remark`, on how the texts were preprocessed, in the signature."""
+        return replace(self, signature=f"{self.signature}|{remark}")
 
     def samples(self, weights: np.ndarray) -> np.ndarray:
         """The scores (samples,) of samples that contain text i `weights[s, i]` times; `weights` is (samples, texts)."""
@@ -65,16 +55,13 @@ class SegmentStatistics:
 def mean_statistics(values: np.ndarray, signature: str) -> SegmentStatistics:
     """Statistics of a metric whose corpus score is the mean of `values` (texts,)."""
     rows = np.stack([values, np.ones(len(values))], axis=1)
-    return SegmentStatistics(
-        rows, lambda sums: ratio(sums[..., 0], sums[..., 1]), signature, SegmentScores(values, signature)
-    )
+    return SegmentStatistics(rows, _quotient, signature, values)
 
 
 def rate_statistics(counts: Sequence[float], totals: Sequence[float], signature: str) -> SegmentStatistics:
     """Statistics of a metric whose corpus score is 100 * sum(`counts`) / sum(`totals`)."""
     rows = np.stack([100 * np.asarray(counts, dtype=float), np.asarray(totals, dtype=float)], axis=1)
-    single = SegmentScores(ratio(rows[:, 0], rows[:, 1]), signature)
-    return SegmentStatistics(rows, lambda sums: ratio(sums[..., 0], sums[..., 1]), signature, single)
+    return SegmentStatistics(rows, _quotient, signature, _quotient(rows))
 
 
 def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> SegmentStatistics:
@@ -88,7 +75,11 @@ def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> S
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(sums[..., 0] / sums[..., 1])
 
-    return SegmentStatistics(np.array(counts, dtype=float).reshape(-1, 2), formula, signature, None)
+    return SegmentStatistics(np.array(counts, dtype=float).reshape(-1, 2), formula, signature)
+
+
+def _quotient(sums: np.ndarray) -> np.ndarray:
+    return ratio(sums[..., 0], sums[..., 1])
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from agggen.evaluation.segments import SegmentStatistics
 
 RESAMPLES = 1000
 SEED = 12345
+_LEVEL = 0.95
 _BLOCK_CELLS = 1 << 22  # number of weights in memory at once
 
 
@@ -48,31 +49,21 @@ class Comparison:
         return self.first - self.second
 
 
-def confidence_interval(
-    statistics: SegmentStatistics, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = SEED
-) -> Interval:
-    """The percentile bootstrap interval of the corpus score.
-
-    Args:
-        confidence: of the interval, in (0, 1).
-    """
+def confidence_interval(statistics: SegmentStatistics, resamples: int = RESAMPLES, seed: int = SEED) -> Interval:
+    """The 95 % percentile bootstrap interval of the corpus score."""
     scores = np.concatenate(
         [statistics.samples(weights) for weights in _bootstrap(len(statistics.rows), resamples, seed)]
     )
-    low, high = _percentiles(scores, confidence)
+    low, high = _percentiles(scores)
     score = statistics.corpus()
-    remark = f"|ci:bootstrap-percentile|level:{confidence:g}|resamples:{resamples}|seed:{seed}"
+    remark = f"|ci:bootstrap-percentile|level:{_LEVEL}|resamples:{resamples}|seed:{seed}"
     return Interval(score.value, low, high, score.signature + remark)
 
 
 def paired_bootstrap(
-    first: SegmentStatistics,
-    second: SegmentStatistics,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
+    first: SegmentStatistics, second: SegmentStatistics, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Comparison:
-    """Paired bootstrap: the interval of the difference of two systems, and a two-sided test.
+    """Paired bootstrap: the 95 % interval of the difference of two systems, and a two-sided test.
 
     The p-value is the fraction of samples whose difference is as far from the samples' mean as the observed difference
     is from 0.
@@ -85,8 +76,8 @@ def paired_bootstrap(
     differences = np.concatenate([first.samples(weights) - second.samples(weights) for weights in samples])
     deviations, observed = np.abs(differences - differences.mean()), abs(first_value - second_value)
     p_value = (np.count_nonzero(deviations >= observed - 1e-9) + 1) / (resamples + 1)  # add-one smoothing: never 0
-    low, high = _percentiles(differences, confidence)
-    remark = f"|test:paired-bootstrap|level:{confidence:g}|resamples:{resamples}|seed:{seed}"
+    low, high = _percentiles(differences)
+    remark = f"|test:paired-bootstrap|level:{_LEVEL}|resamples:{resamples}|seed:{seed}"
     return Comparison(first_value, second_value, p_value, first.signature + remark, low, high)
 
 
@@ -107,6 +98,6 @@ def _bootstrap(size: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
         yield rng.multinomial(size, np.full(size, 1 / size), size=count).astype(float)
 
 
-def _percentiles(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
+def _percentiles(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(values, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(low), float(high)

@@ -6,6 +6,7 @@ Each hypothesis has a list of at least one reference; the numbers may differ. Al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 
 import numpy as np
@@ -14,7 +15,6 @@ from sacrebleu.metrics.base import Metric
 
 from agggen.evaluation.segments import (
     References,
-    SegmentScores,
     SegmentStatistics,
     count_of_references,
     present_references,
@@ -46,18 +46,16 @@ def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> 
     return _bleu(padded, hypotheses, lowercase=True, tokenised=True, missing="blank")
 
 
-def chrf_statistics(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> SegmentStatistics:
+def chrf_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
     """sacreBLEU's chrF2; it ignores whitespace, so tokenised and raw texts have similar scores."""
-    metric = CHRF(lowercase=lowercase)
+    metric = CHRF()
     rows = _rows(metric, hypotheses, present_references(hypotheses, references))
     return _statistics("chrf", metric, metric, rows)
 
 
-def ter_statistics(
-    hypotheses: Sequence[str], references: References, lowercase: bool = False, tokenised: bool = False
-) -> SegmentStatistics:
-    """sacreBLEU's TER; punctuation is split off unless the texts are `tokenised`."""
-    metric = _FastTER(normalized=not tokenised, case_sensitive=not lowercase)
+def ter_statistics(hypotheses: Sequence[str], references: References, tokenised: bool = False) -> SegmentStatistics:
+    """sacreBLEU's TER, case-sensitive; punctuation is split off unless the texts are `tokenised`."""
+    metric = _FastTER(normalized=not tokenised, case_sensitive=True)
     rows = _rows(metric, hypotheses, present_references(hypotheses, references))
     return _statistics("ter", metric, metric, rows)
 
@@ -78,7 +76,7 @@ def tercom_statistics(hypotheses: Sequence[str], references: References) -> Segm
         f"ter|tool:agggen|as:tercom-0.7.25|version:{version('agggen')}"
         f"|nrefs:{count_of_references(groups)}|case:lc|tok:none"
     )
-    return SegmentStatistics(rows, formula, signature, SegmentScores(formula(rows), signature))
+    return SegmentStatistics(rows, formula, signature, formula(rows))
 
 
 def _bleu(
@@ -101,26 +99,13 @@ def _rows(metric: Metric, hypotheses: Sequence[str], groups: References) -> np.n
 
 def _statistics(name: str, metric: Metric, single: Metric, rows: np.ndarray, remark: str = "") -> SegmentStatistics:
     """Statistics with the corpus score of `metric` and the segment scores of `single`, from the same counts."""
-    single.num_refs = metric.num_refs  # for the signature
-    return SegmentStatistics(
-        rows,
-        _Formula(metric),
-        f"{name}|tool:sacrebleu|{metric.get_signature()}{remark}",
-        SegmentScores(_Formula(single)(rows), f"{name}|tool:sacrebleu|{single.get_signature()}{remark}"),
-    )
+    signature = f"{name}|tool:sacrebleu|{metric.get_signature()}{remark}"
+    return SegmentStatistics(rows, partial(_scores, metric), signature, _scores(single, rows))
 
 
-class _Formula:
-    """sacreBLEU's formula, applied to sums of counts."""
-
-    def __init__(self, metric: Metric) -> None:
-        self.metric = metric
-
-    def __call__(self, sums: np.ndarray) -> np.ndarray:
-        return np.apply_along_axis(self._score, -1, sums)
-
-    def _score(self, sums: np.ndarray) -> float:
-        return float(self.metric._compute_score_from_stats(sums.tolist()).score)
+def _scores(metric: Metric, sums: np.ndarray) -> np.ndarray:
+    """sacreBLEU's scores (...) of sums of counts (..., counts)."""
+    return np.apply_along_axis(lambda counts: metric._compute_score_from_stats(counts.tolist()).score, -1, sums)
 
 
 class _FastTER(TER):

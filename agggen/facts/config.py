@@ -95,11 +95,7 @@ class FrameSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmenterConfig(FrameSettings):
-    """A segmenter.
-
-    Raises:
-        ConfigError: the source is unknown, or a setting that it requires is missing.
-    """
+    """A segmenter. Raises ConfigError if the source is unknown or lacks a setting that it requires."""
 
     source: SegmenterName = "embedded"
 

@@ -24,6 +24,9 @@ class EmbeddedFrames:
 
     The folder is verified by its manifest and loaded at the first use, once per process. Sentences are batched by
     length, so pass many in one call. Long sentences are not truncated.
+
+    Raises:
+        BundleError: at the first use: a file of the tagger is missing or modified.
     """
 
     name = "embedded"
@@ -33,23 +36,15 @@ class EmbeddedFrames:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies the tagger's files.
-
-        Raises:
-            BundleError: a file of the tagger is missing or modified.
-        """
+        """Identifies the tagger's files."""
         from agggen.facts.tagger.store import tagger_fingerprint
 
         return f"{self.name}-{tagger_fingerprint(self.folder)[:16]}"
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        """The frames of each sentence, in the order of their predicates; none for a sentence without verbs.
-
-        Raises:
-            BundleError: a file of the tagger is missing or modified.
-        """
+        """The frames of each sentence, in the order of their predicates; none for a sentence without verbs."""
         tagged = _tagger(self.folder).tag([sentence.words for sentence in sentences])
-        decoded = ([frame_of_tags(frame.tags) for frame in frames] for frames in tagged)
+        decoded = ([frame_of_tags(tags) for tags in frames] for frames in tagged)
         return [tuple(frame for frame in frames if frame is not None) for frames in decoded]
 
     def __reduce__(self) -> tuple[type[EmbeddedFrames], tuple[Path]]:

@@ -45,11 +45,7 @@ class FrameSegmenter:
         return [cut(text, text_starts) for text, text_starts in zip(texts, starts, strict=True)]
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
-        """The sentences of each text with the source's frames.
-
-        Raises:
-            AggGenError: as `segment`.
-        """
+        """The sentences of each text with the source's frames."""
         split = [split_sentences(text) for text in texts]
         # Sentences may recur, and frames depend on the words only.
         distinct = {sentence.words: sentence for sentences in split for sentence in sentences}

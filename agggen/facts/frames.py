@@ -34,25 +34,12 @@ class Phrase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A predicate with its arguments.
-
-    Raises:
-        AggGenError: phrases are empty, overlap or are out of order, or none contains the predicate.
-    """
+    """A predicate with its arguments."""
 
     predicate: int
     """Index of the predicate's first word."""
     phrases: tuple[Phrase, ...]
-    """The predicate and the arguments, in text order and without overlap; a discontinuous argument has several."""
-
-    def __post_init__(self) -> None:
-        reached = 0
-        for phrase in self.phrases:
-            if phrase.start < reached or phrase.end <= phrase.start:
-                raise AggGenError(f"phrase {phrase} of a frame is empty, or begins before word {reached}")
-            reached = phrase.end
-        if not any(phrase.is_predicate and phrase.start <= self.predicate < phrase.end for phrase in self.phrases):
-            raise AggGenError(f"no phrase V of the frame contains its predicate, word {self.predicate}")
+    """The predicate and the arguments, in text order, without overlap; a discontinuous argument has several."""
 
     @property
     def start(self) -> int:

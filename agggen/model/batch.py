@@ -80,10 +80,6 @@ class Batch:
         copies = {f.name: to_device(getattr(self, f.name), device) for f in fields(self) if f.name != "original"}
         return Batch(**copies, original=self.on_cpu)
 
-    def source_mask(self) -> Tensor:
-        """(B, M), True on tokens, False on padding."""
-        return self.source != PAD
-
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copies a tensor to `device` without blocking the CPU; returns a tensor that is already there unchanged."""

@@ -14,7 +14,9 @@ See `agggen.model` for the shape legend. No function loops over states or exampl
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,58 +33,37 @@ class Potentials(NamedTuple):
     lengths: Tensor  # (B,) number of facts, 1..T
 
 
-class Semiring(Protocol):
-    """The sum of the recursion; messages are (..., width), with one value or the k best values."""
-
-    width: int
-
-    def sum(self, messages: Tensor, dim: int) -> Tensor:
-        """Reduces dimension `dim` of messages (..., width)."""
-        ...
+Sum = Callable[[Tensor, int], Tensor]
+"""The semiring's sum over a dimension of messages (..., width), with one value or the k best values."""
 
 
-class Log:
-    """Sums in log space: the recursion yields log p(y | x)."""
-
-    width = 1
-
-    def sum(self, messages: Tensor, dim: int) -> Tensor:
-        return torch.logsumexp(messages, dim)
+def _k_max(messages: Tensor, dim: int, k: int) -> Tensor:
+    """The k best values in descending order, including equal values; k = 1 is Viterbi."""
+    return messages.movedim(dim, -2).flatten(-2).topk(k, dim=-1).values
 
 
-class KMax:
-    """Keeps the k best values in descending order, including equal values; k = 1 is Viterbi."""
-
-    def __init__(self, width: int = 1) -> None:
-        self.width = width
-
-    def sum(self, messages: Tensor, dim: int) -> Tensor:
-        merged = messages.movedim(dim, -2).flatten(-2)
-        return merged.topk(self.width, dim=-1).values
-
-
-def backward(potentials: Potentials, lattice: Lattice, semiring: Semiring) -> Tensor:
+def backward(potentials: Potentials, lattice: Lattice, semiring_sum: Sum, width: int = 1) -> Tensor:
     """The backward recursion over all facts; returns the total potentials (B, width) of complete paths."""
     start, out, node, lengths = potentials
     batch, n_facts, _ = node.shape
-    final = node.new_full((batch, 1, semiring.width), IMPOSSIBLE)
+    final = node.new_full((batch, 1, width), IMPOSSIBLE)
     final[..., 0] = 0.0
-    beta = final.expand(batch, lattice.n_predicates, semiring.width)
+    beta = final.expand(batch, lattice.n_predicates, width)
 
     def arrive(t: int, beta: Tensor) -> Tensor:  # m_t: (B, J, width)
         through = node[:, t, :, None] + beta[:, lattice.last]
         grouped = through.unflatten(1, (lattice.n_predicates, lattice.per_first))
-        return semiring.sum(grouped, 2)
+        return semiring_sum(grouped, 2)
 
     for t in range(n_facts - 1, 0, -1):
-        earlier = semiring.sum(out[..., None] + arrive(t, beta)[:, None], 2)
+        earlier = semiring_sum(out[..., None] + arrive(t, beta)[:, None], 2)
         beta = torch.where((t < lengths)[:, None, None], earlier, beta)
-    return semiring.sum(start[..., None] + arrive(0, beta), 1)
+    return semiring_sum(start[..., None] + arrive(0, beta), 1)
 
 
 def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
     """log p(y | x), (B,): the sum over all state sequences (paper section 3.3, `beta_0`)."""
-    return backward(potentials, lattice, Log()).squeeze(-1)
+    return backward(potentials, lattice, torch.logsumexp).squeeze(-1)
 
 
 def _differentiable(potentials: Potentials) -> Potentials:
@@ -108,7 +89,7 @@ def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tens
     """
     with torch.inference_mode(False), torch.enable_grad():
         copies = _differentiable(potentials)
-        totals = backward(copies, lattice, KMax(k))
+        totals = backward(copies, lattice, partial(_k_max, k=k), k)
         paths = [
             torch.autograd.grad(totals[:, rank].sum(), copies.node, retain_graph=rank + 1 < k)[0] for rank in range(k)
         ]

@@ -59,7 +59,7 @@ class ModelConfig:
             raise ConfigError(f"model.unseen_words must be at least 0, not {self.unseen_words}")
         for name in ("dropout", "predicate_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} must lie in 0..1 (without 1), not at {getattr(self, name)}")
+                raise ConfigError(f"model.{name} must be at least 0 and less than 1, not {getattr(self, name)}")
 
 
 class Memory(NamedTuple):
@@ -133,12 +133,12 @@ class JointModel(nn.Module):
 
     def encode(self, batch: Batch) -> Memory:
         """Encodes the sources of a batch once, for any number of rows."""
-        mask = batch.source_mask()
+        mask = (batch.source != PAD)[:, None, None]
         n = batch.source.shape[1]
         x = self._embed(batch.source, torch.arange(n, device=batch.source.device), n)
         x = self.dropout(x + self.role(batch.role))
         for layer in self.encoder:
-            x = layer(x, mask[:, None, None])
+            x = layer(x, mask)
         x = self.encoder_norm(x)
         return Memory(batch.source, batch.triple, self.decoder.memory_keys_values(x), self.copy_key(x))
 

@@ -56,13 +56,7 @@ class Lattice:
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # also cached for training, where autograd rejects inference tensors
 def lattice(n_predicates: int, max_group_size: int, device: str = "cpu") -> Lattice:
-    """The lattice of `n_predicates` predicates with states of at most `max_group_size` (the paper's L).
-
-    Raises:
-        ValueError: fewer than one predicate, or a size below one.
-    """
-    if n_predicates < 1 or max_group_size < 1:
-        raise ValueError(f"a lattice needs at least one predicate and size 1, not {n_predicates} and {max_group_size}")
+    """The lattice of `n_predicates` predicates with states of at most `max_group_size` (the paper's L)."""
     states = ordered_states(n_predicates, max_group_size)
     index = {state: i for i, state in enumerate(states)}
     sets = sorted({frozenset(state) for state in states}, key=lambda c: (len(c), sorted(c)))

@@ -22,10 +22,10 @@ def full_precision(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def move(values: Tensor, places: Tensor, rows: Tensor) -> None:
-    """Copies rows `rows` of a tensor to rows `places`; changes the tensor in place."""
+def move(values: Tensor, targets: Tensor, rows: Tensor) -> None:
+    """Copies rows `rows` of a tensor to rows `targets`; changes the tensor in place."""
     if len(rows):
-        values[places] = values[rows]
+        values[targets] = values[rows]
 
 
 class Cache:
@@ -65,10 +65,10 @@ class Cache:
         """A copy of the rows `index`."""
         return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
 
-    def leave(self, places: Tensor, rows: Tensor, n: int) -> None:
-        """Moves the rows `rows` to `places`, then keeps only the first n rows."""
-        move(self._keys[..., : self.length], places, rows)
-        move(self._values[:, :, : self.length], places, rows)
+    def leave(self, targets: Tensor, rows: Tensor, n: int) -> None:
+        """Moves the rows `rows` to `targets`, then keeps only the first n rows."""
+        move(self._keys[..., : self.length], targets, rows)
+        move(self._values[:, :, : self.length], targets, rows)
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod
@@ -84,12 +84,12 @@ class Cache:
         values = first._values.new_empty(rows, heads, length + room, width)
         begin = 0
         for cache, index, slots in parts:
-            places, end = slice(begin, begin + len(index)), slots.shape[1]
+            target, end = slice(begin, begin + len(index)), slots.shape[1]
             key_index = slots[:, None, None].expand(-1, heads, width, -1)
-            keys[places, ..., :end] = cache._keys[..., : cache.length][index].gather(3, key_index)
+            keys[target, ..., :end] = cache._keys[..., : cache.length][index].gather(3, key_index)
             value_index = slots[:, None, :, None].expand(-1, heads, -1, width)
-            values[places, :, :end] = cache._values[:, :, : cache.length][index].gather(2, value_index)
-            keys[places, ..., end:length] = values[places, :, end:length] = 0.0
+            values[target, :, :end] = cache._values[:, :, : cache.length][index].gather(2, value_index)
+            keys[target, ..., end:length] = values[target, :, end:length] = 0.0
             begin += len(index)
         return Cache(keys, values, length)
 
@@ -99,8 +99,6 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        if width % heads:
-            raise ValueError(f"the model's width {width} is not a multiple of its {heads} heads")
         self.heads = heads
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)

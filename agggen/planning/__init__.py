@@ -7,33 +7,11 @@ search with its ablations, `control` resolves human plans.
 
 from __future__ import annotations
 
-from agggen.planning.beam import beam_plans
-from agggen.planning.bounded import search
-from agggen.planning.control import named_plan, resolve_plan
-from agggen.planning.distribution import PlanDistribution
-from agggen.planning.exact import is_exact, k_best, log_partition, sample
-from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, plan_score, restricted
-from agggen.planning.two_stage import aggregations, no_aggregation, orderings, random_order, two_stage
-
-__all__ = [
-    "IndexPlan",
-    "PlanDistribution",
-    "PlanScores",
-    "ScoredPlan",
-    "aggregations",
-    "beam_plans",
-    "check_indices",
-    "is_exact",
-    "k_best",
-    "log_partition",
-    "named_plan",
-    "no_aggregation",
-    "orderings",
-    "plan_score",
-    "random_order",
-    "resolve_plan",
-    "restricted",
-    "sample",
-    "search",
-    "two_stage",
-]
+from agggen.planning.control import named_plan as named_plan
+from agggen.planning.control import resolve_plan as resolve_plan
+from agggen.planning.distribution import PlanDistribution as PlanDistribution
+from agggen.planning.scores import IndexPlan as IndexPlan
+from agggen.planning.scores import PlanScores as PlanScores
+from agggen.planning.scores import ScoredPlan as ScoredPlan
+from agggen.planning.scores import check_indices as check_indices
+from agggen.planning.scores import restricted as restricted

@@ -105,20 +105,12 @@ class PlanDistribution:
         return (*prefix, *continuation, *(group for group in unused if group))
 
     def check_sampling(self) -> None:
-        """Checks that plans can be sampled.
-
-        Raises:
-            PlanError: there are too many plans to sum over.
-        """
+        """Raises PlanError if plans cannot be sampled (`exact.check_sampling`)."""
         if self.scores is not None:
             exact.check_sampling(self.scores, self.level)
 
     def sample(self, count: int, rng: np.random.Generator, top_p: float = 1.0) -> list[ScoredPlan]:
-        """`count` plans drawn independently, so with possible duplicates (`exact.sample`).
-
-        Raises:
-            PlanError: there are too many plans to sum over.
-        """
+        """`count` plans drawn independently, so with possible duplicates (`exact.sample`)."""
         return self._plans(lambda scores: exact.sample(scores, count, rng, self.level, top_p), count)
 
     def two_stage(self, beam: int, top: int) -> list[ScoredPlan]:

@@ -172,11 +172,7 @@ def k_best(scores: PlanScores, k: int, level: int | None = None, prefix: IndexPl
 
 
 def check_sampling(scores: PlanScores, level: int | None = None) -> None:
-    """Checks that plans can be sampled.
-
-    Raises:
-        PlanError: the tables would be too large (`is_exact`), or `level` is out of range.
-    """
+    """Raises PlanError if plans cannot be sampled: the tables would be too large (`is_exact`)."""
     if not is_exact(scores, level):
         raise PlanError(f"plans of {scores.n_predicates} predicates cannot be sampled: too many to sum over exactly")
 

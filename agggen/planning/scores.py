@@ -32,10 +32,8 @@ def _positions(n_predicates: int, max_group_size: int) -> dict[IndexState, int]:
 class PlanScores:
     """Log-probabilities over the J predicates of one record (float64; paper section 3.2).
 
-    All values are finite, except the diagonals of `out` and `inside`, which no plan uses.
-
     Raises:
-        ValueError: an array has another shape, or a value is not finite.
+        ValueError: a value is not finite; the diagonals of `out` and `inside`, which no plan uses, may be.
     """
 
     start: Floats
@@ -54,26 +52,13 @@ class PlanScores:
     """(S,) the same for the last group of a plan, if the model weighs it differently; None: `within`."""
 
     def __post_init__(self) -> None:
-        n = len(self.start)
-        if n == 0:
-            raise ValueError("plan scores need at least one predicate")
-        if self.max_group_size < 1:
-            raise ValueError(f"the largest group must have at least one predicate, not {self.max_group_size}")
-        object.__setattr__(self, "max_group_size", min(self.max_group_size, n))
-        states = len(self.states)
-        shapes = {"start": (n,), "out": (n, n), "inside_start": (n,), "inside": (n, n), "within": (states,)}
-        if self.within_last is not None:
-            shapes["within_last"] = (states,)
-        for name, shape in shapes.items():
-            array = np.asarray(getattr(self, name), dtype=np.float64)
-            if array.shape != shape:
-                raise ValueError(f"{name} has shape {array.shape}; for {n} predicates it must be {shape}")
-            finite = np.isfinite(array)
+        object.__setattr__(self, "max_group_size", min(self.max_group_size, self.n_predicates))
+        for name in ("start", "out", "inside_start", "inside", "within"):
+            finite = np.isfinite(getattr(self, name))
             if name in ("out", "inside"):
-                finite = finite | np.eye(n, dtype=bool)
+                finite |= np.eye(self.n_predicates, dtype=bool)
             if not finite.all():
                 raise ValueError(f"{name} has a value that is not finite at index {tuple(np.argwhere(~finite)[0])}")
-            object.__setattr__(self, name, array)
 
     @property
     def n_predicates(self) -> int:
@@ -144,11 +129,7 @@ def restricted(plan: IndexPlan, indices: Sequence[int]) -> IndexPlan:
 
 
 def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> None:
-    """Checks that `plan` has each of the indices 0..J-1 exactly once (if not `complete`, at most once).
-
-    Raises:
-        PlanError: a group is empty, or an index is unknown, repeated or omitted; the message names it.
-    """
+    """Raises PlanError unless `plan` has each of the indices 0..J-1 exactly once (if not `complete`, at most once)."""
     used: set[int] = set()
     for number, group in enumerate(plan, start=1):
         if not group:

@@ -64,11 +64,7 @@ def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int
 
 
 def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
-    """The paper's plans: `top` aggregations of each of the `beam` best orders; at most beam * top, best first.
-
-    Raises:
-        PlanError: `beam` or `top` is below 1, or `level` is out of range.
-    """
+    """The paper's plans: `top` aggregations of each of the `beam` best orders; at most beam * top, best first."""
     plans = [
         ScoredPlan(cut.states, score + cut.score)
         for order, score in orderings(scores, beam)
@@ -80,20 +76,12 @@ def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, level: int | None
 def random_order(
     scores: PlanScores, rng: np.random.Generator, top: int = 2, level: int | None = None
 ) -> list[ScoredPlan]:
-    """The ablation -OD: the `top` best aggregations of one random order, whose probability is 1/J!.
-
-    Raises:
-        PlanError: `top` is below 1, or `level` is out of range.
-    """
+    """The ablation -OD: the `top` best aggregations of one random order, whose probability is 1/J!."""
     order = tuple(rng.permutation(scores.n_predicates).tolist())
     log_p_order = -lgamma(scores.n_predicates + 1)
     return [ScoredPlan(cut.states, log_p_order + cut.score) for cut in aggregations(scores, order, top, level)]
 
 
 def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:
-    """The ablation -AG: every predicate alone, in the `beam` best orders; a plan's score is that of its order.
-
-    Raises:
-        PlanError: `beam` is below 1.
-    """
+    """The ablation -AG: every predicate alone, in the `beam` best orders; a plan's score is that of its order."""
     return [ScoredPlan(tuple((index,) for index in order), score) for order, score in orderings(scores, beam)]

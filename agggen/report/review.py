@@ -21,7 +21,7 @@ COLUMNS = ("id", "triples", "text", "risk", "faults", "corrected")
 def check_review(path: Path) -> None:
     """Raises ConfigError if a table could not be written to `path`, or would replace a file."""
     if path.exists():
-        raise ConfigError(f"{path} exists, and may hold a person's corrections; name another file for the review table")
+        raise ConfigError(f"{path} exists and may contain corrections; name another file for the review table")
     if not path.parent.is_dir():
         raise ConfigError(f"cannot write {path}: there is no folder {path.parent}")
 

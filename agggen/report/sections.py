@@ -120,7 +120,7 @@ def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[
         scores.sections.append(Section(protocol, _TITLES[protocol], ordered, note))
         for name, statistic in computed.items():
             if statistic.single is not None:
-                scores.single[f"{protocol}/{name}"] = statistic.single.values.tolist()
+                scores.single[f"{protocol}/{name}"] = statistic.single.tolist()
     return scores
 
 

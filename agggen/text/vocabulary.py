@@ -97,9 +97,6 @@ class Vocabulary:
 
         Ids below `n_output` do not change. New words of texts follow, including words that were source-only before; the
         other words of the source get higher ids.
-
-        Raises:
-            ConfigError, CorpusError: see `build`.
         """
         if min_count < 1:
             raise ConfigError(f"min_count must be at least 1, not {min_count}")
@@ -128,15 +125,11 @@ class Vocabulary:
         """The record as ids, in the order of its triples."""
         source = linearise(record)
         ids: list[int] = []
-        triple: list[int] = []
-        role: list[int] = []
         extras: dict[str, int] = {}
-        for token, index, token_role in zip(source.tokens, source.triple, source.role, strict=True):
+        for token in source.tokens:
             token_id = self._ids.get(token)
             ids.append(extras.setdefault(token, len(self) + len(extras)) if token_id is None else token_id)
-            triple.append(index)
-            role.append(token_role)
-        return EncodedSource(ids, triple, role, list(extras))
+        return EncodedSource(ids, source.triple, source.role, list(extras))
 
     def encode_target(self, facts: Sequence[str], source: EncodedSource) -> EncodedTarget:
         """A text as ids. A word that can be neither generated nor copied from the source is UNK.
@@ -186,11 +179,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, data: object) -> Vocabulary:
-        """The vocabulary from the JSON of :meth:`to_json`.
-
-        Raises:
-            BundleError: a key is missing or unknown, or a value has the wrong type.
-        """
+        """The vocabulary from the JSON of :meth:`to_json`; raises BundleError if it has another form."""
         if not isinstance(data, Mapping):
             raise BundleError(f"a vocabulary must be an object, not {type(data).__name__}")
         if set(data) != {"n_output", "words"}:

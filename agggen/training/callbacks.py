@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 Metrics = Mapping[str, float]
 
 
-class Callback(Protocol):
-    """Receives the events of the loop.
+class Callback:
+    """Receives the events of the loop; the methods do nothing unless a subclass overrides them.
 
     If it sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all workers after the current update,
     with ``progress.done`` False; training can resume from a checkpoint saved at that point.
@@ -32,18 +32,6 @@ class Callback(Protocol):
         """Called once, after the best weights were restored."""
 
 
-class Silent:
-    """A callback that does nothing; base class of callbacks that handle only some events."""
-
-    def on_update(self, trainer: Trainer) -> None: ...
-
-    def on_log(self, trainer: Trainer, metrics: Metrics) -> None: ...
-
-    def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None: ...
-
-    def on_end(self, trainer: Trainer) -> None: ...
-
-
 class Keeper(Protocol):
     """Stores checkpoints: in a folder (`checkpoints.FileKeeper`), or in a store that all workers can access."""
 
@@ -54,7 +42,7 @@ class Keeper(Protocol):
         """Saves the trainer's state. Called by worker 0 only."""
 
 
-class CheckpointEvery(Silent):
+class CheckpointEvery(Callback):
     """Saves a checkpoint at least `seconds` after the last one, and after each evaluation."""
 
     def __init__(self, keeper: Keeper, seconds: float = 120.0) -> None:

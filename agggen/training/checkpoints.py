@@ -50,11 +50,7 @@ class Snapshot:
         return Snapshot(trainer.stage, trainer.progress.step, copies, described)
 
     def write(self, path: Path) -> None:
-        """Writes the checkpoint to `path` atomically.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Writes the checkpoint to `path` atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(path.name + ".tmp")
         save_tensors(temporary, self.tensors, {"agggen": json.dumps(self.described)})

@@ -13,7 +13,6 @@ from agggen.run import RunConfig
 AUTO = "auto"
 _SIZES = (("tiny", 500), ("small", 10_000))
 """Presets, each with the exclusive maximum number of training texts for its use; `medium` for more texts."""
-_SIZE_PRESETS = ("tiny", "small", "medium")
 _MINUTES = {"tiny": (2.0, 4.0), "small": (1.3, 1.6), "medium": (2.0, 2.5)}
 """Minutes per 1,000 texts on one CPU core, measured by tests/benchmarks/presets.py on two corpora."""
 C = TypeVar("C", bound=RunConfig)
@@ -33,18 +32,15 @@ def minutes_for(data: Dataset) -> tuple[float, float]:
 
 
 def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
-    """The configuration of a run on `data`.
+    """The configuration of a run on `data`; raises the errors of `load_config`.
 
     The presets ``tiny``, ``small`` and ``medium`` use the facts of the texts if all texts have facts.
 
     Args:
         preset: its name, the path of a YAML file, or ``auto`` (by size).
-
-    Raises:
-        ConfigError: see `load_config`.
     """
     chosen = preset_for(data) if preset == AUTO else preset
-    settings = own_corpus(data, *((data,) if chosen in _SIZE_PRESETS else ()))
+    settings = own_corpus(data, *((data,) if chosen in _MINUTES else ()))
     return load_config(kind, chosen, [*settings, *overrides])
 
 

@@ -45,11 +45,11 @@ def subsets_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequ
 
 def _connected(triples: Sequence[Triple]) -> bool:
     """Whether the triples, as edges between subjects and objects, form one connected graph."""
-    names, rest = {triples[0].subject, triples[0].object}, list(triples[1:])
-    while near := [triple for triple in rest if triple.subject in names or triple.object in names]:
+    names, remaining = {triples[0].subject, triples[0].object}, list(triples[1:])
+    while near := [triple for triple in remaining if triple.subject in names or triple.object in names]:
         names |= {name for triple in near for name in (triple.subject, triple.object)}
-        rest = [triple for triple in rest if triple not in near]
-    return not rest
+        remaining = [triple for triple in remaining if triple not in near]
+    return not remaining
 
 
 def with_consensus(

@@ -11,7 +11,7 @@ from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.results import Generation
 from agggen.model.joint import JointModel
 from agggen.records import Record
-from agggen.training.callbacks import Metrics, Silent
+from agggen.training.callbacks import Callback, Metrics
 from agggen.training.loop import Trainer
 from agggen.training.objectives import ObjectiveName
 
@@ -59,7 +59,7 @@ class SampleWriter:
         return "\n".join(lines)
 
 
-class EventReporter(Silent):
+class EventReporter(Callback):
     """A callback of worker 0 that sends events.
 
     Args:

@@ -39,11 +39,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class StageConfig:
-    """One stage of training. A stage of 0 epochs is skipped.
-
-    Raises:
-        ConfigError: a value is out of range.
-    """
+    """One stage of training, skipped if it has 0 epochs. Raises ConfigError if a value is out of range."""
 
     epochs: int = 10
     learning_rate: float = 1e-3  # of encoder, decoder and copying; multiplies the schedule
@@ -277,7 +273,7 @@ class Trainer:
         for batch in chosen:
             own_share = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
             if own_share:
-                shares.append(self._collated([examples[batch[place]] for place in own_share]))
+                shares.append(self._collated([examples[batch[position]] for position in own_share]))
         return _Update(chosen, shares, self._scored_positions(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
@@ -306,10 +302,9 @@ class Trainer:
         return total, norm
 
     def check_finite(self) -> None:
-        """Checks the last update; on a GPU, it is called only before log lines and checkpoints.
+        """Raises TrainingError if the loss or gradient norm of the last update is not finite.
 
-        Raises:
-            TrainingError: the loss or gradient norm of the update is not finite.
+        On a GPU, it is called only before log lines and checkpoints.
         """
         if self._last is None:
             return

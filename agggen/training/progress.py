@@ -22,27 +22,27 @@ def to_stderr(line: str) -> None:
 class ProgressLines:
     """Prints the events of a run as lines."""
 
-    def __init__(self, say: Callable[[str], None] = to_stderr) -> None:
-        self.say = say
+    def __init__(self, print_line: Callable[[str], None] = to_stderr) -> None:
+        self.print_line = print_line
         self.last_line, self.train_loss = time.monotonic(), ""
 
     def __call__(self, event: TrainingEvent) -> None:
         if event.kind == "log":
             self.train_loss = f"  train loss {event.metrics['train_loss']:.3f}"
             if time.monotonic() - self.last_line >= _SECONDS_BETWEEN_LINES:
-                self._say(event, f"epoch {event.metrics['epoch']:.2f}{self.train_loss}")
+                self._print(event, f"epoch {event.metrics['epoch']:.2f}{self.train_loss}")
         elif event.kind == "evaluation":
-            self._say(event, f"epoch {event.epoch}{self.train_loss}  dev loss {event.metrics['dev_loss']:.3f}")
+            self._print(event, f"epoch {event.epoch}{self.train_loss}  dev loss {event.metrics['dev_loss']:.3f}")
         else:
             self.train_loss = ""
 
-    def _say(self, event: TrainingEvent, line: str) -> None:
+    def _print(self, event: TrainingEvent, line: str) -> None:
         speed = f"  {event.metrics['texts_per_second']:.0f} texts/s" if "texts_per_second" in event.metrics else ""
-        self.say(f"{TITLES[event.stage]}: update {event.step} of {event.total_steps}  {line}{speed}")
+        self.print_line(f"{TITLES[event.stage]}: update {event.step} of {event.total_steps}  {line}{speed}")
         self.last_line = time.monotonic()
 
 
-def writing_lines(total: int, say: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
+def writing_lines(total: int, print_line: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
     """A function that prints the number of records with generated texts, at most every ten seconds."""
     last = time.monotonic()
 
@@ -50,6 +50,6 @@ def writing_lines(total: int, say: Callable[[str], None] = to_stderr) -> Callabl
         nonlocal last
         if time.monotonic() - last >= _SECONDS_BETWEEN_NOTES:
             last = time.monotonic()
-            say(f"written: {done:,} of {total:,} records")
+            print_line(f"written: {done:,} of {total:,} records")
 
     return show

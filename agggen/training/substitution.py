@@ -65,7 +65,7 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
             pool = by_part[part_of[name]] if chance < _SAME_PREDICATE + _UNSEEN else all_names
             other = rng.choice(pool)
             if chance < _UNSEEN:
-                other = tuple(word if word in common else -place for place, word in enumerate(other, start=1))
+                other = tuple(word if word in common else -number for number, word in enumerate(other, start=1))
             new = tuple(word if word >= 0 else next_id - 1 - word for word in other)
             next_id = max(next_id, *(word + 1 for word in new))
             if new not in spans_of:

@@ -18,7 +18,9 @@ from statistics import median
 import numpy as np
 
 from agggen.model.lattice import ordered_states
-from agggen.planning import PlanScores, k_best, log_partition, two_stage
+from agggen.planning.exact import k_best, log_partition
+from agggen.planning.scores import PlanScores
+from agggen.planning.two_stage import two_stage
 
 SEARCHES: dict[str, Callable[[PlanScores], object]] = {
     "exact_1": lambda scores: k_best(scores, 1),

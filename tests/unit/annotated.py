@@ -1,4 +1,4 @@
-"""The 274 WebNLG texts of the AggGen release whose alignments people agreed on, tokenised, as the release has them."""
+"""The 274 tokenised WebNLG texts of the AggGen release with agreed human alignments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agggen.records import Record, Triple
 
 
 def annotated_texts(data_home: Path) -> list[tuple[Record, list[str], list[list[str]]]]:
-    """Of each text its record, its facts, and the predicates that people found in each fact."""
+    """The record of each text, its facts, and the annotated predicates of each fact."""
     folder = data_home / "agggen_release" / "human_annotations" / "evaluation"
     sources, plans, targets = (
         (folder / name).read_text(encoding="utf-8").splitlines()
@@ -19,13 +19,13 @@ def annotated_texts(data_home: Path) -> list[tuple[Record, list[str], list[list[
     for number, (source, plan, target) in enumerate(zip(sources, plans, targets, strict=True)):
         *triples, relations = source.split("\t")
         names = relations.split("|")
-        parts = []
+        record_triples = []
         for name, triple in zip(names, triples, strict=True):
             relation = name if f" {name} " in triple else re.sub(r"_\d+$", "", name)
             subject, _, value = triple.partition(f" {relation} ")
-            parts.append(Triple(subject, relation, value))
-        record = Record(str(number), tuple(parts))
-        ours = dict(zip(names, record.predicates, strict=True))
-        groups = [[ours[name] for name in fact.split("&&") if name] for fact in plan.split("|")]
+            record_triples.append(Triple(subject, relation, value))
+        record = Record(str(number), tuple(record_triples))
+        predicate_of = dict(zip(names, record.predicates, strict=True))
+        groups = [[predicate_of[name] for name in fact.split("&&") if name] for fact in plan.split("|")]
         texts.append((record, target.split("\t")[1:], groups))
     return texts

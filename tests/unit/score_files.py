@@ -1,13 +1,16 @@
-"""What the tests of the scoring commands share: a way to run them, and files in and out."""
+"""Helpers for tests of scores: corpus scores, input and output files."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agggen.evaluation import Score
+from agggen.evaluation.alignments import alignment_statistics
 from agggen.evaluation.protocols import measure
+from agggen.evaluation.segments import SegmentStatistics
 
 
 def write(path: str, lines: list[Any]) -> None:
@@ -24,6 +27,15 @@ def rounded(scores: dict[str, float], digits: int, *names: str) -> list[float]:
     return [round(scores[name], digits) for name in names]
 
 
+def corpus_scores(statistics: Mapping[str, SegmentStatistics]) -> dict[str, Score]:
+    return {name: metric.corpus() for name, metric in statistics.items()}
+
+
 def score_texts(*arguments: Any, **options: Any) -> dict[str, Score]:
     """The corpus scores of `measure`."""
-    return {name: statistics.corpus() for name, statistics in measure(*arguments, **options).items()}
+    return corpus_scores(measure(*arguments, **options))
+
+
+def alignment_scores(*arguments: Any) -> dict[str, float]:
+    """The corpus scores of `alignment_statistics`, rounded as in the paper."""
+    return {name: round(score.value, 2) for name, score in corpus_scores(alignment_statistics(*arguments)).items()}

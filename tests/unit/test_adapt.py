@@ -1,9 +1,8 @@
-"""`agggen.adapt` and `agggen adapt`: a trained model learns new predicates and words, among old texts."""
+"""`agggen.adapt` and `agggen adapt`: new predicates and words, replay of old texts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from agggen.bundle import fingerprint
 from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, StoppedError, TrainingError
 from agggen.run import RunConfig
 from agggen.training.adaptation import adaptation
-from tests.command import command
+from tests.command import Run
 from tests.unit.test_api import ROWS, Count, train
 
 COLOURS = [
@@ -37,11 +36,11 @@ def base(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> agggen.Model
     return train(tmp_path_factory.mktemp("runs") / "base", str(corpus))
 
 
-def adapt(base: Any, output: Path, data: Any = NEW, **more: Any) -> agggen.Model:
-    return agggen.adapt(base, data, output, **{"progress": False, "training": FAST} | more)
+def adapt(base: Any, output: Path, data: Any = NEW, **changes: Any) -> agggen.Model:
+    return agggen.adapt(base, data, output, **{"progress": False, "training": FAST} | changes)
 
 
-def test_a_model_learns_what_is_new(base: agggen.Model, tmp_path: Path) -> None:
+def test_a_model_learns_new_words_and_predicates(base: agggen.Model, tmp_path: Path) -> None:
     training = FAST | {"joint": {"epochs": 25, "learning_rate": 0.01, "patience": 25, "batch_positions": 64}}
     few, many = adapt(base, tmp_path / "few"), adapt(base, tmp_path / "many", training=training)
     assert many.bundle.metrics["joint.dev_loss"] < few.bundle.metrics["joint.dev_loss"] - 0.5
@@ -52,7 +51,7 @@ def test_a_model_learns_what_is_new(base: agggen.Model, tmp_path: Path) -> None:
     assert many.generate(NEW.test[0]).plan.predicates and base.predicates == ("area", "food")
 
 
-def test_old_texts_come_from_the_corpora_that_the_bundle_names(
+def test_replayed_texts_come_from_the_corpora_that_the_bundle_names(
     base: agggen.Model, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     once = adapt(base, tmp_path / "once", progress=True)
@@ -60,36 +59,36 @@ def test_old_texts_come_from_the_corpora_that_the_bundle_names(
     assert f"replay {corpus}/train" in once.bundle.sources and "colours/train" in once.bundle.sources
     third = [row | {"shape": "round", "text": f"{row['name']} is round."} for row in COLOURS]
     twice = adapt(once, tmp_path / "twice", agggen.load_dataset(third, name="shapes"), progress=True)
-    said = capsys.readouterr().err
-    assert "No old texts of colours are mixed in, so the model may forget: no corpus 'colours'" in said
-    assert f"8 old texts of {corpus} are mixed into 10 new ones" in said, "those of its own replay, too"
+    messages = capsys.readouterr().err
+    assert "No old texts of colours are mixed in, so the model may forget: no corpus 'colours'" in messages
+    assert f"8 old texts of {corpus} are mixed into 10 new ones" in messages, "those of its own replay, too"
     assert twice.predicates == (*once.predicates, "shape")
     assert twice.bundle.sources["start"] == fingerprint(once.path)
 
 
-def test_old_texts_that_have_changed_are_not_taken(
+def test_a_modified_corpus_is_not_replayed(
     base: agggen.Model, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = corpus.read_text()
+    complete = corpus.read_text()
     try:
-        corpus.write_text(whole.replace("Thai", "Tai"))
+        corpus.write_text(complete.replace("Thai", "Tai"))
         model = adapt(base, tmp_path / "changed", progress=True)
     finally:
-        corpus.write_text(whole)
+        corpus.write_text(complete)
     assert "is not the one that the bundle was trained on" in capsys.readouterr().err
     assert not any(name.startswith("replay") for name in model.bundle.sources)
 
 
 def test_few_new_texts_are_mixed_with_at_least_200_old_ones() -> None:
-    said: list[str] = []
-    _, data = adaptation(RunConfig, "elements", NEW, note=said.append)
+    messages: list[str] = []
+    _, data = adaptation(RunConfig, "elements", NEW, note=messages.append)
     old = sum(len(record.references) for record in data.train) - 10
-    assert 200 <= old < 210 and f"{old} old texts of elements are mixed into 10 new ones" in said
+    assert 200 <= old < 210 and f"{old} old texts of elements are mixed into 10 new ones" in messages
 
 
-def test_replay_is_a_corpus_that_is_given_or_none(base: agggen.Model, tmp_path: Path, capsys: Any) -> None:
-    given = adapt(base, tmp_path / "given", replay=agggen.load_dataset(ROWS, name="mine"), progress=True)
-    assert "8 old texts of mine" in capsys.readouterr().err and "replay mine/train" in given.bundle.sources
+def test_replay_of_a_named_corpus_and_without_replay(base: agggen.Model, tmp_path: Path, capsys: Any) -> None:
+    named = adapt(base, tmp_path / "given", replay=agggen.load_dataset(ROWS, name="mine"), progress=True)
+    assert "8 old texts of mine" in capsys.readouterr().err and "replay mine/train" in named.bundle.sources
     none = adapt(base, tmp_path / "none", training=FAST | {"replay": 0}, progress=True)
     assert "old texts" not in capsys.readouterr().err
     assert not any(name.startswith("replay") for name in none.bundle.sources)
@@ -98,11 +97,11 @@ def test_replay_is_a_corpus_that_is_given_or_none(base: agggen.Model, tmp_path: 
 def test_a_stopped_run_continues_and_a_finished_one_is_returned(base: agggen.Model, tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         adapt(base, tmp_path / "cut", callbacks=[Count(stop_at=1)])
-    rest, none = Count(), Count()
-    ended = adapt(base, tmp_path / "cut", callbacks=[rest])
-    whole = adapt(base.path, tmp_path / "whole")
-    assert rest.updates == whole.bundle.metrics["joint.updates"] - 1
-    assert ended.generate(NEW.test) == whole.generate(NEW.test)
+    resumed, none = Count(), Count()
+    ended = adapt(base, tmp_path / "cut", callbacks=[resumed])
+    complete = adapt(base.path, tmp_path / "whole")
+    assert resumed.updates == complete.bundle.metrics["joint.updates"] - 1
+    assert ended.generate(NEW.test) == complete.generate(NEW.test)
     assert adapt(base, tmp_path / "cut", callbacks=[none]).path == ended.path and none.updates == 0
 
 
@@ -119,11 +118,11 @@ UNTOLD = [{key: value for key, value in row.items() if key != "text"} for row in
         ({"data": {"train": COLOURS, "dev": UNTOLD}}, TrainingError, "none of the 12 records of dev has a text"),
         ({"data": {"train": COLOURS}}, CorpusError, "data has no split 'dev'"),
         ({"replay": "nowhere.csv"}, CorpusError, "cannot read nowhere.csv"),
-        ({"training": {"replay": 1}}, ConfigError, r"training\.replay is a share"),
+        ({"training": {"replay": 1}}, ConfigError, r"training\.replay must be at least 0"),
         ({"base": "nowhere"}, BundleError, "there is no bundle at nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_written(
+def test_invalid_arguments_are_refused_before_a_run_is_written(
     base: agggen.Model, tmp_path: Path, change: dict[str, Any], error: type[AggGenError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -131,21 +130,15 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callable[..., Any]:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_writes_a_bundle_and_returns_a_finished_run(base: agggen.Model, run: Run) -> None:
     lines = ["title,colour,plot", *(f"{row['name']},{row['colour']},{row['text']}" for row in COLOURS)]
     Path("new.csv").write_text("\n".join(lines) + "\n")
-    return command(capsys)
-
-
-def test_the_command_writes_a_bundle_and_finds_it_again(base: agggen.Model, run: Callable[..., Any]) -> None:
-    asked = ("adapt", base.path, "new.csv", "--text", "plot", "training.joint.epochs=1", "training.threads=1")
-    code, out, err = run(*asked)
+    arguments = ("adapt", base.path, "new.csv", "--text", "plot", "training.joint.epochs=1", "training.threads=1")
+    code, out, err = run(*arguments)
     assert code == 0
     assert "1 predicates are new to the model, which knows 2" in err and "old texts of" in err
     bundle = Path(out.strip())
     assert bundle.parent.name.startswith("adapt-new-")
     assert agggen.load_model(bundle).predicates == (*base.predicates, "colour")
-    code, repeated, err = run(*asked)
+    code, repeated, err = run(*arguments)
     assert (code, repeated) == (0, out) and "This run is finished" in err

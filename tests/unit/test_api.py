@@ -1,4 +1,4 @@
-"""The library's face: five lines from data to texts, what they leave, how they continue, how results look."""
+"""The public API: training, generation, checks, evaluation, display of results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import agggen
 from agggen.config import load_config, preset_names
 from agggen.errors import AggGenError, ConfigError, CorpusError, PlanError, StoppedError
 from agggen.run import RunConfig
-from agggen.training.callbacks import Metrics, Silent
+from agggen.training.callbacks import Callback, Metrics
 from agggen.training.choice import config_for, preset_for
 from agggen.training.events import TrainingEvent
 from agggen.training.loop import Trainer
@@ -43,8 +43,8 @@ DATA = agggen.load_dataset(ROWS, name="toy")
 RECORD = DATA.test[0]
 
 
-def train(output: Path, data: Any = DATA, **more: Any) -> agggen.Model:
-    return agggen.train(data, output=output, **SETTINGS | {"progress": False} | more)
+def train(output: Path, data: Any = DATA, **changes: Any) -> agggen.Model:
+    return agggen.train(data, output=output, **SETTINGS | {"progress": False} | changes)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert python(f"import agggen, sys; print([name for name in {heavy} if name in sys.modules])").strip() == "[]"
 
 
-def test_all_names_are_there_and_documented() -> None:
+def test_all_public_names_exist_and_are_documented() -> None:
     assert set(agggen.__all__) <= set(dir(agggen))
     for name in agggen.__all__:
         assert getattr(agggen, name).__doc__
@@ -75,14 +75,14 @@ def test_all_names_are_there_and_documented() -> None:
         _ = agggen.trian  # type: ignore[attr-defined]
 
 
-def test_a_name_stays_a_name_when_all_modules_are_imported() -> None:
+def test_no_module_shadows_a_public_name() -> None:
     """A module `agggen.score` would hide the function."""
     code = "import agggen.api, agggen.scoring, agggen.evaluation, agggen.training, agggen\n"
     code += "print([name for name in agggen.__all__ if type(getattr(agggen, name)).__name__ == 'module'])"
     assert python(code).strip() == "[]"
 
 
-def test_it_all_works_without_a_cluster_a_tracker_or_a_server(tmp_path: Path) -> None:
+def test_the_library_works_without_the_platform(tmp_path: Path) -> None:
     code = f"""
 import agggen
 data = agggen.load_dataset({ROWS!r})
@@ -105,7 +105,7 @@ except ImportError as error:
 # --- training ---
 
 
-class Count(Silent):
+class Count(Callback):
     def __init__(self, stop_at: int = 0) -> None:
         self.updates, self.stop_at = 0, stop_at
 
@@ -183,7 +183,7 @@ def test_the_preset_follows_the_number_of_texts(texts: int, preset: str) -> None
     assert config_for(RunConfig, data).training == load_config(RunConfig, preset).training
 
 
-def test_facts_of_the_texts_are_used_where_all_have_them() -> None:
+def test_facts_of_the_corpus_are_used_if_all_texts_have_them() -> None:
     elements = agggen.load_dataset("elements")
     for preset in ("auto", "tiny", "medium"):
         assert config_for(RunConfig, elements, preset).facts.source == "corpus"
@@ -197,7 +197,7 @@ def test_facts_of_the_texts_are_used_where_all_have_them() -> None:
 # --- plans and texts ---
 
 
-def test_one_record_gives_one_result_and_several_a_list(model: agggen.Model) -> None:
+def test_one_record_gives_one_result_and_several_give_a_list(model: agggen.Model) -> None:
     one, several = model.generate(RECORD), model.generate(DATA.train)
     assert isinstance(one.text, str) and one.id == RECORD.id
     assert [text.id for text in several] == [record.id for record in DATA.train]
@@ -229,7 +229,7 @@ def test_settings_of_inference_are_arguments(model: agggen.Model) -> None:
         model.generate(RECORD, levle=1)
 
 
-def test_a_check_says_what_is_said_missing_and_invented(model: agggen.Model) -> None:
+def test_a_check_lists_said_missing_and_invented_values(model: agggen.Model) -> None:
     record = agggen.Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"], ["Aromi", "area", "city"]]})
     checked = model.check(record, "Aromi serves Thai food since 1999.")
     assert [triple.object for triple in checked.said] == ["Thai"]
@@ -254,12 +254,12 @@ def test_a_text_shows_plan_facts_and_check(model: agggen.Model) -> None:
     assert lines[-1].startswith("check: every value whole, no fault found")
 
 
-def test_ipythons_terminal_shows_what_print_shows(model: agggen.Model) -> None:
+def test_ipython_displays_the_printed_form(model: agggen.Model) -> None:
     text = "It serves Thai food."
     for result in (model.generate(RECORD), model.plan(RECORD)[0], model.check(RECORD, text), model.align(RECORD, text)):
-        shown: list[str] = []
-        result._repr_pretty_(SimpleNamespace(text=shown.append), False)  # as IPython calls it
-        assert shown == [str(result)]
+        printed: list[str] = []
+        result._repr_pretty_(SimpleNamespace(text=printed.append), False)  # as IPython calls it
+        assert printed == [str(result)]
 
 
 def test_notebooks_colour_facts_and_escape_texts(model: agggen.Model) -> None:

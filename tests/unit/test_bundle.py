@@ -1,4 +1,4 @@
-"""Bundles: what comes back is what was saved, whatever was changed is refused, nothing is a pickle."""
+"""Bundles: lossless round trip, no pickles; modified and inconsistent files are refused."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own(saved: Path, tmp_path: Path) -> Path:
+def copied(saved: Path, tmp_path: Path) -> Path:
     """A copy that a test may damage."""
     return Path(shutil.copytree(saved, tmp_path / "bundle"))
 
@@ -73,7 +73,7 @@ def own(saved: Path, tmp_path: Path) -> Path:
 # --- round trip ---
 
 
-def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+def test_the_round_trip_of_a_bundle_is_lossless(tmp_path: Path) -> None:
     bundle = small_bundle()
     name = save_bundle(tmp_path / "runs" / "model", bundle)
     assert name == fingerprint(tmp_path / "runs" / "model")
@@ -94,7 +94,7 @@ def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         )
 
 
-def test_a_loaded_model_plans_and_writes_like_the_saved_one(saved: Path) -> None:
+def test_a_loaded_model_generates_the_same_plans_and_texts(saved: Path) -> None:
     original, loaded = small_bundle().generator(), load_bundle(saved).generator()
     assert loaded.config == small_bundle().inference
     assert [[g.as_dict() for g in texts] for texts in loaded.generate(RECORDS, n_best=3)] == [
@@ -103,7 +103,7 @@ def test_a_loaded_model_plans_and_writes_like_the_saved_one(saved: Path) -> None
     assert loaded.planner.plan(RECORDS) == original.planner.plan(RECORDS)
 
 
-def test_a_fingerprint_names_the_content(saved: Path, tmp_path: Path) -> None:
+def test_a_fingerprint_identifies_the_content(saved: Path, tmp_path: Path) -> None:
     assert save_bundle(tmp_path / "again", small_bundle()) == fingerprint(saved)
     other = small_bundle()
     with torch.no_grad():
@@ -111,7 +111,8 @@ def test_a_fingerprint_names_the_content(saved: Path, tmp_path: Path) -> None:
     assert save_bundle(tmp_path / "other", other) != fingerprint(saved)
 
 
-def test_a_bundle_is_json_and_safetensors_and_nothing_else(saved: Path) -> None:
+def test_a_bundle_consists_of_json_and_safetensors(saved: Path) -> None:
+    assert saved.stat().st_mode & 0o055 == 0o055, "readable by other users"
     assert sorted(path.name for path in saved.iterdir()) == sorted(EVERY_FILE)
     for path in saved.iterdir():
         if path.suffix == ".json":
@@ -121,10 +122,6 @@ def test_a_bundle_is_json_and_safetensors_and_nothing_else(saved: Path) -> None:
             header = int.from_bytes(path.read_bytes()[:8], "little")
             json.loads(path.read_bytes()[8 : 8 + header])
     assert describe_bundle(saved)["config"] == {"training": {"seed": 3}, "note": "Ålesund"}
-
-
-def test_a_bundle_is_readable_by_others(saved: Path) -> None:
-    assert saved.stat().st_mode & 0o055 == 0o055
 
 
 # --- saving ---
@@ -138,7 +135,7 @@ def test_an_existing_folder_is_never_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", ["weights", "config", "rename"])
-def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
+def test_a_failed_save_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
     bundle = small_bundle()
 
     def fail(*_: object, **__: object) -> None:
@@ -163,24 +160,24 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 def test_any_change_of_any_byte_is_refused(
     saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """The manifest too, though no hash covers it: white space included."""
+    """Including the manifest, which no hash covers."""
     path = data.draw(st.sampled_from([saved / name for name in EVERY_FILE]))
-    whole = path.read_bytes()
-    at, flip = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(1, 255))
+    original_bytes = path.read_bytes()
+    at, flip = data.draw(st.integers(0, len(original_bytes) - 1)), data.draw(st.integers(1, 255))
     try:
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
+        path.write_bytes(original_bytes[:at] + bytes([original_bytes[at] ^ flip]) + original_bytes[at + 1 :])
         with pytest.raises(BundleError, match=path.name):
             check_bundle(saved)
     finally:
-        path.write_bytes(whole)
+        path.write_bytes(original_bytes)
     check_bundle(saved)
 
 
 @pytest.mark.parametrize("name", EVERY_FILE)
-def test_a_missing_file_is_named(own: Path, name: str) -> None:
-    (own / name).unlink()
+def test_a_missing_file_is_named(copied: Path, name: str) -> None:
+    (copied / name).unlink()
     with pytest.raises(BundleError, match=f"{name}"):
-        load_bundle(own)
+        load_bundle(copied)
 
 
 def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
@@ -197,7 +194,7 @@ def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
 
 
 def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
-    """Changes a file and makes the manifest agree, as another version or a stranger's program would."""
+    """Changes a file and updates the manifest."""
     file = folder / name
     if name == "weights.safetensors":
         save_file(change(load_file(file)), file)
@@ -229,14 +226,16 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
         ("weights.safetensors", lambda w: {k: v for k, v in w.items() if k != "output_bias"}, "output_bias"),
     ],
 )
-def test_content_that_does_not_fit_is_refused(own: Path, name: str, change: Callable[[Any], Any], message: str) -> None:
-    rewrite(own, name, change)
-    check_bundle(own)
+def test_inconsistent_content_with_a_valid_manifest_is_refused(
+    copied: Path, name: str, change: Callable[[Any], Any], message: str
+) -> None:
+    rewrite(copied, name, change)
+    check_bundle(copied)
     with pytest.raises(BundleError, match=message):
-        load_bundle(own)
+        load_bundle(copied)
 
 
-def test_a_generator_on_another_device_leaves_the_first_one_alone(saved: Path) -> None:
+def test_a_generator_on_another_device_has_its_own_model(saved: Path) -> None:
     bundle = load_bundle(saved)
     first = bundle.generator()
     expected = first.generate(RECORDS)

@@ -1,4 +1,4 @@
-"""Presets, overrides and what is refused, on toy dataclasses."""
+"""Presets, overrides and invalid settings, on toy dataclasses."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def preset(tmp_path: Path, text: str, name: str = "mine.yaml") -> Path:
     return path
 
 
-def refusal(cls: type, given: Path | str | None, *overrides: str) -> str:
+def refusal(cls: type, source: Path | str | None, *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_config(cls, given, overrides)
+        load_config(cls, source, overrides)
     return str(caught.value)
 
 
-def test_defaults_preset_and_overrides_win_in_this_order(tmp_path: Path) -> None:
+def test_overrides_take_precedence_over_presets_and_defaults(tmp_path: Path) -> None:
     preset(tmp_path, "model: {width: 64, heads: 2}\nrate: 1e-3\n", "base.yaml")
     path = preset(tmp_path, "extends: base.yaml\nmodel:\n  width: 32\n")
     assert load_config(Toy) == Toy()
@@ -95,7 +95,7 @@ def test_defaults_preset_and_overrides_win_in_this_order(tmp_path: Path) -> None
         ("warmup.steps=7", "warmup", Warmup(7)),
     ],
 )
-def test_an_override_is_read_as_its_field_wants_it(override: str, attribute: str, expected: Any) -> None:
+def test_an_override_is_converted_to_the_type_of_its_field(override: str, attribute: str, expected: Any) -> None:
     value = getattr(load_config(Toy, None, [override]), attribute)
     assert value == expected
     assert type(value) is type(expected)
@@ -120,17 +120,14 @@ def test_an_optional_section_can_be_switched_off_and_on_again() -> None:
         ("model.history=none", "'model.history' must be 'masked' or 'shared', not 'none'"),
         ("device=tpu", "'device' must be 'cpu' or 'gpu', not 'tpu'"),
         ("model.width=6", "model: width 6 is not a multiple of 4 heads"),
-        (
-            "model=3",
-            "'model' is a section with the keys width, heads, dropout, history, layers; it cannot be set",
-        ),
+        ("model=3", "'model' is a section with the keys width, heads, dropout, history, layers; it cannot be set"),
         ("model.width", "override 'model.width' is not of the form key=value"),
-        ("name=", "override 'name=' gives no value"),
+        ("name=", "override 'name=' has no value"),
         ("model=[1", "override 'model=[1', line 1"),
         ("name=!!python/object:os.system x", "could not determine a constructor"),
     ],
 )
-def test_a_bad_override_is_refused_by_name(override: str, message: str) -> None:
+def test_an_invalid_override_is_refused_by_name(override: str, message: str) -> None:
     assert message in refusal(Toy, None, override)
 
 
@@ -140,7 +137,7 @@ def test_a_bad_override_is_refused_by_name(override: str, message: str) -> None:
         ("rate: 1\nmodel:\n  widht: 3\n", "unknown key 'model.widht' in {path}, line 3; did you mean 'model.width'?"),
         ("rate: 1\nmodel:\n  width: wide\n", "'model.width' must be a valid integer, not 'wide' ({path}, line 3)"),
         ("rate: 1\nrate: 2\n", "{path}, line 2: 'rate' is set a second time"),
-        ("- rate\n", "{path} must hold 'key: value' lines"),
+        ("- rate\n", "{path} must consist of 'key: value' lines"),
         ("rate: [1\n", "{path}, line 2, column 1: not valid YAML"),
         ("rate: \x00\n", "not valid YAML"),
         ("extends: [a, b]\n", "{path}, line 1: 'extends' takes the name of one preset"),
@@ -149,17 +146,17 @@ def test_a_bad_override_is_refused_by_name(override: str, message: str) -> None:
         ("extends: mine.yaml\n", "presets extend each other in a circle"),
     ],
 )
-def test_a_bad_preset_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_preset_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = preset(tmp_path, text)
     assert message.format(path=path) in refusal(Toy, path)
 
 
-def test_all_wrong_values_are_told_at_once(tmp_path: Path) -> None:
+def test_all_invalid_values_are_reported_together(tmp_path: Path) -> None:
     message = refusal(Toy, preset(tmp_path, "rate: x\nname: true\n"))
     assert [line.split(" must")[0] for line in message.splitlines()] == ["'rate'", "'name'"]
 
 
-def test_a_required_value_is_asked_for() -> None:
+def test_a_missing_required_value_is_refused() -> None:
     assert refusal(Needs, None) == "'name' is required: set it in a preset, or give name=VALUE"
     assert load_config(Needs, None, ["name=x"]).name == "x"
 
@@ -181,7 +178,7 @@ def test_an_empty_preset_is_the_defaults(tmp_path: Path) -> None:
     assert load_config(Toy, preset(tmp_path, "# nothing yet\n")) == Toy()
 
 
-def test_the_hash_follows_the_values_not_how_they_were_given(tmp_path: Path) -> None:
+def test_the_hash_depends_on_values_only(tmp_path: Path) -> None:
     by_file = load_config(Toy, preset(tmp_path, "rate: 2\nmodel: {width: 64}\n"))
     by_override = load_config(Toy, None, ["model.width=64", "rate=2.0"])
     assert config_hash(by_file) == config_hash(by_override)

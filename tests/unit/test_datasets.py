@@ -1,4 +1,4 @@
-"""Records from anywhere: files, folders, patterns, DataFrames, Arrow tables, lists; and their splits."""
+"""Records and splits of files, folders, patterns, DataFrames, Arrow tables and lists."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_data_without_splits_are_divided_by_record_and_seed(tmp_path: Path) -> N
     assert {record.id for records in data.splits.values() for record in records} == {row["id"] for row in ROWS}
     assert load_dataset(ROWS).test == data.test
     assert load_dataset(ROWS, seed=2).test != data.test
-    more = load_dataset([*ROWS, {"id": "z", "title": "Z", "year": 1, "text": "Z."}])
-    assert len({record.id for record in data.train} & {record.id for record in more.train}) >= 14, (
+    extended = load_dataset([*ROWS, {"id": "z", "title": "Z", "year": 1, "text": "Z."}])
+    assert len({record.id for record in data.train} & {record.id for record in extended.train}) >= 14, (
         "a new record moves few others"
     )
 
@@ -106,7 +106,7 @@ def test_the_catalogue_by_name() -> None:
         load_dataset("films.csv")
 
 
-def test_a_saved_dataset_is_read_back_with_its_rejects_beside(tmp_path: Path) -> None:
+def test_the_round_trip_of_a_saved_dataset_and_its_rejects(tmp_path: Path) -> None:
     data = load_dataset([*ROWS, {"id": "bad", "title": "B", "year": b"1"}])
     assert sum(map(len, data.rejects.values())) == 1
     data.save(tmp_path / "films")

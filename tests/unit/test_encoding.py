@@ -1,4 +1,4 @@
-"""Records and texts as numbers: predicate table, facts, hard alignment as bits, what is refused."""
+"""Encoding of records and texts: predicate table, facts, hard alignment as bit masks, rejects."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def encoder() -> Encoder:
     return Encoder(Vocabulary.build([record()], min_count=1), Encoder.predicate_table([record()]))
 
 
-def said(encoder: Encoder, given: Record, facts: Sequence[Sequence[int]]) -> list[list[str]]:
-    _, extras = encoder.source(given)
+def tokens_of(encoder: Encoder, item: Record, facts: Sequence[Sequence[int]]) -> list[list[str]]:
+    _, extras = encoder.source(item)
     return [encoder.vocabulary.decode(fact, extras) for fact in facts]
 
 
 # --- predicates ---
 
 
-def test_the_predicate_table_is_sorted_behind_the_unknown_one() -> None:
+def test_the_predicate_table_is_sorted_after_the_unknown_predicate() -> None:
     second = Record("b", (Triple("a", "age", "3"), Triple("a", "birthPlace", "b"), Triple("a", "birthPlace", "c")))
     table = Encoder.predicate_table([record(), second])
     assert table == (UNKNOWN_PREDICATE, "age", "birthPlace", "birthPlace_2", "instrument", "residence")
     assert table == Encoder.predicate_table([second, record()])
 
 
-def test_a_predicate_that_the_table_lacks_is_number_0(encoder: Encoder) -> None:
+def test_an_unknown_predicate_has_id_0(encoder: Encoder) -> None:
     triples = (
         Triple("Oda", "residence", "Ulm"),
         Triple("Oda", "hobby", "chess"),
@@ -86,9 +86,9 @@ def test_an_invalid_predicate_table_is_refused(table: tuple[str, ...], message: 
 # --- facts ---
 
 
-def test_each_fact_holds_its_own_words(encoder: Encoder) -> None:
+def test_each_fact_has_its_own_tokens(encoder: Encoder) -> None:
     example = encoder.example(record(), FACTS)
-    assert said(encoder, record(), example.facts) == [
+    assert tokens_of(encoder, record(), example.facts) == [
         ["Oda", "was", "born", "in", "Bergen", "￭."],
         ["She", "plays", "the", "cello"],
         ["and", "lives", "in", "Ulm", "￭."],
@@ -97,8 +97,8 @@ def test_each_fact_holds_its_own_words(encoder: Encoder) -> None:
     assert (example.required, example.forbidden, example.max_size) == ((), (), 99)
 
 
-def test_words_that_can_only_be_copied_share_their_number_with_the_source() -> None:
-    """ "Ulm" is rare: in the text it is the record's own word, and what the record lacks is unknown."""
+def test_copied_words_have_the_ids_of_the_source() -> None:
+    """ "Ulm" is rare but in the record, so it has an extra id; rare words that the record lacks are UNK."""
     often = Record("o", (Triple("x", "y", "z"),), tuple(Reference("She lives in it.") for _ in range(2)))
     encoder = Encoder(Vocabulary.build([often]), (UNKNOWN_PREDICATE,))
     example = encoder.example(record(), ["She lives in Ulm", " in Trondheim."])
@@ -109,13 +109,13 @@ def test_words_that_can_only_be_copied_share_their_number_with_the_source() -> N
 
 
 @pytest.mark.parametrize("constraints", ["none", "paper", "release"])
-@given(places=st.lists(st.integers(0, 3), min_size=1, max_size=3), blank=st.sampled_from([" ", "  ", "\n", " \t "]))
+@given(positions=st.lists(st.integers(0, 3), min_size=1, max_size=3), blank=st.sampled_from([" ", "  ", "\n", " \t "]))
 def test_blank_facts_are_dropped_from_text_and_constraints_alike(
-    encoder: Encoder, constraints: Constraints, places: list[int], blank: str
+    encoder: Encoder, constraints: Constraints, positions: list[int], blank: str
 ) -> None:
     facts = list(FACTS)
-    for place in places:
-        facts.insert(place, blank)
+    for position in positions:
+        facts.insert(position, blank)
     result = encoder.example(record(), facts, constraints)
     assert [facts[index] for index in result.kept] == list(FACTS)
     assert replace(result, kept=(0, 1, 2)) == encoder.example(record(), FACTS, constraints)
@@ -123,7 +123,7 @@ def test_blank_facts_are_dropped_from_text_and_constraints_alike(
 
 def test_a_fact_in_which_no_word_starts_is_dropped(encoder: Encoder) -> None:
     example = encoder.example(record(), ["She plays the cel", "lo", " and lives in Ulm."], "release")
-    assert said(encoder, record(), example.facts) == [
+    assert tokens_of(encoder, record(), example.facts) == [
         ["She", "plays", "the", "cello"],
         ["and", "lives", "in", "Ulm", "￭."],
     ]
@@ -139,17 +139,8 @@ def test_a_text_without_words_is_refused_by_its_record(encoder: Encoder, facts: 
 # --- hard alignment ---
 
 
-def test_required_and_forbidden_triples_are_bits(encoder: Encoder) -> None:
-    example = encoder.example(record(), FACTS, "release")
-    assert example.required == (0b001, 0b010, 0b100)
-    assert example.forbidden == (0b110, 0b101, 0b011)
-    assert example.max_size == 1, "as many facts as triples"
-
-
 @pytest.mark.parametrize("constraints", ["paper", "release"])
-def test_constraints_are_those_of_the_aligner_on_the_words_of_the_facts(
-    encoder: Encoder, constraints: Constraints
-) -> None:
+def test_constraints_are_those_of_the_aligner_as_bit_masks(encoder: Encoder, constraints: Constraints) -> None:
     facts = [FACTS[0], FACTS[1] + FACTS[2]]
     example = encoder.example(record(), facts, constraints)
     assert constraints != "none"
@@ -160,7 +151,7 @@ def test_constraints_are_those_of_the_aligner_on_the_words_of_the_facts(
     assert any(example.required) and collate([example]).required.tolist() == [list(example.required)]
 
 
-def test_the_size_of_states_is_capped_by_the_model(encoder: Encoder) -> None:
+def test_the_group_size_is_limited_by_the_model(encoder: Encoder) -> None:
     small = Encoder(encoder.vocabulary, encoder.predicates, max_group_size=2)
     assert encoder.example(record(), [TEXT], "paper").max_size == 3
     assert small.example(record(), [TEXT], "paper").max_size == 2
@@ -178,7 +169,7 @@ def test_a_corpus_without_facts_needs_a_segmenter() -> None:
         segmented([record(), record(None, identifier="bare")], None, [])
 
 
-def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -> None:
+def test_references_that_cannot_be_segmented_are_rejected() -> None:
     class Picky(SentenceSegmenter):
         def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
             if any("wrong" in text for text in texts):
@@ -187,10 +178,12 @@ def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -
 
     texts = [f"Oda is {number}{' wrong' if number in (3, 8) else ''}." for number in range(9)]
     subset = Record("a", record().triples, tuple(map(Reference, texts)))
-    lost = Record("b", record().triples, (Reference(texts[3]),))
+    rejected = Record("b", record().triples, (Reference(texts[3]),))
     rejects: list[Reject] = []
-    (cut,) = segmented([subset, lost], Picky(), rejects, "e2e/train")
-    assert [reference.text for reference in cut.references] == [text for text in texts if "wrong" not in text]
+    (segmented_records,) = segmented([subset, rejected], Picky(), rejects, "e2e/train")
+    assert [reference.text for reference in segmented_records.references] == [
+        text for text in texts if "wrong" not in text
+    ]
     assert [(reject.file, reject.id, reject.reason) for reject in rejects] == [
         ("e2e/train", "a", "reference 4: RuntimeError: wrong"),
         ("e2e/train", "a", "reference 9: RuntimeError: wrong"),
@@ -202,11 +195,15 @@ def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -
 def test_a_segmenter_replaces_facts_and_keeps_the_rest(name: str) -> None:
     plan = Plan.parse("[birthPlace] [instrument residence]")
     first = Record("a", record().triples, (Reference(TEXT, (Fact(TEXT),), plan), Reference("Oda is here.")), "Person")
-    none = Record("b", record().triples)
-    cut = segmented([first, none, record(None)], segmenter(name), [])
-    assert [r.id for r in cut] == ["a", "b", "oda"] and cut[0].category == "Person" and cut[1] == none
-    assert cut[0].references[0].plan == plan
-    facts = [[fact.text for fact in reference.facts or ()] for r in cut for reference in r.references]
+    without_texts = Record("b", record().triples)
+    segmented_records = segmented([first, without_texts, record(None)], segmenter(name), [])
+    assert (
+        [r.id for r in segmented_records] == ["a", "b", "oda"]
+        and segmented_records[0].category == "Person"
+        and segmented_records[1] == without_texts
+    )
+    assert segmented_records[0].references[0].plan == plan
+    facts = [[fact.text for fact in reference.facts or ()] for r in segmented_records for reference in r.references]
     assert [len(pieces) > 1 for pieces in facts] == [True, False, True]
     assert ["".join(pieces) for pieces in facts] == [TEXT, "Oda is here.", TEXT]
 
@@ -219,8 +216,8 @@ def test_every_reference_is_an_example(encoder: Encoder) -> None:
     assert examples[0] == encoder.example(record(), FACTS, "release")
 
 
-def test_a_predicate_that_occurs_more_often_than_in_training_shares_the_first_ones_id() -> None:
+def test_a_repeated_predicate_unknown_from_training_has_the_id_of_the_first() -> None:
     predicates = ("[unknown]", "isPartOf", "isPartOf_2", "population")
     encoder = Encoder(Vocabulary.build([record()], 1), predicates)
-    triples = [Triple("Voss", "isPartOf", place) for place in ("Vestland", "Norway", "Europe")]
+    triples = [Triple("Voss", "isPartOf", position) for position in ("Vestland", "Norway", "Europe")]
     assert encoder.predicate_ids(Record("voss", (*triples, Triple("Voss", "altitude", "57")))) == (1, 2, 1, 0)

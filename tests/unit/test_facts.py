@@ -1,4 +1,4 @@
-"""Facts: cutting a text into clauses or sentences loses nothing."""
+"""Segmentation into clauses and sentences; facts concatenate to the text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_facts_concatenate_to_the_text(name: str, text: str) -> None:
 
 
 @given(text=st.text(), starts=st.lists(st.integers(0, 40)))
-def test_cutting_anywhere_keeps_white_space_with_the_fact_before(text: str, starts: list[int]) -> None:
+def test_whitespace_at_a_boundary_belongs_to_the_fact_before_it(text: str, starts: list[int]) -> None:
     facts = cut(text, [start for start in starts if start <= len(text)])
     assert "".join(facts) == (text if text.strip() else "")
     assert not any(fact[0].isspace() for fact in facts[1:])

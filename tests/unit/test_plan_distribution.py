@@ -1,4 +1,4 @@
-"""p(z | x) of one record against plain enumeration, its samples against its probabilities, and what a bound proves."""
+"""p(z | x) of a record against enumeration, sampling, and proofs of optimality."""
 
 from __future__ import annotations
 
@@ -11,19 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.errors import PlanError
-from agggen.planning import (
-    IndexPlan,
-    PlanDistribution,
-    PlanScores,
-    beam_plans,
-    bounded,
-    exact,
-    is_exact,
-    k_best,
-    plan_score,
-    sample,
-    search,
-)
+from agggen.planning import IndexPlan, PlanDistribution, PlanScores, bounded, exact
+from agggen.planning.beam import beam_plans
+from agggen.planning.bounded import search
+from agggen.planning.exact import is_exact, k_best, sample
+from agggen.planning.scores import plan_score
 from tests.unit.test_planning import all_plans, chain_score, make_scores
 
 
@@ -57,15 +49,15 @@ def test_a_plan_outside_the_level_has_no_probability() -> None:
     assert PlanDistribution(3, make_scores(1, 3, 2)).scored(((0, 1, 2),)).log_probability is None
 
 
-def test_completion_obeys_the_level_whatever_the_prefix() -> None:
+def test_completion_respects_the_level_for_any_prefix() -> None:
     for seed in range(10):
         completed = PlanDistribution(5, make_scores(seed, 5), level=1).complete(((3, 1),))
         assert completed[0] == (3, 1) and all(len(group) == 1 for group in completed[1:])
 
 
 @pytest.mark.parametrize("groups", [((0,), (3,)), ((0, 3),)])
-def test_unknown_predicates_follow_in_their_groups(groups: IndexPlan) -> None:
-    """Predicates 0 and 3 of five are unknown: plans are those of the other three, and the two come behind."""
+def test_groups_of_unknown_predicates_follow_the_plan(groups: IndexPlan) -> None:
+    """Predicates 0 and 3 of five are unknown; plans are those of the other three, followed by these two."""
     scores = make_scores(5, 3, 2)
     distribution = PlanDistribution(5, scores, groups)
     plans, _ = distribution.k_best(1000)
@@ -115,7 +107,7 @@ def test_top_p_draws_the_most_probable_groups_only() -> None:
     assert drawn == kept != set(twin)
 
 
-def test_sampling_is_repeatable_and_refuses_what_it_cannot_do() -> None:
+def test_sampling_is_reproducible_and_refuses_invalid_arguments() -> None:
     scores = make_scores(2, 4)
     repeated = [sample(scores, 9, np.random.default_rng(3)) for _ in range(2)]
     assert repeated[0] == repeated[1]
@@ -128,8 +120,8 @@ def test_sampling_is_repeatable_and_refuses_what_it_cannot_do() -> None:
 
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 6), largest=st.integers(1, 3), k=st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
-def test_what_a_bound_proves_is_exact(seed: int, n: int, largest: int, k: int) -> None:
-    """Records small enough for the tables, planned as if they were not: from a beam of one plan."""
+def test_proven_plans_equal_exact_planning(seed: int, n: int, largest: int, k: int) -> None:
+    """On records that are small enough for exact planning, which is disabled here."""
     scores = make_scores(seed, n, largest, weighted_last=bool(seed % 2))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exact, "MAX_TRANSITIONS", 0)
@@ -143,8 +135,7 @@ def test_what_a_bound_proves_is_exact(seed: int, n: int, largest: int, k: int) -
         assert prefix_plans[0].states == k_best(scores, 1, prefix=((n - 1,),))[0].states
 
 
-def test_thirteen_predicates_are_planned_with_proof_and_without_a_false_probability() -> None:
-    """Beyond the tables no probability is known, and none is said."""
+def test_plans_beyond_the_tables_have_proofs_but_no_probability() -> None:
     proofs = 0
     for seed in range(5):
         scores = make_scores(seed, 15, 2)
@@ -161,7 +152,7 @@ def test_thirteen_predicates_are_planned_with_proof_and_without_a_false_probabil
     assert proofs
 
 
-def test_without_proof_the_beams_plans_are_given_and_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proof_the_plans_of_the_beam_are_returned_as_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MAX_EXPANSIONS", 0)
     scores = make_scores(1, 15, 2)
     plans, proven = PlanDistribution(15, scores).k_best(3)

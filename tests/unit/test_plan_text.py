@@ -1,4 +1,4 @@
-"""The text form of plans: written plans are read back, and invalid ones are refused with the column."""
+"""The notation of plans: round trip, errors with the column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agggen.records import Plan
 
 
 @given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
-def test_what_is_written_is_read_again(names: list[list[str]]) -> None:
+def test_the_round_trip_of_a_plan_is_lossless(names: list[list[str]]) -> None:
     flat = [f"{name}{number}" for number, name in enumerate(name for group in names for name in group)]
     sizes = iter(flat)
     plan = Plan(tuple(tuple(next(sizes) for _ in group) for group in names))

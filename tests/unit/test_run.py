@@ -1,4 +1,4 @@
-"""The pipeline from records to a bundle, on a toy corpus: what it writes, how it continues, what it refuses."""
+"""The training pipeline on a toy corpus: files, exact resume, rejects and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agggen.records import Fact, Record, Reference, Triple
 from agggen.run import CorpusConfig, FactsConfig, RunConfig, TextConfig, TrainingConfig, prepare, train
 from agggen.tensors import device_of
 from agggen.text.tokenise import JOINER
-from agggen.training.callbacks import Callback, Metrics, Silent
+from agggen.training.callbacks import Callback, Metrics
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
 
@@ -49,8 +49,8 @@ CONFIG = RunConfig(
 )
 
 
-class Follow(Silent):
-    """Counts updates by stage, and interferes at one of them."""
+class Follow(Callback):
+    """Counts updates by stage, and calls `act` at one of them."""
 
     def __init__(
         self, stage: ObjectiveName, updates: dict[str, int], at: tuple[str, int], act: Callable[[Trainer], None]
@@ -92,7 +92,7 @@ def same_weights(one: Bundle, other: Bundle) -> bool:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, dict[str, int], Path]:
+def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, dict[str, int], Path]:
     """An uninterrupted run."""
     folder = tmp_path_factory.mktemp("run")
     bundle, updates = run(folder, sources={"people/train": "12ab"})
@@ -102,8 +102,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, dict[str, i
 # --- what a run writes ---
 
 
-def test_a_run_writes_the_bundle_that_it_returns(whole: tuple[Bundle, dict[str, int], Path]) -> None:
-    bundle, updates, folder = whole
+def test_a_run_writes_the_bundle_that_it_returns(full: tuple[Bundle, dict[str, int], Path]) -> None:
+    bundle, updates, folder = full
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()) == [
         *(
             f"bundle/{name}"
@@ -126,19 +126,19 @@ def test_a_run_writes_the_bundle_that_it_returns(whole: tuple[Bundle, dict[str, 
     assert len(loaded.generator().generate(DEV)) == 3
 
 
-def test_the_resolved_configuration_is_stored_where_it_is_given(tmp_path: Path) -> None:
+def test_the_resolved_configuration_is_stored_in_the_bundle(tmp_path: Path) -> None:
     skipped = replace(CONFIG.training, baseline=replace(STAGE, epochs=0), joint=replace(STAGE, epochs=0))
     bundle, updates = run(tmp_path, replace(CONFIG, training=skipped), resolved={"from": "a preset"})
     assert load_bundle(tmp_path / "bundle").config == {"from": "a preset"}
     assert not updates and not bundle.metrics, "a stage of 0 epochs is skipped"
 
 
-def test_a_run_follows_from_its_seed(whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path) -> None:
+def test_a_run_is_determined_by_its_seed(full: tuple[Bundle, dict[str, int], Path], tmp_path: Path) -> None:
     torch.rand(5)
     repeated, _ = run(tmp_path / "again")
-    assert same_weights(repeated, whole[0])
+    assert same_weights(repeated, full[0])
     other, _ = run(tmp_path / "other", replace(CONFIG, training=replace(CONFIG.training, seed=4)))
-    assert not same_weights(other, whole[0])
+    assert not same_weights(other, full[0])
 
 
 # --- how it continues ---
@@ -152,8 +152,8 @@ def test_a_run_follows_from_its_seed(whole: tuple[Bundle, dict[str, int], Path],
         (("joint", 4), {"joint": 3}),
     ],
 )
-def test_a_run_that_was_killed_continues_and_ends_like_one_that_was_not(
-    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int], second: dict[str, int]
+def test_a_killed_run_resumes_exactly(
+    full: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int], second: dict[str, int]
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, at=at)
@@ -161,43 +161,42 @@ def test_a_run_that_was_killed_continues_and_ends_like_one_that_was_not(
     torch.manual_seed(99)
     bundle, updates = run(tmp_path)
     assert updates == second, "what was done is not done again"
-    assert same_weights(bundle, whole[0])
-    assert bundle.metrics == whole[0].metrics
+    assert same_weights(bundle, full[0])
+    assert bundle.metrics == full[0].metrics
 
 
-def test_a_run_killed_before_its_bundle_was_written_only_writes_it(
-    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_killed_before_writing_its_bundle_only_writes_it(
+    full: tuple[Bundle, dict[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, bundle: Bundle) -> str:
+    def disk_full(path: Path, bundle: Bundle) -> str:
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
-        patch.setattr("agggen.run.save_bundle", full)
+        patch.setattr("agggen.run.save_bundle", disk_full)
         run(tmp_path)
     bundle, updates = run(tmp_path)
-    assert not updates and same_weights(bundle, whole[0]) and not bundle.model.training
+    assert not updates and same_weights(bundle, full[0]) and not bundle.model.training
 
 
 @pytest.mark.parametrize("at", [("baseline", 2), ("baseline", 3), ("joint", 5)])
-def test_a_run_that_was_asked_to_stop_writes_no_bundle_and_continues_there(
-    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int]
+def test_a_stopped_run_writes_no_bundle_and_resumes(
+    full: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int]
 ) -> None:
-    """A stopped stage was once taken for a finished one: the next stage began, and a bundle was written."""
     stage, step = at
     with pytest.raises(StoppedError, match=f"{stage} was stopped after update {step}; the same call resumes there"):
         run(tmp_path, at=at, act=stop)
     assert not (tmp_path / "bundle").exists()
     bundle, updates = run(tmp_path)
     assert updates == ({"baseline": 6 - step, "joint": 6} if stage == "baseline" else {"joint": 6 - step})
-    assert same_weights(bundle, whole[0])
+    assert same_weights(bundle, full[0])
 
 
-def test_a_finished_run_is_refused_before_anything_is_trained(whole: tuple[Bundle, dict[str, int], Path]) -> None:
+def test_a_finished_run_is_refused_before_anything_is_trained(full: tuple[Bundle, dict[str, int], Path]) -> None:
     def listen(stage: ObjectiveName) -> Sequence[Callback]:
         pytest.fail(f"{stage} begins")
 
     with pytest.raises(TrainingError, match="bundle exists already: this run is finished"):
-        train(CONFIG, TRAIN, DEV, whole[2], listen)
+        train(CONFIG, TRAIN, DEV, full[2], listen)
 
 
 # --- preparing ---
@@ -213,10 +212,10 @@ def test_every_reference_becomes_an_example_and_limit_counts_records() -> None:
 
 
 def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
-    stranger = Record(
+    unknown = Record(
         "s", (Triple("Mo", "hobby", "chess"),), (Reference("Mo likes chess.", (Fact("Mo likes chess."),)),)
     )
-    data = prepare(CONFIG, TRAIN, [stranger])
+    data = prepare(CONFIG, TRAIN, [unknown])
     assert "hobby" not in data.encoder.predicates and "chess" not in data.encoder.vocabulary.words
     assert data.dev[0].predicates == (0,)
 
@@ -242,7 +241,7 @@ VAST = Record("vast", tuple(Triple("s", f"p{i}", str(i)) for i in range(40)), (R
 MUTE = Record("mute", TRAIN[0].triples, (Reference(JOINER, (Fact(JOINER),)), *TRAIN[0].references))
 
 
-def test_a_record_too_large_and_a_text_without_words_are_rejects_of_their_split() -> None:
+def test_large_records_and_texts_without_words_are_rejected() -> None:
     data = prepare(CONFIG, [VAST, *TRAIN, MUTE], [*DEV, MUTE], max_reject_share=0.2)
     assert [(reject.file, reject.id) for reject in data.rejects["people/train"]] == [
         ("people/train", name) for name in ("vast", "vast", "mute")
@@ -258,7 +257,7 @@ def test_a_record_too_large_and_a_text_without_words_are_rejects_of_their_split(
     assert not prepare(CONFIG, TRAIN, DEV).rejects
 
 
-def test_rejected_texts_count_against_the_share() -> None:
+def test_too_many_rejected_texts_are_refused() -> None:
     with pytest.raises(
         CorpusError, match=r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0% allowed\)"
     ):
@@ -283,7 +282,7 @@ def test_an_unavailable_device_is_refused(tmp_path: Path) -> None:
         (ModelConfig, {"heads": 0}, "model.heads must be at least 1"),
         (ModelConfig, {"width": 15, "heads": 3}, "model.width 15 must be even"),
         (ModelConfig, {"heads": 3}, "a multiple of the 3 heads"),
-        (ModelConfig, {"dropout": 2.0}, "model.dropout must lie in 0..1"),
+        (ModelConfig, {"dropout": 2.0}, "model.dropout must be at least 0 and less than 1"),
         (TrainingConfig, {"threads": -1}, "threads must be 0 or more"),
         (InferenceConfig, {"rows": 0}, "rows must be at least 1"),
         (InferenceConfig, {"plan_weight": float("nan")}, "plan_weight must be a number"),
@@ -294,7 +293,7 @@ def test_settings_out_of_range_are_refused(kind: type, values: dict[str, Any], m
         kind(**values)
 
 
-def test_training_gives_back_threads_and_random_state(tmp_path: Path) -> None:
+def test_training_restores_threads_and_random_state(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     config = replace(CONFIG, training=replace(CONFIG.training, threads=threads + 1, joint=replace(STAGE, epochs=0)))
     state = torch.random.get_rng_state()

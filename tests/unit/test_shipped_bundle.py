@@ -1,4 +1,4 @@
-"""The bundle that agggen ships: what it is, and that commands use it where no other is named."""
+"""The included bundle: its provenance, and its use as the default of commands."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FINGERPRINT = "ba6d4e562fae8483f6e4b5d3b6739c2d395263fc1f9345d164712be463cf5e87"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 
-def test_it_is_the_result_of_the_preset_on_the_shipped_corpus() -> None:
-    """`make bundle` makes it; after a change of the preset or corpus it is made anew, and FINGERPRINT with it."""
+def test_the_included_bundle_has_the_configuration_and_data_of_its_preset() -> None:
+    """After a change of the preset or corpus, rebuild it by `make bundle` and update FINGERPRINT."""
     folder = SHIPPED["elements"]
     described = describe_bundle(folder)
     assert fingerprint(folder) == FINGERPRINT
@@ -56,9 +56,9 @@ def test_it_writes_the_example_of_the_readme() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## One example")[2].partition("\n## ")[0]
     blocks = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
-    given, shown = (textwrap.dedent(block).strip() for block in blocks)
-    record = {"id": "1", "triples": [line.split(" | ") for line in given.splitlines()]}
-    assert str(load_model("elements").generate(record)) == shown
+    triples_block, expected = (textwrap.dedent(block).strip() for block in blocks)
+    record = {"id": "1", "triples": [line.split(" | ") for line in triples_block.splitlines()]}
+    assert str(load_model("elements").generate(record)) == expected
 
 
 def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:
@@ -69,7 +69,7 @@ def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:
     assert "Xq" in clause.text and clause.copied == ()
 
 
-def test_a_folder_of_its_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_bundle_of_the_same_name_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elements").mkdir()  # say a corpus
     assert load_model("elements").path == SHIPPED["elements"]

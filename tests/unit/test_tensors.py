@@ -1,4 +1,4 @@
-"""Tensors on disk: what is written is read, and a disk that refuses is an OSError."""
+"""Writing of tensors: system errors are OSErrors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen.tensors import save_tensors
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([True])}
 
 
-def test_a_disk_that_refuses_is_an_os_error_and_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_raises_oserror_and_keeps_the_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -25,10 +25,10 @@ def test_a_disk_that_refuses_is_an_os_error_and_leaves_the_old_file(tmp_path: Pa
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(path))
-    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
     assert path.read_bytes() == b"old"
 
 
-def test_a_folder_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_an_absent_folder_raises_oserror(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         save_tensors(tmp_path / "nowhere" / "x", TENSORS)

@@ -1,4 +1,4 @@
-"""The real corpora come back from their tokens, and copying leaves few words unknown."""
+"""Tokenisation and vocabulary on the real corpora."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def records(home: Path, split: str, corpus: str = "webnlg") -> list[Record]:
 
 
 @pytest.mark.parametrize(("corpus", "count"), [("webnlg", 20_370), ("e2e", 46_733)])
-def test_real_texts_come_back(data_home: Path, corpus: str, count: int) -> None:
+def test_real_texts_are_reproduced_from_their_tokens(data_home: Path, corpus: str, count: int) -> None:
     read = [record for split in ("train", "dev") for record in records(data_home, split, corpus)]
     texts = [reference.text for record in read for reference in record.references]
     assert len(texts) == count

@@ -1,11 +1,11 @@
-"""Names in words, and the linearised record."""
+"""Names as words, and the linearised record."""
 
 from __future__ import annotations
 
 import pytest
 
 from agggen.records import Record
-from agggen.text import (
+from agggen.text.linearise import (
     ROLE_OBJECT,
     ROLE_PREDICATE,
     ROLE_SPECIAL,
@@ -58,7 +58,7 @@ def test_linearised_record() -> None:
     assert source.role == [ROLE_SPECIAL, *triple_roles, *triple_roles]
 
 
-def test_a_name_that_spells_a_special_token_is_not_one() -> None:
+def test_a_name_spelled_like_a_special_token_is_ordinary_text() -> None:
     source = linearise(Record.of({"id": 1, "triples": [["[SEP]", "[CLS]", "[PAD]"]]}))
     assert source.tokens.count("[SEP]") == source.tokens.count("[CLS]") == 1
     assert "[PAD]" not in source.tokens

@@ -1,4 +1,4 @@
-"""Tokens: exact expectations, and that every string comes back."""
+"""Tokenisation: exact tokens, and the round trip of every string."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AWKWARD = st.text(
 )
 
 
-def written(text: str, normalise: bool = False) -> list[str]:
+def tokens_of(text: str, normalise: bool = False) -> list[str]:
     return [token.text for token in tokenise(text, normalise)]
 
 
@@ -37,16 +37,16 @@ def written(text: str, normalise: bool = False) -> list[str]:
     ],
 )
 def test_tokens(text: str, tokens: str | list[str]) -> None:
-    assert written(text) == (tokens.split(" ") if isinstance(tokens, str) else tokens)
+    assert tokens_of(text) == (tokens.split(" ") if isinstance(tokens, str) else tokens)
 
 
 @given(AWKWARD)
-def test_every_string_comes_back(text: str) -> None:
-    assert detokenise(written(text)) == text
+def test_every_string_is_reproduced_from_its_tokens(text: str) -> None:
+    assert detokenise(tokens_of(text)) == text
 
 
 @given(AWKWARD, st.booleans())
-def test_offsets_point_at_the_tokens_own_characters(text: str, normalise: bool) -> None:
+def test_offsets_are_the_characters_of_the_tokens(text: str, normalise: bool) -> None:
     previous = 0
     for token in tokenise(text, normalise):
         assert previous <= token.start < token.end <= len(text)
@@ -77,25 +77,25 @@ def test_detokenised_spans_are_the_offsets_of_the_text(text: str) -> None:
     ],
 )
 def test_normalised_spacing(text: str, mended: str) -> None:
-    assert detokenise(written(text, normalise=True)) == mended
+    assert detokenise(tokens_of(text, normalise=True)) == mended
 
 
 @given(AWKWARD)
 def test_normalising_a_normalised_text_changes_nothing(text: str) -> None:
-    once = detokenise(written(text, normalise=True))
-    assert detokenise(written(once, normalise=True)) == once
+    once = detokenise(tokens_of(text, normalise=True))
+    assert detokenise(tokens_of(once, normalise=True)) == once
 
 
 @given(AWKWARD)
-def test_normalised_tokens_hold_no_raw_token_and_keep_every_visible_character(text: str) -> None:
-    tokens = written(text, normalise=True)
+def test_normalised_tokens_have_no_raw_token_and_every_visible_character(text: str) -> None:
+    tokens = tokens_of(text, normalise=True)
     assert not any(token.startswith("▁") and len(token.strip(JOINER)) > 1 for token in tokens)
     visible = "".join(char for char in text if not char.isspace() and char != JOINER)
     assert "".join(token.strip(JOINER) for token in tokens) == visible
 
 
 @given(st.lists(st.sampled_from(["a", "￭", "￭a", "a￭", "￭￭￭", "▁20", "▁", "▁zz", "▁110000", ""])))
-def test_any_sequence_a_model_may_write_has_a_text_and_spans(tokens: list[str]) -> None:
+def test_any_token_sequence_has_a_text_and_spans(tokens: list[str]) -> None:
     text, spans = detokenise_with_offsets(tokens)
     assert len(spans) == len(tokens)
     assert all(0 <= start <= end <= len(text) for start, end in spans)
@@ -107,6 +107,6 @@ def test_any_sequence_a_model_may_write_has_a_text_and_spans(tokens: list[str]) 
 )
 def test_time_is_linear_in_the_length(text: str) -> None:
     began = time.perf_counter()
-    assert detokenise(written(text)) == text
+    assert detokenise(tokens_of(text)) == text
     detokenise([text])
     assert time.perf_counter() - began < 20

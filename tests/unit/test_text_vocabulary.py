@@ -1,4 +1,4 @@
-"""The word list, copying, facts of target tokens, the JSON form, and bad input."""
+"""The vocabulary: ids, copying, facts of target tokens, JSON form, invalid input."""
 
 from __future__ import annotations
 
@@ -26,25 +26,16 @@ TRAIN = [
 NEW = record(3, [["Zinc", "symbol", "Zn"], ["Zinc", "hue", "Red"]])
 
 
-def test_ids_are_specials_then_target_words_by_frequency_then_words_of_the_source_only() -> None:
+def test_the_order_of_ids() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     assert vocabulary.words[:7] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[FACT]", "[LAST]", "[END]"]
     assert vocabulary.words[7 : vocabulary.n_output] == ["is", "￭.", "Iron", "Ne", "Neon", "The", "of", "symbol"]
     assert vocabulary.words[vocabulary.n_output :] == ["hue"]
     assert len(vocabulary) == 16
-    named = (
-        Vocabulary.PAD,
-        Vocabulary.UNK,
-        Vocabulary.CLS,
-        Vocabulary.SEP,
-        Vocabulary.FACT,
-        Vocabulary.LAST,
-        Vocabulary.END,
-    )
-    assert named == tuple(range(7))
+    assert [getattr(Vocabulary, name.strip("[]")) for name in SPECIALS] == list(range(7))
 
 
-def test_a_vocabulary_grows_by_the_frequent_words_of_further_records_and_keeps_the_ids_of_those_it_writes() -> None:
+def test_a_grown_vocabulary_keeps_the_ids_of_output_words() -> None:
     old = Vocabulary([*SPECIALS, "is", "in", "city"], len(SPECIALS) + 2)
     record = Record.of(
         {"id": "1", "triples": [["Mira", "city", "Ulm"]], "references": ["Mira is in Ulm, Ulm city city"]}
@@ -55,7 +46,7 @@ def test_a_vocabulary_grows_by_the_frequent_words_of_further_records_and_keeps_t
     assert few.grown([record], 2).to_json() == few.to_json()
 
 
-def test_words_of_the_record_that_the_vocabulary_lacks_are_copied() -> None:
+def test_out_of_vocabulary_words_of_the_record_are_copied() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     source = vocabulary.encode_source(NEW)
     size = len(vocabulary)
@@ -71,13 +62,13 @@ def test_words_of_the_record_that_the_vocabulary_lacks_are_copied() -> None:
     assert target.ids.count(Vocabulary.UNK) == 4  # (￭ ￭) ￭, red
 
 
-def test_a_word_of_the_source_only_is_unknown_where_the_record_lacks_it() -> None:
+def test_a_source_only_word_is_unknown_if_the_record_lacks_it() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     source = vocabulary.encode_source(record(4, [["Zinc", "symbol", "Zn"]]))
     assert vocabulary.encode_target(["hue"], source).ids == [Vocabulary.UNK]
 
 
-def test_tokens_belong_to_the_fact_they_start_in_and_facts_without_tokens_are_dropped() -> None:
+def test_tokens_belong_to_the_fact_in_which_they_start() -> None:
     facts = ["  ", "Neon (", "Ne)", " ", " is", " red."]
     item = record(5, [["Neon", "symbol", "Ne"]], "".join(facts))
     vocabulary = Vocabulary.build([item], min_count=1)
@@ -88,7 +79,7 @@ def test_tokens_belong_to_the_fact_they_start_in_and_facts_without_tokens_are_dr
 
 
 @given(st.lists(st.text("abcXY1.,'-é (", min_size=1, max_size=25), min_size=1, max_size=4))
-def test_training_texts_come_back_from_their_ids(texts: list[str]) -> None:
+def test_training_texts_are_reproduced_from_their_ids(texts: list[str]) -> None:
     texts = [text for text in texts if text.strip()] or ["a"]
     item = record(1, [["a", "b", "c"]], *texts)
     vocabulary = Vocabulary.build([item], min_count=1)
@@ -116,7 +107,7 @@ def test_training_texts_come_back_from_their_ids(texts: list[str]) -> None:
         ("the", "actinide", "the"),
     ],
 )
-def test_the_article_fits_a_copied_word(article: str, word: str, expected: str) -> None:
+def test_the_article_agrees_with_a_copied_word(article: str, word: str, expected: str) -> None:
     vocabulary = Vocabulary([*SPECIALS, article], len(SPECIALS) + 1)
     assert vocabulary.decode([len(SPECIALS), len(vocabulary)], [word]) == [expected, word]
     known = Vocabulary([*SPECIALS, article, word], len(SPECIALS) + 2)
@@ -148,12 +139,12 @@ def changed(**parts: Any) -> dict[str, Any]:
         (changed(n_output="8"), "n_output must be an integer, not '8'"),
     ],
 )
-def test_bad_json_is_refused(data: object, message: str) -> None:
+def test_invalid_json_is_refused(data: object, message: str) -> None:
     with pytest.raises(BundleError, match=message):
         Vocabulary.from_json(data)
 
 
-def test_bad_settings_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="min_count must be at least 1, not 0"):
         Vocabulary.build(TRAIN, min_count=0)
     with pytest.raises(CorpusError, match="training records need references"):

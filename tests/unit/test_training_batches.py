@@ -1,4 +1,4 @@
-"""Which examples train together, what they cost, and the learning rate of each update."""
+"""Batches of examples, their costs, and learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def members(mask: int) -> frozenset[int]:
 
 
 def cost_twin(example: Example, max_group_size: int, most_broken: int) -> int:
-    """What `joint_costs` counts, a fact at a time."""
+    """`joint_costs` of an example, by enumeration."""
     total = 0
     for fact, tokens in enumerate(example.facts):
         required = members(example.required[fact]) if example.required else frozenset()
@@ -58,7 +58,7 @@ def test_joint_costs_equal_enumeration_in_any_batch(
     assert [cost for (cost,) in alone] == costs
 
 
-def test_joint_costs_of_more_examples_than_are_counted_at_once() -> None:
+def test_joint_costs_of_several_blocks() -> None:
     examples = [random_example(seed, 1 + seed % 4, [2, 3]) for seed in range(40)] * 20
     assert joint_costs(examples, 2) == [cost_twin(example, 2, 0) for example in examples[:40]] * 20
 
@@ -68,7 +68,7 @@ def test_the_plain_transformer_decodes_a_text_and_one_end_mark() -> None:
 
 
 @given(corpora(), st.integers(1, 60), st.integers(1, 5), st.integers(0, 3), st.integers(0, 3))
-def test_an_epoch_holds_every_example_once_within_the_budget(
+def test_an_epoch_has_every_example_once_within_the_budget(
     examples: list[Example], budget: int, max_records: int, seed: int, epoch: int
 ) -> None:
     costs = text_costs(examples)
@@ -83,7 +83,7 @@ def many() -> Sequence[Example]:
     return [random_example(seed, 1 + seed % 3, [1 + seed % 5, 2]) for seed in range(60)]
 
 
-def test_batches_follow_from_seed_and_epoch() -> None:
+def test_batches_are_determined_by_seed_and_epoch() -> None:
     examples = many()
     costs = text_costs(examples)
     orders = {
@@ -96,13 +96,12 @@ def test_batches_follow_from_seed_and_epoch() -> None:
 
 
 def test_batches_differ_from_epoch_to_epoch_in_a_corpus_smaller_than_a_window() -> None:
-    """Ties of length were once broken by index, so a small corpus had the same batches in every epoch."""
     examples = many()
     epochs = [epoch_batches(sizes(examples), text_costs(examples), 30, 8, 1, epoch) for epoch in range(4)]
     assert len({frozenset(map(frozenset, batches)) for batches in epochs}) == len(epochs)
 
 
-def test_like_lengths_go_together() -> None:
+def test_examples_of_similar_length_are_batched_together() -> None:
     examples = many()
     batches = epoch_batches(sizes(examples), text_costs(examples), 1000, 6, 1, 0)
 
@@ -114,7 +113,7 @@ def test_like_lengths_go_together() -> None:
     assert spread(batches) < spread(in_order) / 4
 
 
-def test_a_fingerprint_tells_texts_and_their_order_apart() -> None:
+def test_a_fingerprint_depends_on_texts_and_their_order() -> None:
     examples = many()
     assert fingerprint(examples) == fingerprint(list(many()))
     assert fingerprint(examples) != fingerprint(examples[::-1])
@@ -131,9 +130,7 @@ def test_a_fingerprint_tells_texts_and_their_order_apart() -> None:
         ("linear", 1 / 50, 1.0, 0.5, 0.01),
     ],
 )
-def test_schedules_at_their_first_update_warmup_middle_and_end(
-    name: ScheduleName, first: float, peak: float, middle: float, end: float
-) -> None:
+def test_values_of_the_schedules(name: ScheduleName, first: float, peak: float, middle: float, end: float) -> None:
     rate = schedule(name, warmup=50, total=200)
     assert [rate(step) for step in (1, 50, 125, 200)] == pytest.approx([first, peak, middle, end])
     rates = [rate(step) for step in range(1, 201)]
@@ -144,7 +141,7 @@ def test_schedules_at_their_first_update_warmup_middle_and_end(
 
 
 @pytest.mark.parametrize(("factor", "warmup", "peak"), [(0.1, 8000, 1.118e-3), (0.005, 5000, 7.07e-5)])
-def test_noam_peaks_where_the_original_did(factor: float, warmup: int, peak: float) -> None:
+def test_noam_has_the_peak_of_the_original(factor: float, warmup: int, peak: float) -> None:
     """METHOD 5: no model-size term, so the "learning rate" 0.1 peaks at 1.1e-3."""
     rate = schedule("noam", warmup, 10**6)
     assert factor * rate(warmup) == pytest.approx(peak, rel=1e-3)

@@ -1,4 +1,4 @@
-"""Exact resume: a run cut off anywhere ends like one that was not; a checkpoint of anything else is refused."""
+"""Checkpoints: exact resume, atomic writing, refusal of other runs and damaged files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,23 @@ from safetensors.torch import save_file
 from agggen.errors import TrainingError
 from agggen.model.joint import JointModel
 from agggen.training import checkpoints
-from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileKeeper, Snapshot, load_checkpoint
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
-from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
+from tests.unit.toy_training import (
+    CONFIG,
+    DEV,
+    DROPPING,
+    STAGES,
+    TRAIN,
+    Log,
+    callback,
+    fresh_model,
+    same,
+    trainer,
+    weights,
+)
 
 # --- resume ---
 
@@ -26,14 +38,12 @@ from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, f
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("stop_at", [1, 5, 7, 12])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
-    tmp_path: Path, stage: ObjectiveName, stop_at: int, accumulate: int
-) -> None:
+def test_a_stopped_run_resumes_exactly(tmp_path: Path, stage: ObjectiveName, stop_at: int, accumulate: int) -> None:
     config = replace(CONFIG, accumulate=accumulate, label_smoothing=0.1 if stage == "baseline" else 0.0)
-    whole = Log()
-    uncut = trainer(stage, config, callbacks=[whole])
+    full = Log()
+    uncut = trainer(stage, config, callbacks=[full])
     total = uncut.run().step
-    assert total == uncut.total_steps == len(whole.losses)
+    assert total == uncut.total_steps == len(full.losses)
     stop_at = min(stop_at, total - 1)
 
     before_stop, after_stop = Log(stop_at), Log()
@@ -46,40 +56,36 @@ def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
     resumed = trainer(stage, config, model=fresh_model(seed=1234), callbacks=[after_stop])
     load_checkpoint(tmp_path / "checkpoint", resumed)
     assert resumed.run() == uncut.progress
-    assert before_stop.losses + after_stop.losses == whole.losses
-    assert before_stop.dev_losses + after_stop.dev_losses == whole.dev_losses
+    assert before_stop.losses + after_stop.losses == full.losses
+    assert before_stop.dev_losses + after_stop.dev_losses == full.dev_losses
     assert same(weights(resumed.model), weights(uncut.model))
 
 
 def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
-    class Draws(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            torch.rand(trainer.progress.step)
-
-    plain, drawing = trainer(), trainer(callbacks=[Draws()])
+    draws = callback(on_log=lambda trainer, metrics: torch.rand(trainer.progress.step))
+    plain, drawing = trainer(), trainer(callbacks=[draws])
     plain.run()
     drawing.run()
     assert same(weights(plain.model), weights(drawing.model))
 
 
 def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
-    class Crash(Silent):
-        def on_update(self, trainer: Trainer) -> None:
-            if trainer.progress.step == 3:
-                raise KeyboardInterrupt
+    def crash(trainer: Trainer) -> None:
+        if trainer.progress.step == 3:
+            raise KeyboardInterrupt
 
     rare = replace(CONFIG, log_every=1000)
-    cut_off = trainer(config=rare, callbacks=[CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), Crash()])
+    callbacks = [CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), callback(on_update=crash)]
     with pytest.raises(KeyboardInterrupt):
-        cut_off.run()
+        trainer(config=rare, callbacks=callbacks).run()
     resumed = trainer(config=rare)
     assert FileKeeper(tmp_path).restore(resumed)
     assert resumed.progress.step == 3
 
 
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
-def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path, config: StageConfig) -> None:
-    """Finished by its last epoch, and by an early stop."""
+def test_a_finished_stage_is_restored_without_training(tmp_path: Path, config: StageConfig) -> None:
+    """After its last epoch, and after early stopping."""
     finished = trainer(config=config, callbacks=[CheckpointEvery(FileKeeper(tmp_path))])
     finished.run()
     log = Log()
@@ -92,7 +98,7 @@ def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path,
     assert not repeated.model.training
 
 
-def test_the_baseline_leaves_the_transitions_alone_and_resumes_without_state_for_them(tmp_path: Path) -> None:
+def test_the_baseline_does_not_train_the_transitions(tmp_path: Path) -> None:
     stopped = trainer(callbacks=[Log(5)])
     before = weights(stopped.model)
     stopped.run()
@@ -103,8 +109,8 @@ def test_the_baseline_leaves_the_transitions_alone_and_resumes_without_state_for
     after = weights(resumed.model)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and not any(name.startswith("transitions.") for name in moved)
-    own = {id(p) for p in resumed.model.transitions.parameters()}
-    assert resumed.optimizer.state and not any(id(p) in own for p in resumed.optimizer.state)
+    transition_ids = {id(p) for p in resumed.model.transitions.parameters()}
+    assert resumed.optimizer.state and not any(id(p) in transition_ids for p in resumed.optimizer.state)
 
 
 # --- files ---
@@ -118,7 +124,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "baseline.safetensors"
 
 
-def test_a_checkpoint_appears_whole_or_not_at_all(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_written_atomically(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [path.name for path in checkpoint.parent.iterdir()] == [checkpoint.name]
     before = checkpoint.read_bytes()
 
@@ -134,25 +140,14 @@ def test_a_checkpoint_appears_whole_or_not_at_all(checkpoint: Path, monkeypatch:
 def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With 50 s per update and evaluations after updates 5 and 10."""
     saved: list[int] = []
-
-    class Keeper(FileKeeper):
-        def save(self, trainer: Trainer) -> None:
-            saved.append(trainer.progress.step)
-
-    now = [0.0]
-    monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: now[0])
-
-    class Clock(Silent):
-        def on_update(self, trainer: Trainer) -> None:
-            now[0] += 50
-
-    config = replace(CONFIG, epochs=2)
-    training = trainer(config=config, callbacks=[Clock(), CheckpointEvery(Keeper(tmp_path), seconds=120)])
-    training.run()
-    assert (
-        training.total_steps == 10
-    )  # at 50 s an update, 150 s have gone by after 3; the evaluation after 5 starts anew
+    times = iter(range(0, 10_000, 50))
+    clock = [next(times)]
+    monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: clock[-1])
+    monkeypatch.setattr(FileKeeper, "save", lambda self, trainer: saved.append(trainer.progress.step))
+    tick = callback(on_update=lambda trainer: clock.append(next(times)))
+    trainer(config=replace(CONFIG, epochs=2), callbacks=[tick, CheckpointEvery(FileKeeper(tmp_path), 120)]).run()
     assert saved == [3, 5, 8, 10]
 
 
@@ -202,13 +197,12 @@ def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Pat
         load_checkpoint(checkpoint, trainer())
 
 
-def test_a_missing_checkpoint_is_no_training_error(tmp_path: Path) -> None:
-    """Another attempt, on another machine, may find it."""
+def test_a_missing_checkpoint_is_not_a_training_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "checkpoint", trainer())
 
 
-def test_a_checkpoint_that_lacks_a_part_is_refused(checkpoint: Path) -> None:
+def test_an_incomplete_checkpoint_is_refused(checkpoint: Path) -> None:
     from safetensors import safe_open
 
     with safe_open(checkpoint, framework="pt") as file:
@@ -227,20 +221,14 @@ def test_a_checkpoint_that_lacks_a_part_is_refused(checkpoint: Path) -> None:
 
 
 def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
-    """It is written while training goes on."""
-    taken: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
 
-    class Takes(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            if trainer.progress.step == 8:
-                taken.append(Snapshot.of(trainer))
-
-    whole = trainer(callbacks=[Takes()])
-    whole.run()
-    assert (taken[0].stage, taken[0].step) == ("baseline", 8)
-    taken[0].write(tmp_path / "baseline.safetensors")
+    full = trainer(callbacks=[callback(on_log=lambda trainer, metrics: snapshots.append(Snapshot.of(trainer)))])
+    full.run()
+    assert (snapshots[7].stage, snapshots[7].step) == ("baseline", 8)
+    snapshots[7].write(tmp_path / "baseline.safetensors")
     resumed = trainer(model=fresh_model(2))
     FileKeeper(tmp_path).restore(resumed)
     assert resumed.progress.step == 8
     resumed.run()
-    assert same(weights(resumed.model), weights(whole.model))
+    assert same(weights(resumed.model), weights(full.model))

@@ -1,7 +1,7 @@
-"""A training step on a device whose values nobody may wait for: what a GPU needs, tested without one.
+"""Training steps never wait for the device: tested without a GPU.
 
-Tensors on the device "meta" have shapes and no values. Whatever reads one (`item`, `nonzero`, a boolean index, a copy
-to main memory) fails here, and would make a GPU finish its queue first.
+Tensors on the device "meta" have shapes but no values, so operations that read a value (`item`, `nonzero`, a boolean
+index, a copy to main memory) fail here; on a GPU, they would wait for its queue.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_an_epoch_of_updates_does_not_wait_for_its_device(
             training._update(update)
 
 
-def test_updates_prepared_in_the_background_are_those_of_a_cpu() -> None:
+def test_updates_prepared_in_the_background_equal_those_of_a_cpu() -> None:
     batches = [ALL[:3], ALL[3:6], ALL[6:], ALL[:1], ALL[1:2]]
     config = replace(CONFIG, accumulate=2)
     on_meta, on_cpu = (trainer("joint", config, model=tiny_model().to(name)) for name in ("meta", "cpu"))
@@ -83,7 +83,7 @@ def test_updates_prepared_in_the_background_are_those_of_a_cpu() -> None:
         lambda x: torch.ones(3).to("meta"),
     ],
 )
-def test_what_waits_or_mixes_devices_is_seen(waits: Callable[[Tensor], Any]) -> None:
+def test_operations_that_wait_or_mix_devices_are_detected(waits: Callable[[Tensor], Any]) -> None:
     x = torch.ones(3, device="meta")
     with pytest.raises((RuntimeError, NotImplementedError, AssertionError)), OneDevice():
         waits(x)

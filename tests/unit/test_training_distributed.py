@@ -1,4 +1,4 @@
-"""Several workers make the updates of one: real processes over gloo against a single process."""
+"""Data-parallel training: real processes over gloo against a single process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.toy_training import CONFIG, fresh_model, same, trainer, weights
 
 @dataclass(frozen=True)
 class Workers:
-    """What the processes of a group wrote, by rank."""
+    """The output of the processes of a group, by rank."""
 
     everything: list[dict[str, Tensor]]
     resumed: list[dict[str, Tensor]]
@@ -50,25 +50,25 @@ def alone() -> dict[str, Tensor]:
     return training_workers.alone()
 
 
-def test_gradients_losses_and_whole_runs_are_those_of_one_worker(workers: Workers, alone: dict[str, Tensor]) -> None:
+def test_gradients_losses_and_weights_equal_those_of_one_worker(workers: Workers, alone: dict[str, Tensor]) -> None:
     for tensors in workers.everything:
         assert tensors.keys() == alone.keys(), "the same parameters have gradients"
         for name, tensor in alone.items():
             torch.testing.assert_close(tensors[name], tensor, rtol=1e-9, atol=1e-12, msg=name)
 
 
-def test_all_workers_hold_the_same_bits(workers: Workers) -> None:
+def test_all_workers_have_bit_identical_weights(workers: Workers) -> None:
     for one, other in pairwise(workers.everything):
         assert same(one, other)
     for one, other in pairwise(workers.resumed):
         assert same(one, other)
 
 
-def test_one_worker_that_asks_stops_them_all_at_the_same_update(workers: Workers) -> None:
+def test_a_stop_request_of_one_worker_stops_all_at_the_same_update(workers: Workers) -> None:
     assert [(facts["stopped_at"], facts["done"]) for facts in workers.facts] == [(6, False)] * len(workers.facts)
 
 
-def test_a_run_that_was_stopped_ends_in_the_weights_of_one_that_was_not(workers: Workers) -> None:
+def test_a_stopped_distributed_run_resumes_exactly(workers: Workers) -> None:
     for tensors in workers.resumed:
         parts = {
             part: {name.removeprefix(part): tensor for name, tensor in tensors.items() if name.startswith(part)}
@@ -92,8 +92,8 @@ def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) 
     assert one.progress.epoch == CONFIG.epochs and before.keys() == weights(one.model).keys()
 
 
-def test_all_refuse_what_one_of_them_cannot_compute(workers: Workers) -> None:
-    """They would wait for each other for ever if only one did."""
+def test_a_loss_that_is_not_finite_on_one_worker_stops_all(workers: Workers) -> None:
+    """Otherwise the workers would wait for each other forever."""
     for facts in workers.facts:
         assert "update 1: loss nan and gradient norm nan must be finite" in facts["refused"]
 
@@ -113,7 +113,7 @@ def test_a_group_of_one_changes_nothing() -> None:
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=60), st.integers(1, 9))
-def test_a_batch_is_divided_without_loss_into_parts_of_about_equal_cost(costs: list[int], size: int) -> None:
+def test_shares_partition_a_batch_by_cost(costs: list[int], size: int) -> None:
     shares = [share(costs, rank, size) for rank in range(size)]
     assert [index for part in shares for index in part] == list(range(len(costs)))
     for part in shares:

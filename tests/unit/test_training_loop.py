@@ -1,4 +1,4 @@
-"""The training loop: seeds, accumulation, early stopping, what callbacks see, what is refused."""
+"""The training loop: seeds, accumulation, early stopping, callbacks, invalid settings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,31 @@ from torch import Tensor
 
 from agggen.errors import ConfigError, TrainingError
 from agggen.model.batch import CLS, SEP, Example, collate
-from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.loop import StageConfig, Trainer, repeatable
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import random_example, tiny_model
-from tests.unit.toy_training import ALL, CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
+from tests.unit.toy_training import (
+    ALL,
+    CONFIG,
+    DEV,
+    DROPPING,
+    STAGES,
+    TRAIN,
+    Log,
+    callback,
+    fresh_model,
+    same,
+    trainer,
+    weights,
+)
 
 # --- seeds, accumulation, learning ---
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
+def test_losses_are_determined_by_the_seed(stage: ObjectiveName) -> None:
     def losses(seed: int) -> list[float]:
         log = Log()
         torch.rand(3)  # the process may have drawn anything before
@@ -36,7 +49,7 @@ def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
     assert losses(1) != losses(2)
 
 
-def test_making_a_trainer_draws_nothing_from_the_process() -> None:
+def test_making_a_trainer_does_not_use_the_global_random_state() -> None:
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
@@ -63,7 +76,7 @@ def test_accumulated_gradients_equal_those_of_one_batch(stage: ObjectiveName, si
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> None:
-    """The baseline once divided by one end mark a fact, though it scores one a text."""
+    """The baseline has one end mark per text, the joint model one per fact."""
     model = tiny_model(predicate_dropout=0.0)
     training = trainer(stage, replace(CONFIG, clip=1e9), model=model)
     whole = stage == "baseline"
@@ -84,12 +97,12 @@ def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> N
 def test_each_group_of_weights_has_its_own_rate() -> None:
     rates: list[list[float]] = []
 
-    class Rates(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            rates.append([group["lr"] for group in trainer.optimizer.param_groups])
-            assert metrics["learning_rate"] == rates[-1][0]
+    def log_rates(trainer: Trainer, metrics: Metrics) -> None:
+        rates.append([group["lr"] for group in trainer.optimizer.param_groups])
+        assert metrics["learning_rate"] == rates[-1][0]
 
-    training = trainer("joint", replace(CONFIG, schedule="noam", warmup=4), callbacks=[Rates()])
+    config = replace(CONFIG, schedule="noam", warmup=4)
+    training = trainer("joint", config, callbacks=[callback(on_log=log_rates)])
     training.run()
     factors = [min(step**-0.5, step * 4**-1.5) for step in range(1, training.total_steps + 1)]
     assert [pair[0] for pair in rates] == pytest.approx([3e-3 * factor for factor in factors])
@@ -104,7 +117,7 @@ def test_gradients_are_clipped() -> None:
 
 
 def toy(seed: int) -> Example:
-    """A text that says its record: the object of each triple, one fact a triple, in the order of the triples."""
+    """An example with one fact per triple, in their order; each fact contains the object."""
     generator = torch.Generator().manual_seed(seed)
     values = [int(v) for v in torch.randint(7, 20, (2,), generator=generator)]
     source = [CLS, 7, 8, values[0], SEP, 7, 9, values[1], SEP]
@@ -136,7 +149,7 @@ def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_the_development_loss_is_the_likelihood_a_scored_position(stage: ObjectiveName) -> None:
+def test_the_development_loss_is_per_scored_position(stage: ObjectiveName) -> None:
     training = trainer(stage, replace(CONFIG, label_smoothing=0.2), model=fresh_model())
     loss = training.evaluate()["dev_loss"]
     model = training.model.eval()
@@ -163,7 +176,7 @@ def test_training_of_the_baseline_is_smoothed() -> None:
 
 
 class Script(Trainer):
-    """A trainer whose evaluations give the losses of a script, and which remembers the weights at each."""
+    """A trainer with scripted evaluation losses, which records the weights at each evaluation."""
 
     def follow(self, losses: Sequence[float]) -> Script:
         self.script, self.seen = list(losses), [weights(self.model)]
@@ -184,16 +197,12 @@ class Script(Trainer):
         ([1.0, 2.0, 3.0], 9, 3, 1),
     ],
 )
-def test_early_stopping_puts_the_best_weights_back(losses: list[float], patience: int, epochs: int, best: int) -> None:
+def test_early_stopping_restores_the_best_weights(losses: list[float], patience: int, epochs: int, best: int) -> None:
     config = replace(CONFIG, epochs=len(losses), patience=patience)
     ended: list[bool] = []
 
-    class AtTheEnd(Silent):
-        def on_end(self, trainer: Trainer) -> None:
-            assert isinstance(trainer, Script)
-            ended.append(same(weights(trainer.model), trainer.seen[best]))
-
-    training = Script(fresh_model(), TRAIN, DEV, "baseline", config, 5, [AtTheEnd()]).follow(losses)
+    at_end = callback(on_end=lambda trainer: ended.append(same(weights(trainer.model), trainer.seen[best])))
+    training = Script(fresh_model(), TRAIN, DEV, "baseline", config, 5, [at_end]).follow(losses)
     progress = training.run()
     assert (progress.epoch, progress.best_dev_loss, progress.done) == (epochs, losses[best - 1], True)
     assert progress.best_step == best * training.total_steps // len(losses)
@@ -219,7 +228,7 @@ def test_a_stage_ends_with_the_mean_of_its_weights_and_those_before_it(stage: Ob
     assert same(weights(repeated.model), weights(mixed.model)), "a finished stage is averaged once"
 
 
-def test_callbacks_hear_in_order_and_each_event_once() -> None:
+def test_callbacks_receive_each_event_once_in_order() -> None:
     order: list[str] = []
 
     class Named(Log):
@@ -252,21 +261,16 @@ def test_a_logged_loss_is_the_mean_since_the_last_one() -> None:
     assert min(fine.losses) < coarse.losses[0] < max(fine.losses)
 
 
-def test_a_callback_that_generates_does_not_switch_dropout_off() -> None:
-    """Training mode was once set only at the epoch's beginning; a generator made in `on_log` ended it."""
+def test_a_callback_that_generates_does_not_disable_dropout() -> None:
+    """A generator sets the model to evaluation mode."""
     plain, log = Log(), Log()
-
-    class Generates(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            trainer.model.eval()
-
     trainer(callbacks=[plain]).run()
-    trainer(callbacks=[log, Generates()]).run()
+    trainer(callbacks=[log, callback(on_log=lambda trainer, metrics: trainer.model.eval())]).run()
     assert log.losses == plain.losses
 
 
-def test_the_number_of_updates_is_known_beforehand() -> None:
-    """It was once the first epoch's number times the epochs; batches of other epochs may be more or fewer."""
+def test_the_number_of_updates_is_computed_in_advance() -> None:
+    """The number of batches differs between epochs."""
     config = replace(CONFIG, epochs=6, batch_positions=60, max_records=99)
     train = [replace(random_example(seed, 3, [2, 3]), max_size=1 + seed % 3) for seed in range(14)]
     training = trainer("joint", config, train=train)
@@ -278,31 +282,25 @@ def test_the_number_of_updates_is_known_beforehand() -> None:
 # --- what is refused ---
 
 
+def weights_become_nan(at: int) -> Callback:
+    def fill(trainer: Trainer, metrics: Metrics) -> None:
+        if trainer.progress.step == at:
+            trainer.model.output_bias.data.fill_(math.nan)
+
+    return callback(on_log=fill)
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_loss_that_is_not_finite_names_the_update_and_records(stage: ObjectiveName) -> None:
-    model = fresh_model()
-    log = Log()
-
-    class Poison(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            if trainer.progress.step == 2:
-                with torch.no_grad():
-                    trainer.model.output_bias.fill_(math.nan)
-
-    training = trainer(stage, model=model, callbacks=[log, Poison()])
+    training = trainer(stage, callbacks=[weights_become_nan(2)])
     with pytest.raises(TrainingError, match=r"update 3: loss nan .*\(records r\d+, r\d+, .*smaller learning_rate"):
         training.run()
     assert training.progress.step == 2
     assert TrainingError.exit_code == 4
 
 
-def test_a_development_loss_that_is_not_finite_is_no_evaluation() -> None:
-    class Poison(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            with torch.no_grad():
-                trainer.model.output_bias.fill_(math.nan)
-
-    training = trainer(config=replace(CONFIG, max_records=99), callbacks=[Poison()])
+def test_a_development_loss_that_is_not_finite_raises_an_error() -> None:
+    training = trainer(config=replace(CONFIG, max_records=99), callbacks=[weights_become_nan(1)])
     with pytest.raises(TrainingError, match="the development loss after update 1 is nan"):
         training.run()
 
@@ -323,12 +321,12 @@ def test_a_stage_needs_texts(train: list[Example], dev: list[Example]) -> None:
         ({"epochs": -1}, "epochs must be at least 0"),
         ({"patience": 0}, "patience must be at least 1"),
         ({"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
+        ({"substitute": -0.1}, "substitute must be between 0 and 1"),
         ({"initial_share": 1.5}, "initial_share must be between 0 and 1, not 1.5"),
         ({"clip": 0.0}, "clip must be greater than 0"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
-    """accumulate=0 once made an endless loop, log_every=0 a division by zero."""
     with pytest.raises(ConfigError, match=message):
         StageConfig(**settings)
 
@@ -338,7 +336,7 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: st
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None:
-    """On two threads they are not by themselves: all passes of this size differed in their last digits."""
+    """By default, the order of sums differs between passes on two threads."""
     generator = torch.Generator().manual_seed(1)
     values = torch.randn(2, 4, 30, 64, generator=generator).requires_grad_()
     factors, rows = torch.randn(500, 4, 30, 64, generator=generator), torch.randint(2, (500,), generator=generator)
@@ -360,12 +358,8 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
 @pytest.mark.parametrize("stage", STAGES)
 def test_updates_are_deterministic_and_the_setting_is_restored(stage: ObjectiveName) -> None:
     deterministic: list[bool] = []
-
-    class Order(Silent):
-        def on_update(self, trainer: Trainer) -> None:
-            deterministic.append(torch.are_deterministic_algorithms_enabled())
-
-    trainer(stage, callbacks=[Order()]).run()
+    record = callback(on_update=lambda trainer: deterministic.append(torch.are_deterministic_algorithms_enabled()))
+    trainer(stage, callbacks=[record]).run()
     assert deterministic and all(deterministic)
     assert not torch.are_deterministic_algorithms_enabled()
     of_memory: Any = torch.utils.deterministic

@@ -1,4 +1,4 @@
-"""Names exchanged in training: in record and text alike, and so that only copying explains them."""
+"""Substitution of names in training, consistently in record and text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import pytest
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
 from agggen.encoding import Encoder, training_examples
-from agggen.errors import ConfigError
 from agggen.model.batch import UNK, Example
 from agggen.records import Record, Reference, Triple
 from agggen.text import Vocabulary
 from agggen.training.checkpoints import FileKeeper
-from agggen.training.loop import StageConfig
 from agggen.training.substitution import Substitute, substitution
 from tests.unit.toy_training import CONFIG, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
 
@@ -32,7 +30,7 @@ def corpus(min_count: int = 60) -> tuple[Vocabulary, list[Example]]:
     return vocabulary, list(training_examples(records, encoder, "release"))
 
 
-def exchanged(share: float, min_count: int = 60, seed: int = 0) -> list[tuple[Example, Example]]:
+def substituted(share: float, min_count: int = 60, seed: int = 0) -> list[tuple[Example, Example]]:
     vocabulary, examples = corpus(min_count)
     substitute = substitution(examples, vocabulary, share)
     return [(example, substitute(example, random.Random(f"{seed} {n}"))) for n, example in enumerate(examples)]
@@ -49,13 +47,13 @@ def parts(example: Example) -> list[tuple[int, int, tuple[int, ...]]]:
     return result
 
 
-def shown(facts: Sequence[Sequence[int]]) -> str:
+def marked(facts: Sequence[Sequence[int]]) -> str:
     return " | ".join(" ".join(f"<{word}>" for word in fact) for fact in facts)
 
 
 @pytest.mark.parametrize("min_count", [2, 60])
-def test_record_and_text_are_exchanged_alike(min_count: int) -> None:
-    for before, after in exchanged(0.7, min_count):
+def test_names_are_substituted_consistently_in_record_and_text(min_count: int) -> None:
+    for before, after in substituted(0.7, min_count):
         names: dict[tuple[int, ...], tuple[int, ...]] = {}
         for (*where, old), (*place, new) in zip(parts(before), parts(after), strict=True):
             assert where == place
@@ -63,35 +61,35 @@ def test_record_and_text_are_exchanged_alike(min_count: int) -> None:
                 assert names.setdefault(old, new) == new, "a name is exchanged wherever it stands"
             else:
                 assert old == new
-        text = shown(before.facts)
+        text = marked(before.facts)
         for old in sorted(names, key=len, reverse=True):
-            assert names[old] == old or shown([old]) in text
-            text = text.replace(shown([old]), shown([names[old]]).replace("<", "(").replace(">", ")"))
-        assert text.replace("(", "<").replace(")", ">") == shown(after.facts)
+            assert names[old] == old or marked([old]) in text
+            text = text.replace(marked([old]), marked([names[old]]).replace("<", "(").replace(">", ")"))
+        assert text.replace("(", "<").replace(")", ">") == marked(after.facts)
 
 
-def test_plans_and_alignments_stay() -> None:
-    for before, after in exchanged(1.0):
+def test_plans_and_alignments_do_not_change() -> None:
+    for before, after in substituted(1.0):
         for name in ("id", "predicates", "kept", "required", "forbidden", "max_size"):
             assert getattr(before, name) == getattr(after, name)
         assert len(before.facts) == len(after.facts)
 
 
 @pytest.mark.parametrize("min_count", [2, 60])
-def test_what_cannot_be_written_can_be_copied(min_count: int) -> None:
+def test_words_that_cannot_be_generated_can_be_copied(min_count: int) -> None:
     vocabulary, _ = corpus(min_count)
-    for before, after in exchanged(1.0, min_count):
+    for before, after in substituted(1.0, min_count):
         unknown = Counter(word for fact in before.facts for word in fact)[UNK]
         words = [word for fact in after.facts for word in fact]
         assert all(word < vocabulary.n_output or word in after.source for word in words)
         assert words.count(UNK) <= unknown + sum(word == UNK for word in after.source)
 
 
-def test_the_share_is_that_of_the_names_that_can_be_exchanged() -> None:
+def test_the_share_is_the_fraction_of_substituted_names() -> None:
     def changed(share: float) -> int:
         return sum(
             old != new
-            for before, after in exchanged(share)
+            for before, after in substituted(share)
             for (_, _, old), (_, _, new) in zip(parts(before), parts(after), strict=True)
         )
 
@@ -99,18 +97,18 @@ def test_the_share_is_that_of_the_names_that_can_be_exchanged() -> None:
     assert 0.3 * changed(1.0) < changed(0.5) < 0.7 * changed(1.0)
 
 
-def test_some_names_become_words_that_no_vocabulary_has() -> None:
+def test_some_names_become_out_of_vocabulary_words() -> None:
     vocabulary, _ = corpus(2)
     unseen = Counter(
-        word >= len(vocabulary) for _, after in exchanged(1.0, 2) for _, role, name in parts(after) if role == 3
+        word >= len(vocabulary) for _, after in substituted(1.0, 2) for _, role, name in parts(after) if role == 3
         for word in name
     )  # fmt: skip
     assert 0.02 < unseen[True] / unseen.total() < 0.5
 
 
-def test_the_same_seed_exchanges_the_same() -> None:
-    assert exchanged(0.5, seed=3) == exchanged(0.5, seed=3)
-    assert exchanged(0.5, seed=3) != exchanged(0.5, seed=4)
+def test_substitution_is_determined_by_the_seed() -> None:
+    assert substituted(0.5, seed=3) == substituted(0.5, seed=3)
+    assert substituted(0.5, seed=3) != substituted(0.5, seed=4)
 
 
 def of_text(text: str, *triples: Triple) -> tuple[Example, Substitute]:
@@ -131,46 +129,40 @@ def of_text(text: str, *triples: Triple) -> tuple[Example, Substitute]:
         ("Jan was born in New York; York is cold.", "a word of New York stands elsewhere"),
     ],
 )
-def test_a_name_is_left_where_the_text_would_become_wrong(text: str, reason: str) -> None:
+def test_a_name_is_kept_if_substitution_would_make_the_text_wrong(text: str, reason: str) -> None:
     example, substitute = of_text(text, Triple("Jan", "born", "New York"))
     place = [name for _, role, name in parts(example) if role == 3]
     for seed in range(20):
         assert [name for _, role, name in parts(substitute(example, random.Random(seed))) if role == 3] == place, reason
 
 
-def test_a_name_inside_a_longer_one_is_not_exchanged_there() -> None:
+def test_a_name_inside_a_longer_name_is_not_substituted() -> None:
     triples = Triple("Aarhus Airport", "city", "Aarhus"), Triple("Aarhus Airport", "born", "1901")
     example, substitute = of_text("Aarhus Airport of 1901 serves Aarhus.", *triples)
     for seed in range(20):
         after = substitute(example, random.Random(seed))
         subjects = {name for _, role, name in parts(after) if role == 1}
-        assert len(subjects) == 1 and shown(subjects.pop() for _ in "1") in shown(after.facts)
+        assert len(subjects) == 1 and marked(subjects.pop() for _ in "1") in marked(after.facts)
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_run_that_was_cut_off_continues_to_the_same_weights(stage: str, tmp_path: Path) -> None:
+def test_a_stopped_run_with_substitution_resumes_exactly(stage: str, tmp_path: Path) -> None:
     def exchange(example: Example, rng: random.Random) -> Example:
         return replace(example, facts=tuple(tuple(rng.sample(fact, len(fact))) for fact in example.facts))
 
     def run(log: Log, keeper: FileKeeper | None = None) -> object:
-        one = trainer(stage, replace(CONFIG, epochs=2), fresh_model(), [log], substitute=exchange)  # type: ignore[arg-type]
+        training = trainer(stage, replace(CONFIG, epochs=2), fresh_model(), [log], substitute=exchange)  # type: ignore[arg-type]
         if keeper:
-            keeper.restore(one)
-        one.run()
+            keeper.restore(training)
+        training.run()
         if keeper:
-            keeper.save(one)
-        return weights(one.model)
+            keeper.save(training)
+        return weights(training.model)
 
-    whole, usual = run(Log()), trainer(stage, replace(CONFIG, epochs=2), fresh_model())  # type: ignore[arg-type]
+    full, usual = run(Log()), trainer(stage, replace(CONFIG, epochs=2), fresh_model())  # type: ignore[arg-type]
     usual.run()
-    assert not same(whole, weights(usual.model)), "examples are exchanged"  # type: ignore[arg-type]
+    assert not same(full, weights(usual.model)), "examples are exchanged"  # type: ignore[arg-type]
     keeper = FileKeeper(tmp_path)
     run(Log(stop_at=3), keeper)
-    assert same(whole, run(Log(), keeper))  # type: ignore[arg-type]
+    assert same(full, run(Log(), keeper))  # type: ignore[arg-type]
     assert len(TRAIN) > 3
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1])
-def test_a_share_out_of_range_is_refused(share: float) -> None:
-    with pytest.raises(ConfigError, match="substitute must be between 0 and 1"):
-        StageConfig(substitute=share)

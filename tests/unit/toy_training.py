@@ -1,15 +1,15 @@
-"""What the tests of training share: a small corpus of random examples, a small model, a callback that listens."""
+"""Helpers for tests of training: random examples, a small model, a recording callback."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from agggen.model.joint import JointModel, ModelConfig
-from agggen.training.callbacks import Callback, Metrics, Silent
+from agggen.training.callbacks import Callback, Metrics
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import random_example
@@ -30,8 +30,15 @@ def fresh_model(seed: int = 7, config: ModelConfig = DROPPING) -> JointModel:
         return JointModel(config, n_words=24, n_output=20, n_predicates=8)
 
 
-class Log(Silent):
-    """Keeps what the loop says, and asks it to stop after a given update."""
+def callback(**methods: Callable[..., None]) -> Callback:
+    """A callback with these methods, such as ``on_log``."""
+    result = Callback()
+    vars(result).update(methods)
+    return result
+
+
+class Log(Callback):
+    """Records losses and events, and requests a stop after the update `stop_at`."""
 
     def __init__(self, stop_at: int = 0) -> None:
         self.stop_at = stop_at
@@ -59,8 +66,8 @@ def trainer(
     callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> Trainer:
-    given: dict[str, Any] = {"train": TRAIN, "dev": DEV, "seed": 5} | settings
-    return Trainer(model or fresh_model(), stage=stage, config=config, callbacks=callbacks, **given)
+    arguments: dict[str, Any] = {"train": TRAIN, "dev": DEV, "seed": 5} | settings
+    return Trainer(model or fresh_model(), stage=stage, config=config, callbacks=callbacks, **arguments)
 
 
 def weights(model: JointModel) -> dict[str, Tensor]:

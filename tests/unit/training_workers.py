@@ -1,4 +1,4 @@
-"""What each process of test_training_distributed.py does: real workers over gloo; it writes what came out to a file."""
+"""The worker process of test_training_distributed.py, which writes its results to files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from agggen.errors import TrainingError
-from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Alone, Connected, Group
-from agggen.training.loop import Trainer
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import tiny_model
 from tests.unit.toy_training import ALL, CONFIG, STAGES, TRAIN, Log, fresh_model, trainer, weights
@@ -26,11 +25,11 @@ LONG = replace(CONFIG, epochs=2)
 
 
 def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> dict[str, Tensor]:
-    """Of one update in float64, without dropout."""
+    """The gradients of one update in float64, without dropout."""
     model = tiny_model(seed=3, predicate_dropout=0.0)
-    one = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
-    update = one._prepare(batches, 0)
-    total, norm = one._update(update)
+    training = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
+    update = training._prepare(batches, 0)
+    total, norm = training._update(update)
     tensors = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     return tensors | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
 
@@ -42,18 +41,10 @@ def whole_run(stage: ObjectiveName, group: Group) -> dict[str, Tensor]:
     return weights(model) | {"(losses)": torch.tensor(log.losses + log.dev_losses, dtype=torch.float64)}
 
 
-class _StopsOn(Silent):
-    def __init__(self, rank: int, step: int) -> None:
-        self.rank, self.step = rank, step
-
-    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        trainer.stop_requested |= (trainer.group.rank, trainer.progress.step) == (self.rank, self.step)
-
-
 def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A run with dropout that its last worker stops, continued by new trainers; and one that nobody stopped."""
+    """A run with dropout, stopped by its last worker and resumed by new trainers; and an uninterrupted one."""
     keeper = FileKeeper(folder)
-    first = trainer(callbacks=[_StopsOn(group.size - 1, 6)], group=group)
+    first = trainer(callbacks=[Log(6 if group.rank == group.size - 1 else 0)], group=group)
     facts: dict[str, Any] = {"stopped_at": first.run().step, "done": first.progress.done}
     if group.rank == 0:
         keeper.save(first)
@@ -69,7 +60,7 @@ def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def refused(group: Group) -> str:
-    """What a worker says when the weights of the last one only are broken."""
+    """The error of a worker if only the last worker's weights are NaN."""
     model = fresh_model()
     if group.rank == group.size - 1:
         with torch.no_grad():
@@ -82,7 +73,7 @@ def refused(group: Group) -> str:
 
 
 def everything(group: Group) -> dict[str, Tensor]:
-    """What must not depend on the number of workers."""
+    """All results that must not depend on the number of workers."""
     tensors: dict[str, Tensor] = {}
     for stage in STAGES:
         for name, batches in UPDATES.items():

@@ -6,22 +6,17 @@ In valid tags, I-x only follows B-x or I-x; B-V is at the predicate only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 IMPOSSIBLE = -1e9
 
 
-@dataclass(frozen=True, slots=True)
-class TaggedFrame:
-    """A frame as BIO tags ("B-ARG0"), one per word, with B-V at the word `predicate`."""
-
-    predicate: int
-    tags: tuple[str, ...]
+Tags = tuple[str, ...]
+"""A frame as BIO tags ("B-ARG0"), one per word, with B-V at its predicate."""
 
 
-def tags_of(roles: Sequence[str]) -> tuple[str, ...]:
+def tags_of(roles: Sequence[str]) -> Tags:
     """The tags for `roles` (all but V), by number: O, B-V, then B- and I- of each role."""
     return ("O", "B-V", *(f"{edge}-{role}" for role in roles for edge in "BI"))
 

@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -56,13 +55,6 @@ class Features:
         return tuple(numbers.get(value, 0) for numbers, value in zip(self._numbers, values(word), strict=True))
 
 
-class WordBatch(NamedTuple):
-    """A batch of sentences, longest first."""
-
-    features: Tensor  # (B, T, E), feature numbers
-    lengths: Tensor  # (B,), in words
-
-
 def batch_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Batches of sentence indices, longest first, with at most `budget` words including padding, or one sentence."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
@@ -77,10 +69,10 @@ def batch_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return batches
 
 
-def collate_words(sentences: Sequence[Sequence[str]], features: Features) -> WordBatch:
-    """A batch of non-empty sentences, which must be ordered by descending length."""
+def collate_words(sentences: Sequence[Sequence[str]], features: Features) -> tuple[Tensor, Tensor]:
+    """Feature numbers (B, T, E) and lengths (B,) of non-empty sentences, which must be ordered by descending length."""
     lengths = [len(words) for words in sentences]
     array = np.zeros((len(sentences), lengths[0], len(TABLES)), dtype=np.int64)
     for row, words in enumerate(sentences):
         array[row, : len(words)] = [features.numbers(word) for word in words]
-    return WordBatch(torch.from_numpy(array), torch.tensor(lengths))
+    return torch.from_numpy(array), torch.tensor(lengths)

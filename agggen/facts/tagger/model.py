@@ -8,7 +8,6 @@ direction each row is reversed within its length.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,14 +24,6 @@ class TaggerConfig:
     hidden: int = 192  # units per direction of both sentence layers
     role: int = 128  # width of a word's representation relative to a predicate
     role_hidden: int = 112  # units per direction of the frame layer
-    dropout: float = 0.33
-
-
-class Encoded(NamedTuple):
-    """Outputs of the sentence layers for a batch."""
-
-    states: Tensor  # (B, T, 2H)
-    predicates: Tensor  # (B, T), logits
 
 
 class TaggerModel(nn.Module):
@@ -40,7 +31,6 @@ class TaggerModel(nn.Module):
 
     def __init__(self, config: TaggerConfig, sizes: tuple[int, ...], n_tags: int) -> None:
         super().__init__()
-        self.config = config
         state_size = 2 * config.hidden
         self.embeddings = nn.ModuleList(
             nn.Embedding(size, width) for size, width in zip(sizes, config.features, strict=True)
@@ -54,17 +44,13 @@ class TaggerModel(nn.Module):
         self.distance = nn.Embedding(2 * FAR + 1, config.role)
         self.frame = BiLSTM(config.role, config.role_hidden)
         self.tag = nn.Linear(2 * config.role_hidden + config.role, n_tags)
-        for weight in self.embeddings.parameters():
-            nn.init.normal_(weight, std=0.3)
-        nn.init.normal_(self.distance.weight, std=0.1)
 
-    def encode(self, features: Tensor, lengths: Tensor) -> Encoded:
-        """Encodes sentences: feature numbers (B, T, E), lengths (B,)."""
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """States (B, T, 2H) and predicate logits (B, T) of sentences: feature numbers (B, T, E), lengths (B,)."""
         columns = [embedding(features[..., i]) for i, embedding in enumerate(self.embeddings)]
         reversal = _reversal(lengths, features.shape[1])
-        first = self.drop(self.first(self.drop(torch.cat(columns, -1)), reversal))
-        states = self.drop(self.second(first, reversal))
-        return Encoded(states, self.predicate(states).squeeze(-1))
+        states = self.second(self.first(torch.cat(columns, -1), reversal), reversal)
+        return states, self.predicate(states).squeeze(-1)
 
     def roles(self, states: Tensor, lengths: Tensor, sentence: Tensor, predicate: Tensor) -> Tensor:
         """Tag logits (F, T, K) of frames; `sentence` and `predicate` (F,) are each frame's sentence and word."""
@@ -74,22 +60,12 @@ class TaggerModel(nn.Module):
         positions = torch.arange(states.shape[1], device=states.device)
         distance = (positions.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-FAR, FAR) + FAR
         relations = torch.relu(words + predicates + products + self.distance(distance))
-        contexts = self.frame(self.drop(relations), _reversal(lengths[sentence], states.shape[1]))
-        return self.tag(torch.cat((self.drop(contexts), relations), -1))
-
-    def drop(self, values: Tensor) -> Tensor:
-        """Variational dropout (Gal and Ghahramani, 2016): the same units for all words of a row; values (B, T, D)."""
-        if not self.training or not self.config.dropout:
-            return values
-        keep = 1 - self.config.dropout
-        return values * (torch.rand(values.shape[0], 1, values.shape[2]) < keep) / keep
+        contexts = self.frame(relations, _reversal(lengths[sentence], states.shape[1]))
+        return self.tag(torch.cat((contexts, relations), -1))
 
 
 class BiLSTM(nn.Module):
-    """A bidirectional LSTM made of two unidirectional LSTMs.
-
-    PyTorch's own needs packed rows, whose gradients take twice as long on a CPU.
-    """
+    """A bidirectional LSTM over padded rows, made of two unidirectional LSTMs."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from agggen.errors import BundleError
-from agggen.facts.tagger.decode import TaggedFrame, best_frames, tags_of
+from agggen.facts.tagger.decode import Tags, best_frames, tags_of
 from agggen.facts.tagger.features import Features, batch_by_length, collate_words
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
 from agggen.files import read_json, sha256_of
@@ -35,9 +35,9 @@ class RoleTagger:
     features: Features
     role_names: tuple[str, ...]
 
-    def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[TaggedFrame, ...]]:
+    def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Tags, ...]]:
         """The frames of each sentence, a sequence of words, in the order of their predicates."""
-        frames: list[tuple[TaggedFrame, ...]] = [()] * len(sentences)
+        frames: list[tuple[Tags, ...]] = [()] * len(sentences)
         non_empty = [index for index, words in enumerate(sentences) if words]
         for positions in batch_by_length([len(sentences[index]) for index in non_empty], BATCH_WORDS):
             batch = [non_empty[position] for position in positions]
@@ -47,19 +47,18 @@ class RoleTagger:
         return frames
 
     @torch.inference_mode()
-    def _tag_batch(self, sentences: Sequence[Sequence[str]]) -> list[tuple[TaggedFrame, ...]]:
-        words = collate_words(sentences, self.features)
-        encoded = self.model.eval().encode(words.features, words.lengths)
-        inside = torch.arange(words.features.shape[1]) < words.lengths.unsqueeze(1)
-        sentence, predicate = torch.nonzero((encoded.predicates > 0) & inside, as_tuple=True)
-        frames: list[list[TaggedFrame]] = [[] for _ in sentences]
+    def _tag_batch(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Tags, ...]]:
+        features, lengths = collate_words(sentences, self.features)
+        states, predicates = self.model.encode(features, lengths)
+        inside = torch.arange(features.shape[1]) < lengths.unsqueeze(1)
+        sentence, predicate = torch.nonzero((predicates > 0) & inside, as_tuple=True)
+        frames: list[list[Tags]] = [[] for _ in sentences]
         if len(sentence):
-            scores = self.model.roles(encoded.states, words.lengths, sentence, predicate)
-            lengths = words.lengths[sentence]
+            scores = self.model.roles(states, lengths, sentence, predicate)
             names = tags_of(self.role_names)
-            paths = best_frames(scores.numpy(), predicate.numpy(), lengths.numpy(), self.role_names)
-            for row, word, path in zip(sentence.tolist(), predicate.tolist(), paths, strict=True):
-                frames[row].append(TaggedFrame(word, tuple(names[number] for number in path)))
+            paths = best_frames(scores.numpy(), predicate.numpy(), lengths[sentence].numpy(), self.role_names)
+            for row, path in zip(sentence.tolist(), paths, strict=True):
+                frames[row].append(tuple(names[number] for number in path))
         return [tuple(sentence_frames) for sentence_frames in frames]
 
 
@@ -97,7 +96,7 @@ def load_tagger(path: Path | str) -> RoleTagger:
     if description.get("format") != FORMAT:
         raise BundleError(f"{path} has tagger format {description.get('format')}; this version reads {FORMAT}")
     try:
-        sizes = dict(description["model"])
+        sizes = {name: size for name, size in description["model"].items() if name != "dropout"}  # a training setting
         config = TaggerConfig(**(sizes | {"features": tuple(sizes["features"])}))
         features = Features(description["features"])
         roles = tuple(description["roles"])

@@ -77,7 +77,7 @@ def fetch(address: str, expected: str | None) -> tuple[Path, str]:
 def _check_names(folder: Folder) -> None:
     names = folder.names()
     if not names:
-        raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its place")
+        raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its path")
     own = files_of(dict.fromkeys(names))
     if foreign := sorted(set(names) - {*own, _MANIFEST}):
         raise BundleError(

@@ -55,7 +55,7 @@ def test_an_unknown_bundle_is_exit_code_3(run: Run, command: str) -> None:
     assert run(command, "nowhere") == (
         3,
         "",
-        "error: there is no bundle at nowhere; `agggen train` writes one and prints its place\n",
+        "error: there is no bundle at nowhere; `agggen train` writes one and prints its path\n",
     )
 
 

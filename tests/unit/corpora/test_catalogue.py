@@ -1,4 +1,4 @@
-"""The catalogue: names, places and loading; and the counts of the real corpora (golden)."""
+"""The catalogue: names, folders, loading, and counts of the real corpora."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         load("e2e", "valid")
 
 
-def test_missing_files_say_how_to_get_them(tmp_path: Path) -> None:
+def test_errors_about_missing_files_state_how_to_obtain_them(tmp_path: Path) -> None:
     with pytest.raises(
         CorpusError, match=r"devset\.csv is missing; run `agggen corpora fetch e2e`, or set AGGGEN_DATA_HOME"
     ):
@@ -31,7 +31,7 @@ def test_missing_files_say_how_to_get_them(tmp_path: Path) -> None:
         load("webnlg-plans", "test", tmp_path)
 
 
-def test_the_data_home_is_given_or_set_or_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_home_is_the_argument_the_variable_or_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", "/data")
     assert find_data_home("/mine") == Path("/mine")
     assert find_data_home() == Path("/data")
@@ -86,10 +86,10 @@ def test_most_texts_of_webnlg_1_6_have_a_human_plan(data_home: Path) -> None:
 
 def test_webnlg_1_6_has_the_records_of_2017(data_home: Path) -> None:
     for split in ("train", "dev"):
-        ours, enriched = (
+        original, enriched = (
             {r.id: r.triples for r in split_rejects(load(n, split, data_home))[0]} for n in ("webnlg", "webnlg-1.6")
         )
-        assert ours == enriched
+        assert original == enriched
 
 
 def test_the_test_set_of_3_0_is_split_by_categories_and_subjects_of_training(tmp_path: Path) -> None:

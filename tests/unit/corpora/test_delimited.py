@@ -1,4 +1,4 @@
-"""Rows of CSV files, and rows that cannot be read."""
+"""Valid and invalid rows of CSV files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read(content: str | bytes) -> list[tuple[int, list[str] | str]]:
         (b"subject,predicate,object\na,b,\xff\n", "line 2: not UTF-8"),
     ],
 )
-def test_a_file_that_is_wrong_as_a_whole(content: str | bytes, message: str) -> None:
+def test_invalid_files_raise_errors(content: str | bytes, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         read(content)
 
@@ -53,5 +53,5 @@ def test_a_file_that_is_wrong_as_a_whole(content: str | bytes, message: str) -> 
         ),
     ],
 )
-def test_a_bad_row_is_a_reject_with_its_line(rows: str, expected: list[tuple[int, list[str] | str]]) -> None:
+def test_an_invalid_row_is_rejected_with_its_line(rows: str, expected: list[tuple[int, list[str] | str]]) -> None:
     assert read("Subject , predicate,object\n" + rows) == expected

@@ -1,4 +1,4 @@
-"""E2E meaning representations: slots to triples, rows to records, and rows that cannot be read."""
+"""E2E: slots to triples, rows to records, invalid rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_slots_become_triples(meaning: str, triples: list[tuple[str, str, str]])
         ("name[A], food[ ]", "the slot 'food' .* has no value"),
     ],
 )
-def test_a_malformed_meaning_says_where(meaning: str, message: str) -> None:
+def test_a_malformed_meaning_representation_names_the_column(meaning: str, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         parse_meaning(meaning)
 
@@ -63,7 +63,7 @@ def test_every_slot_becomes_one_triple(name: str, slots: list[tuple[str, str]]) 
     assert parse_meaning(meaning) == tuple(Triple(name, slot, value) for slot, value in slots)
 
 
-def test_rows_of_one_meaning_form_one_record_wherever_they_stand() -> None:
+def test_rows_with_the_same_meaning_form_one_record_in_any_order() -> None:
     records, rejects = read(
         "mr,ref,fixed,orig_mr\n"
         '"name[A], food[Thai]","First,\nin two lines.",0,x\n'
@@ -75,7 +75,7 @@ def test_rows_of_one_meaning_form_one_record_wherever_they_stand() -> None:
     assert [reference.text for reference in records[0].references] == ["First,\nin two lines.", "Second."]
 
 
-def test_bad_rows_are_rejected_with_the_line_they_start_at() -> None:
+def test_invalid_rows_are_rejected_with_their_first_line() -> None:
     records, rejects = read(
         'mr,ref\n"name[A], area[x]","Two\nlines."\nfood,No value.\n'
         "name[B], area[x],Unquoted.\nname[C], \nname[D],Fine.\n"

@@ -1,4 +1,4 @@
-"""What is said of data before training."""
+"""Statistics and likely errors of data before training."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from agggen import load_dataset
 from agggen.corpora.examine import examine
 
 
-def row(number: int, text: str, **more: object) -> dict[str, object]:
-    return {"id": number, "title": f"Film {number}", "director": "Scott", "text": text, "split": "train"} | more
+def row(number: int, text: str, **changes: object) -> dict[str, object]:
+    return {"id": number, "title": f"Film {number}", "director": "Scott", "text": text, "split": "train"} | changes
 
 
-def test_what_looks_wrong_is_named_with_examples() -> None:
+def test_likely_errors_are_reported_with_examples() -> None:
     rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
     rows += [
         row(30, "Film 30 is nice."),  # does not say its director
@@ -26,16 +26,16 @@ def test_what_looks_wrong_is_named_with_examples() -> None:
         "director": (28, 1),
         "genre": (1, 0),
     }
-    said = {finding.problem: finding for finding in result.findings}
-    assert "record '41': a cell has the type bytes" in str(said["rows that could not be read"])
-    assert said["records without a text"].examples == ("33",)
-    assert said["values without a word in a text"].examples == ("director 'Scott' (record 30)",)
-    own = said["numbers and names in texts that the record lacks"]
-    assert {example.partition(" ")[0] for example in own.examples} >= {"'Malta'", "'1977'"}
-    assert said["predicates with fewer than 20 training texts"].examples == ("genre (1)",)
-    assert said["predicates that are not in training"].examples == ("price",)
-    assert said["records with the same triples in several splits"].examples == ("train 0, dev 0",)
-    assert said["texts in several splits"].count == 1
+    by_problem = {finding.problem: finding for finding in result.findings}
+    assert "record '41': a cell has the type bytes" in str(by_problem["rows that could not be read"])
+    assert by_problem["records without a text"].examples == ("33",)
+    assert by_problem["values without a word in a text"].examples == ("director 'Scott' (record 30)",)
+    hallucinated = by_problem["numbers and names in texts that the record lacks"]
+    assert {example.partition(" ")[0] for example in hallucinated.examples} >= {"'Malta'", "'1977'"}
+    assert by_problem["predicates with fewer than 20 training texts"].examples == ("genre (1)",)
+    assert by_problem["predicates that are not in training"].examples == ("price",)
+    assert by_problem["records with the same triples in several splits"].examples == ("train 0, dev 0",)
+    assert by_problem["texts in several splits"].count == 1
 
 
 def test_clean_data_have_no_findings() -> None:

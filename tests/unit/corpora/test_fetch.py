@@ -1,4 +1,4 @@
-"""Corpora from their pinned addresses: what is right is left alone, what fails says what to do."""
+"""Downloads of corpora: retries, verification, error messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_cut_connections_and_busy_servers_are_retried(files: Files, tmp_path: Pa
     assert (files.requests, (tmp_path / "a.csv").read_bytes()) == (3, CONTENT)
 
 
-def test_a_failed_download_says_why_and_leaves_no_file(files: Files, tmp_path: Path) -> None:
+def test_a_failed_download_states_the_reason_and_leaves_no_file(files: Files, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot download absent from .*: the server responded 404 Not Found"):
         get(files, tmp_path, "absent")
     assert files.requests == 1
@@ -52,14 +52,14 @@ def test_a_failed_download_says_why_and_leaves_no_file(files: Files, tmp_path: P
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"x", CONTENT + b"x" * 100_000, CONTENT[:1000]])
-def test_another_file_is_refused(files: Files, tmp_path: Path, content: bytes) -> None:
+def test_a_file_with_the_wrong_hash_is_refused(files: Files, tmp_path: Path, content: bytes) -> None:
     files.content = content
     with pytest.raises(CorpusError, match=r"is not the expected file \(.* bytes with another SHA-256\)"):
         get(files, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_network_the_error_says_what_to_do(tmp_path: Path) -> None:
+def test_an_error_without_network_recommends_copying(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         file = RemoteFile("a", 1, "0" * 64, f"http://127.0.0.1:{unused.getsockname()[1]}/a")
@@ -88,7 +88,7 @@ def test_a_file_without_a_known_hash_is_fetched_once_and_not_verified(files: Fil
     assert (tmp_path / "a.csv").read_bytes() == CONTENT
 
 
-def test_a_corpus_that_users_copy_themselves_says_from_where_and_to_where(tmp_path: Path) -> None:
+def test_a_corpus_without_a_download_names_source_and_target(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="cannot be downloaded, since its release states no licence") as error:
         fetch("webnlg-plans", tmp_path)
     assert f"to {tmp_path}/agggen_release/human_annotations/evaluation" in str(error.value)

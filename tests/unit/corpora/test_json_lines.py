@@ -1,4 +1,4 @@
-"""JSON lines of the user's own records, and lines that cannot be read."""
+"""Users' records as JSON lines, and invalid lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read(content: str | bytes) -> tuple[list[Record], list[Reject]]:
     return split_rejects(read_jsonl(io.BytesIO(data), "mine.jsonl"))
 
 
-def test_what_a_record_writes_is_read_again(tmp_path: Path) -> None:
+def test_the_round_trip_of_a_record_is_lossless(tmp_path: Path) -> None:
     reference = Reference("It is old. Big.", (Fact("It is old. ", ("age",)), Fact("Big.")), Plan.parse("[age] [size]"))
     record = Record("é1", (Triple("a", "age", "1"), Triple("a", "size", "2")), (reference, Reference("Hm.")), "City")
     path = tmp_path / "mine.jsonl"
@@ -66,14 +66,14 @@ GOOD = '{"id": "good", "triples": [["a", "b", "c"]]}'
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else None,
 )
-def test_a_bad_line_is_a_reject_and_the_rest_is_read(line: str, reason: str) -> None:
+def test_an_invalid_line_is_rejected_and_the_other_lines_are_read(line: str, reason: str) -> None:
     records, (reject,) = read(f'{GOOD}\n{line}\n{{"id": "last", "triples": [["a", "b", "c"]]}}')
     assert [record.id for record in records] == ["good", "last"]
     assert (reject.file, reject.line) == ("mine.jsonl", 2)
     assert re.search(reason, reject.reason)
 
 
-def test_a_file_that_is_wrong_as_a_whole(tmp_path: Path) -> None:
+def test_invalid_files_raise_errors(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"mine\.jsonl is empty"):
         read("")
     with pytest.raises(CorpusError, match=r"mine\.jsonl, line 2: not UTF-8"):

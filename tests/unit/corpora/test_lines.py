@@ -14,7 +14,7 @@ from agggen.errors import CorpusError
 
 
 class CountingStream(io.BytesIO):
-    """Remembers the longest read, to prove that no line is held as a whole."""
+    """Records the length of the longest read."""
 
     longest = 0
 
@@ -41,7 +41,7 @@ def test_a_nul_byte_rejects_its_line_only() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\nnext", b""])
-def test_a_long_line_is_rejected_without_being_held(end: bytes) -> None:
+def test_a_long_line_is_rejected_without_being_loaded(end: bytes) -> None:
     stream = CountingStream(b"ok\n" + b"x" * 5_000_000 + end)
     items = list(read_lines(stream, "f", max_bytes=1000))
     assert items[1] == Reject("f", 2, None, "the line is longer than 1,000 bytes")

@@ -1,4 +1,4 @@
-"""The Parquet form: lossless, atomic, and refused when damaged, changed or foreign."""
+"""The Parquet form: lossless, atomic; damaged, modified and foreign files are refused."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_more_records_than_one_batch_keep_their_order(tmp_path: Path) -> None:
     assert read_records(tmp_path / "x.parquet") == RECORDS
 
 
-def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+def test_the_file_has_the_documented_schema_and_metadata(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_records(path, RECORDS[:3], "mine", "dev")
     assert pq.read_schema(path).equals(schema())
@@ -85,7 +85,7 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     assert (expected["format"], expected["corpus"], expected["split"]) == ("1", "mine", "dev")
 
 
-def test_a_changed_record_is_noticed(tmp_path: Path) -> None:
+def test_a_modified_record_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_records(path, RECORDS[:3], "mine", "dev")
     table = pq.read_table(path)
@@ -135,7 +135,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         read_records(path)
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_records(path, RECORDS[:1], "mine", "dev")
     with pytest.raises(RecordError, match=r"record 'bad' contains '\\ud800'"):
@@ -144,8 +144,8 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["x.parquet"]
 
 
-def test_the_fingerprint_of_known_records_stays(tmp_path: Path) -> None:
-    """Other formats of the same records would make every job and run that names them a new one."""
+def test_the_fingerprint_of_known_records_is_stable(tmp_path: Path) -> None:
+    """A changed fingerprint would turn every existing job and run into a new one."""
     triples = (Triple("Café", "food", "English"), Triple("Café", "food", '"x"'))
     cut = Reference("Á b.", (Fact("Á ", ("food",)), Fact("b.")), Plan((("food", "food_2"),)))
     records = [Record("1", triples, (Reference("a"), cut), "C"), Record("2", triples[:1])]

@@ -1,4 +1,4 @@
-"""Rel2Text: items as records, and items and files that are invalid."""
+"""Rel2Text: items as records, invalid items and files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_an_invalid_split_file_is_named(tmp_path: Path, content: str) -> None:
         list(read_rel2text(tmp_path / "absent.json", "dev"))
 
 
-def test_corrupted_texts_are_read_without_the_relations_that_are_held_out(tmp_path: Path) -> None:
+def test_corrupted_texts_exclude_held_out_relations(tmp_path: Path) -> None:
     path = tmp_path / "raw.tsv"
     rows = [
         "state\tresponse\thead\trelation\ttail",

@@ -1,4 +1,4 @@
-"""Anybody's rows as records: long, wide and nested forms, the columns that options name, and bad rows."""
+"""Users' rows as records: long, wide and nested forms, named columns, invalid rows."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_options_name_the_columns() -> None:
     assert triples(record) == ["Alien | year | 1979"]
 
 
-def test_one_column_needs_no_list() -> None:
+def test_a_single_column_may_be_a_string() -> None:
     record = only(read({"name": "Alien", "plot": "A.", "url": "u", "year": 1}, text="plot", ignore="url"))
     assert (triples(record), texts(record)) == (["Alien | year | 1"], ["A."])
 
 
-def test_a_column_that_is_named_and_not_there_is_an_error() -> None:
+def test_a_named_column_that_is_absent_raises_an_error() -> None:
     with pytest.raises(CorpusError, match="t has no column 'plott'; it has plot, title"):
         read({"title": "Alien", "plot": "A."}, text=("plott",))
 
@@ -84,7 +84,7 @@ def test_a_misspelt_triples_key_is_not_a_predicate() -> None:
     assert reject.reason == "'tripels' has a list in a list, which is not a value; triples belong under 'triples'"
 
 
-def test_a_row_with_nothing_but_a_name_is_a_reject() -> None:
+def test_a_row_without_values_is_rejected() -> None:
     table = read({"title": "Alien", "year": "1979"}, {"title": "Nothing", "year": ""}, {"title": "", "year": " "})
     assert [reject.reason for reject in table.rejects] == [
         "the row has no value besides 'title'",
@@ -92,7 +92,7 @@ def test_a_row_with_nothing_but_a_name_is_a_reject() -> None:
     ]
 
 
-def test_rows_of_one_record_bring_several_texts() -> None:
+def test_rows_of_one_record_give_several_references() -> None:
     rows = [{"name": "Alien", "year": 1979, "text": text} for text in ("A.", "B.", "A.")]
     record = only(read(*rows))
     assert (record.id, texts(record)) == ("1", ["A.", "B."])
@@ -104,7 +104,7 @@ def test_rows_of_one_record_bring_several_texts() -> None:
     assert texts(only(read({"name": "X", "p": "q", "texts": ["A.", "B."]}))) == ["A.", "B."]
 
 
-def test_one_id_for_different_values_is_a_reject() -> None:
+def test_the_same_id_with_other_values_is_rejected() -> None:
     table = read({"id": 1, "name": "A", "p": "x"}, {"id": 1, "name": "A", "p": "y"}, {"id": 1, "name": "A", "p": "x"})
     assert [len(result) for result in table.records.values()] == [1]
     assert table.rejects == [Reject("t", 2, "1", "row 1 has the same id and other values")]
@@ -127,7 +127,7 @@ def test_rows_with_subject_predicate_object_form_records() -> None:
     }
 
 
-def test_a_bad_triple_rejects_its_whole_record() -> None:
+def test_an_invalid_triple_rejects_its_record() -> None:
     rows = [("Alien", "year", 1979), ("Heat", "year", 1995), ("Alien", "director", "")]
     table = read(*(dict(zip(("subject", "predicate", "object"), row, strict=True)) for row in rows))
     assert [record.id for record in table.records[None]] == ["Heat"]
@@ -173,7 +173,7 @@ def test_a_cell_of_another_type_is_refused() -> None:
 # --- files ---
 
 
-def test_a_byte_that_is_not_utf8_rejects_its_row_with_the_line(tmp_path: Path) -> None:
+def test_an_invalid_byte_rejects_its_row_with_the_line(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_bytes(b"id,title,year,text\n1,Caf\xe9,1979,bad\n2,Heat,1995,Heat.\n")
     table = read_file(path)
@@ -187,7 +187,7 @@ def test_a_byte_that_is_not_utf8_rejects_its_row_with_the_line(tmp_path: Path) -
     assert [(item.line, item.reason[:9]) for item in table.rejects] == [(1, "not UTF-8"), (3, "a record ")]
 
 
-def test_a_long_file_with_a_bad_byte_loses_no_triple_silently(tmp_path: Path) -> None:
+def test_an_invalid_byte_in_the_long_form_rejects_the_whole_record(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_bytes(b"subject,predicate,object\nRan,director,Kurosawa\nHeat,year,1995\nRan,year,198\xe9\n")
     table = read_file(path)
@@ -201,13 +201,13 @@ def test_the_delimiter_is_read_from_the_header(tmp_path: Path, name: str, sign: 
     assert triples(only(read_file(tmp_path / name))) == ["Alien | Release_Year | 1979"]
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_duplicate_column_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("title,star,star\nAlien,Weaver,Hurt\n", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"f\.csv, line 1: two columns are called 'star'"):
         read_file(tmp_path / "f.csv")
 
 
-def test_one_object_is_a_record_in_either_form() -> None:
+def test_a_single_object_is_read_in_either_form() -> None:
     wide = {
         "id": 7,
         "title": "Alien",
@@ -218,8 +218,8 @@ def test_one_object_is_a_record_in_either_form() -> None:
     record = record_of_row(wide, "1")
     assert triples(record) == ["Alien | director_name | Scott", "Alien | star | Weaver", "Alien | star | Hurt"]
     assert (record.id, [item.text for item in record.references]) == ("7", ["Alien, 1979."])
-    own = {"triples": [["Alien", "year", "1979"]]}
-    assert record_of_row(own, "1") == Record.of(own, "1")
+    record_form = {"triples": [["Alien", "year", "1979"]]}
+    assert record_of_row(record_form, "1") == Record.of(record_form, "1")
 
 
 @pytest.mark.parametrize(

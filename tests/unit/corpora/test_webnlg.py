@@ -1,4 +1,4 @@
-"""WebNLG XML: triples, texts, human plans of 1.6, and files that are not what they should be."""
+"""WebNLG XML: triples, texts, human plans of 1.6, invalid files."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ A, B, C = "T | isPartOf | A", "T | isPartOf | B", "T | area | 5"
         ((), None),
     ],
 )
-def test_sentences_become_the_states_of_a_complete_plan(
+def test_sentences_become_the_groups_of_a_complete_plan(
     tmp_path: Path, sentences: tuple[list[str], ...], plan: str | None
 ) -> None:
     records, _ = read(tmp_path, entry([A, B, C], enriched(*sentences)))
     assert records[0].references[0].plan == (plan and Plan.parse(plan))
 
 
-def test_a_bad_entry_is_rejected_with_its_line(tmp_path: Path) -> None:
+def test_an_invalid_entry_is_rejected_with_its_line(tmp_path: Path) -> None:
     good = '<lex lid="Id1">Good.</lex>'
     records, rejects = read(
         tmp_path,
@@ -115,7 +115,7 @@ def test_a_folder_is_read_by_size_then_name(tmp_path: Path) -> None:
         (b'\n<!DOCTYPE b SYSTEM "file:///etc/hostname">\n<benchmark/>', "line 2: DOCTYPE is not allowed"),
     ],
 )
-def test_a_file_that_is_broken_as_a_whole_names_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_an_invalid_file_raises_an_error_with_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "City.xml"
     path.write_bytes(content)
     with pytest.raises(CorpusError, match=message) as error:
@@ -123,7 +123,7 @@ def test_a_file_that_is_broken_as_a_whole_names_file_and_line(tmp_path: Path, co
     assert "City.xml" in str(error.value)
 
 
-def test_no_file_is_an_error(tmp_path: Path) -> None:
+def test_missing_files_raise_errors(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"contains no \.xml file"):
         list(read_webnlg(tmp_path, "train"))
     with pytest.raises(CorpusError, match="No such file"):

@@ -1,47 +1,43 @@
 """Agreement of alignments with human alignments."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from agggen.errors import AggGenError
-from agggen.evaluation.alignments import Positions, alignment_scores, positions
+from agggen.evaluation.alignments import alignment_statistics, positions
+from tests.unit.score_files import alignment_scores
 
 
-def rounded(predicted: Sequence[Positions], gold: Sequence[Positions]) -> dict[str, float]:
-    return {name: round(score.value, 2) for name, score in alignment_scores(predicted, gold).items()}
-
-
-def test_recall_counts_any_alignment_and_accuracy_only_right_ones() -> None:
+def test_recall_counts_all_alignments_and_accuracy_only_correct_ones() -> None:
     pair = ([{"a": 0, "b": 0, "c": None}, {"a": 1}, {}], [{"a": 0, "b": 1, "c": 1}, {"a": 1, "b": 0}, {"a": None}])
-    assert rounded(*pair) == {"precision": 66.67, "recall": 60, "f1": 63.16, "accuracy": 40}
-    scores = alignment_scores(*pair)
-    assert "paper's recall" in scores["recall"].signature
-    assert scores["accuracy"].signature == "alignment|right/all|percent|triples:5"
+    assert alignment_scores(*pair) == {"precision": 66.67, "recall": 60, "f1": 63.16, "accuracy": 40}
+    statistics = alignment_statistics(*pair)
+    assert "paper's recall" in statistics["recall"].signature
+    assert statistics["accuracy"].signature == "alignment|right/all|percent|triples:5"
 
 
 def test_the_last_fact_that_names_a_predicate_counts() -> None:
     assert positions([["a", "b"], [], ["a"]]) == {"a": 2, "b": 0}
 
 
-def test_nothing_aligned_scores_zero() -> None:
-    assert set(rounded([{}], [{"a": 0}]).values()) == {0}
+def test_scores_without_any_alignment_are_zero() -> None:
+    assert set(alignment_scores([{}], [{"a": 0}]).values()) == {0}
 
 
 def test_an_empty_gold_alignment_is_refused() -> None:
     with pytest.raises(AggGenError, match="are empty"):
-        alignment_scores([{"a": 0}], [{"a": None}])
+        alignment_statistics([{"a": 0}], [{"a": None}])
 
 
 def test_golden_viterbi_alignments(data_home: Path) -> None:
-    """The paper's table: 273 texts, since the release has no Viterbi alignment of the text with number 12."""
+    """The paper's table, over 273 texts, since the release lacks the Viterbi alignment of text 12."""
     release = data_home / "agggen_release"
     gold = (release / "human_annotations/evaluation/rst_ann_gt_plan.jsonl").read_text(encoding="utf-8").splitlines()
     viterbi = (release / "system_outputs/Viterbi/abs_bert_cnndm.30000.anno").read_text(encoding="utf-8").splitlines()
     plans = {int(number): plan for _, plan, number in (line.split("\t") for line in viterbi)}
     assert set(range(len(gold))) - set(plans) == {12}
-    scores = rounded([aligned(plan) for plan in plans.values()], [aligned(gold[number]) for number in plans])
+    scores = alignment_scores([aligned(plan) for plan in plans.values()], [aligned(gold[number]) for number in plans])
     assert scores == {"precision": 89.73, "recall": 84.16, "f1": 86.85, "accuracy": 75.51}
 
 

@@ -1,4 +1,4 @@
-"""How different plans and texts are from each other."""
+"""Diversity of plans and texts."""
 
 import math
 
@@ -23,7 +23,7 @@ def test_distinct_n_counts_n_grams_within_texts() -> None:
     assert math.isnan(distinct_n(["a"], 2).value)
 
 
-def test_self_bleu_is_sacrebleus_of_each_text_against_the_others() -> None:
+def test_self_bleu_equals_sacrebleu_of_each_text_against_the_others() -> None:
     texts = ["Aromi is a pub near the river.", "Near the river is a pub, Aromi.", "Aromi is a pub near the bridge."]
     expected = sum(
         sacrebleu.sentence_bleu(text, [second for second in texts if second is not text], lowercase=True).score
@@ -34,5 +34,5 @@ def test_self_bleu_is_sacrebleus_of_each_text_against_the_others() -> None:
     assert self_bleu([texts]).signature.endswith("|texts:3")
 
 
-def test_texts_alone_have_no_self_bleu() -> None:
+def test_single_texts_have_no_self_bleu() -> None:
     assert math.isnan(self_bleu([["alone"], ["alone"]]).corpus().value)

@@ -1,4 +1,4 @@
-"""Texts to be scored: the first fault is an error with its file and line."""
+"""Texts to be scored: the first invalid line raises an error with file and line."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_texts_are_separated_by_line_feeds(tmp_path: Path, content: bytes) -> No
         (b"one\nt\xffo\n", "texts.txt, line 2: not UTF-8 .*position 2"),
     ],
 )
-def test_bad_texts_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_invalid_texts_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "texts.txt"
     path.write_bytes(content)
     with pytest.raises(CorpusError, match=message):
@@ -59,7 +59,7 @@ def test_texts_as_json_lines_are_found_by_id(tmp_path: Path) -> None:
         ('{"id": "1", "text": "a"}', "has no text for record '2' and 1 others of records.jsonl"),
     ],
 )
-def test_texts_as_json_lines_must_be_of_the_records(tmp_path: Path, content: str, message: str) -> None:
+def test_texts_as_json_lines_must_match_the_records(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(CorpusError, match=message):

@@ -1,6 +1,6 @@
 """Text metrics against published numbers: released outputs scored again, compared to the printed digit.
 
-The METEOR scores of a protocol come from one Java process: all systems are one corpus, of which each takes its part.
+To start Java once per protocol, METEOR scores all systems as one corpus, of which each system is a part.
 """
 
 import csv
@@ -181,18 +181,18 @@ def test_webnlg_meteor_of_the_paper_and_the_challenge(data_home: Path) -> None:
         if log.exists():  # there is none of the baseline
             single = [float(score) for score in re.findall(r"^Segment \d+ score:\s+(\S+)", log.read_text(), re.M)]
             assert len(single) == ALL
-            np.testing.assert_allclose(meteor.single.values[parts[team]], 100 * np.array(single), atol=1e-9)
+            np.testing.assert_allclose(meteor.single[parts[team]], 100 * np.array(single), atol=1e-9)
 
 
 PARTS = {"all": slice(None, None), "seen": slice(0, SEEN), "unseen": slice(SEEN, ALL)}
 
 
 def rows_of(data_home: Path, team: str) -> list[dict[str, str]]:
-    """The published scores of a team; multi-bleu of the unseen part pads by its own longest list, which is 3 too."""
+    """The published scores of a team."""
     return [row for row in table(data_home, "webnlg_2017_challenge.tsv") if row["file_prefix"] == team]
 
 
-def test_raw_references_get_the_tokens_of_the_challenges_files(data_home: Path) -> None:
+def test_tokens_of_raw_references_equal_the_challenge_files(data_home: Path) -> None:
     entries = ElementTree.parse(data_home / "webnlg_2017" / "test" / "testdata_with_lex.xml").getroot().iter("entry")
     raw = [[str(lex.text) for lex in entry.iter("lex")][:3] for entry in entries]
     _, expected = webnlg_team(data_home, "Baseline")

@@ -1,4 +1,4 @@
-"""METEOR, and the tokeniser of ROUGE-L and CIDEr: real ones where there is Java, and every way that Java can fail."""
+"""METEOR, and the tokeniser of ROUGE-L and CIDEr: with Java, and all failures of Java with a fake."""
 
 import math
 import os
@@ -24,7 +24,7 @@ COUNTS = " ".join(["1.0"] * 23)
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a shell script in Java's place, which notes each start; gives its folder."""
+    """Replaces `java` by a shell script that logs each start; returns the script's folder."""
 
     def put(script: str) -> Path:
         java = tmp_path / "java"
@@ -36,8 +36,7 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
     return put
 
 
-def test_one_process_serves_all_texts_and_all_it_prints_and_complains_fits(fake_java: Callable[[str], Path]) -> None:
-    """More than any pipe holds goes both ways at once, and to the error stream, without a deadlock."""
+def test_large_input_output_and_error_streams_do_not_deadlock(fake_java: Callable[[str], Path]) -> None:
     complaint = "x" * 1000
     folder = fake_java(f'while read -r line; do echo "{COUNTS}"; echo {complaint} >&2; done')
     result = meteor_statistics(["a text of some words " * 20] * 2000, [["a reference " * 20]] * 2000)
@@ -45,7 +44,7 @@ def test_one_process_serves_all_texts_and_all_it_prints_and_complains_fits(fake_
     assert (folder / "starts").read_text() == "start\n"
 
 
-def test_separators_and_line_ends_in_texts_cannot_break_the_protocol(fake_java: Callable[[str], Path]) -> None:
+def test_separators_and_line_ends_in_texts_are_replaced(fake_java: Callable[[str], Path]) -> None:
     folder = fake_java(f'while read -r line; do echo "$line" >> "${{0%/*}}/read"; echo "{COUNTS}"; done')
     meteor_statistics(["a ||| b\nc\u2028d", "|"], [["r\r\ns", "t||||u"], ["v"]])
     read = (folder / "read").read_text(encoding="utf-8").splitlines()
@@ -64,7 +63,7 @@ def test_separators_and_line_ends_in_texts_cannot_break_the_protocol(fake_java: 
         ('while read -r line; do echo "Exception in thread"; done', "did not print 23 counts per text but 'Exception"),
     ],
 )
-def test_a_process_that_fails_is_an_error_that_says_how(
+def test_a_failed_process_raises_an_error_with_the_cause(
     fake_java: Callable[[str], Path], script: str, message: str
 ) -> None:
     fake_java(script)
@@ -100,7 +99,6 @@ def test_without_the_jar_the_error_names_it() -> None:
 
 
 def test_an_interrupt_leaves_no_process(fake_java: Callable[[str], Path]) -> None:
-    """A user's Ctrl-C while METEOR runs."""
     folder = fake_java(f'read -r line; echo $$ > "${{0%/*}}/pid"; kill -INT {os.getpid()}; exec /bin/sleep 60')
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -112,7 +110,7 @@ def test_an_interrupt_leaves_no_process(fake_java: Callable[[str], Path]) -> Non
         os.kill(int((folder / "pid").read_text()), 0)
 
 
-def test_meteors_formula_by_hand() -> None:
+def test_meteor_computed_by_hand() -> None:
     """4 words against 5 with 1 function word each; 2 content and 1 function word match exactly, 1 by its stem."""
     counts = np.zeros(23)
     counts[:4] = 4, 5, 1, 1
@@ -141,7 +139,7 @@ def test_rouge_l_takes_the_best_precision_and_the_best_recall() -> None:
     )
 
 
-def test_cider_is_ten_for_a_perfect_text_and_weighs_by_the_corpus() -> None:
+def test_cider_of_perfect_and_of_wrong_texts() -> None:
     texts = ["a cheap pub by the river", "thai food is served here today"]
     references = [[text] for text in texts]
     result = cider_statistics(texts, references)
@@ -150,7 +148,7 @@ def test_cider_is_ten_for_a_perfect_text_and_weighs_by_the_corpus() -> None:
     assert cider_statistics(texts[:1], references[:1]).corpus().value == 0  # all words are in all of one text
 
 
-def test_texts_without_tokens_score_nothing_and_break_nothing() -> None:
+def test_texts_without_tokens_have_finite_scores() -> None:
     assert rouge_l_statistics([""], [["a"]]).corpus().value == 0
     assert cider_statistics(["", "a"], [["", "b"], ["a"]]).corpus().value >= 0
     assert cider_statistics(["", "a"], [[""], [""]]).corpus().value == 0

@@ -1,4 +1,4 @@
-"""NIST by hand and against the definition; mteval's tokens."""
+"""NIST against hand computations; the tokens of mteval."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from agggen.evaluation.nist import mteval_tokens, nist_statistics
 
 
-def test_by_hand() -> None:
+def test_nist_computed_by_hand() -> None:
     result = nist_statistics(["a b", "a x"], [["a b", "a a c"], ["a d"]])
     # 7 words in all: a 4, b 1; the bigram "a b" follows one of 4 a's
     unigrams = (math.log2(7 / 4) + math.log2(7 / 1) + math.log2(7 / 4)) / 4
@@ -17,7 +17,7 @@ def test_by_hand() -> None:
     assert result.corpus().value == pytest.approx((unigrams + bigrams) * penalty, abs=1e-12)
 
 
-def test_counts_are_clipped_by_the_reference_that_has_most() -> None:
+def test_counts_are_clipped_by_their_maximum_over_references() -> None:
     references = [["a b", "a a b"]]
     two, three = (nist_statistics([text], references) for text in ("a a", "a a a"))
     assert two.rows[0, 0] == three.rows[0, 0] == pytest.approx(2 * math.log2(5 / 3))
@@ -42,5 +42,5 @@ def test_the_length_penalty(share: float, penalty: float) -> None:
         ("", ""),
     ],
 )
-def test_mtevals_tokens(text: str, tokens: str) -> None:
+def test_mteval_tokens(text: str, tokens: str) -> None:
     assert mteval_tokens(text) == tokens

@@ -1,8 +1,9 @@
-"""Plan agreement against scikit-learn and SciPy, and down to the paper's planning table."""
+"""Plan agreement against scikit-learn, SciPy and the paper's planning table."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,10 @@ from scipy.stats import kendalltau
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
 from agggen.errors import PlanError
-from agggen.evaluation.plans import plan_scores
+from agggen.evaluation import Score
+from agggen.evaluation.plans import plan_statistics
 from agggen.records import Plan
+from tests.unit.score_files import corpus_scores
 
 
 def plan_of(labels: list[int]) -> Plan:
@@ -23,6 +26,10 @@ def plan_of(labels: list[int]) -> Plan:
 
 def plans(*texts: str) -> list[Plan]:
     return [Plan.parse(text) for text in texts]
+
+
+def plan_scores(*arguments: Any) -> dict[str, Score]:
+    return corpus_scores(plan_statistics(*arguments))
 
 
 def agreement(plan: Plan, reference: Plan, predicates: Sequence[str] | None = None) -> dict[str, float]:
@@ -44,7 +51,7 @@ def test_measures_equal_the_reference_libraries(labels: tuple[list[int], list[in
     assert scores["ami"] == pytest.approx(adjusted_mutual_info_score(first, second), abs=1e-7)
 
 
-def test_nmi_flatters_plans_that_never_aggregate_but_the_adjusted_scores_do_not() -> None:
+def test_nmi_rewards_plans_without_aggregation_unlike_adjusted_scores() -> None:
     references = [[Plan.parse("[a b] [c d]")]] * 2
     apart = plan_scores([Plan.parse("[a] [b] [c] [d]")] * 2, references)
     assert apart["nmi_avg"].value > 0.6
@@ -62,8 +69,8 @@ def test_inputs_with_a_single_group_count_for_nmi_but_not_for_tau() -> None:
 
 def test_an_omitted_predicate_is_a_cluster_of_its_own() -> None:
     names = ("a", "b", "c", "d")
-    part, whole = plans("[a b]", "[a b] [c d]")
-    scores = agreement(part, whole, names)
+    part, reference = plans("[a b]", "[a b] [c d]")
+    scores = agreement(part, reference, names)
     assert scores["nmi"] == pytest.approx(normalized_mutual_info_score([0, 0, 1, 2], [0, 0, 1, 1]))
     assert scores["ari"] == pytest.approx(adjusted_rand_score([0, 0, 1, 2], [0, 0, 1, 1]))
     assert scores["ami"] == pytest.approx(adjusted_mutual_info_score([0, 0, 1, 1], [0, 0, 1, 2]))
@@ -79,26 +86,26 @@ def test_an_omitted_predicate_has_no_position() -> None:
     assert math.isnan(agreement(*plans("[a] [b]", "[b c] [d]"), names)["tau"])
 
 
-def test_a_plan_with_a_predicate_the_record_lacks_is_refused() -> None:
+def test_a_plan_with_an_unknown_predicate_is_refused() -> None:
     with pytest.raises(PlanError, match="has 'x', which is not a predicate of the record"):
         plan_scores(plans("[a] [x]"), [plans("[a]")], [("a", "b")])
 
 
-def test_exact_match_looks_at_the_groups_and_exact_partition_not_at_their_order() -> None:
-    ours = plans("[a b] [c]", "[c] [a b]", "[a] [b] [c]", "[a b]")
-    scores = plan_scores(ours, [plans("[c] [b] [a]", "[b a] [c]"), *[plans("[a b] [c]")] * 3])
+def test_exact_match_depends_on_the_order_of_groups_unlike_exact_partition() -> None:
+    predicted = plans("[a b] [c]", "[c] [a b]", "[a] [b] [c]", "[a b]")
+    scores = plan_scores(predicted, [plans("[c] [b] [a]", "[b a] [c]"), *[plans("[a b] [c]")] * 3])
     assert (scores["exact_match"].value, scores["exact_partition"].value) == (1 / 4, 2 / 4)
     assert "order:of groups" in scores["exact_match"].signature
 
 
 def test_placed_is_the_share_of_the_records_predicates_that_have_a_group() -> None:
-    ours, names = plans("[a b] [c]", "[d]"), [("a", "b", "c"), ("d", "e")]
-    assert plan_scores(ours, [[plan] for plan in ours], names)["placed"].value == pytest.approx(4 / 5)
+    predicted, names = plans("[a b] [c]", "[d]"), [("a", "b", "c"), ("d", "e")]
+    assert plan_scores(predicted, [[plan] for plan in predicted], names)["placed"].value == pytest.approx(4 / 5)
 
 
-def test_plan_scores_name_every_measure_and_what_was_computed() -> None:
-    ours, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
-    scores = plan_scores(ours, gold)
+def test_each_measure_has_its_own_signature() -> None:
+    predicted, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
+    scores = plan_scores(predicted, gold)
     assert (scores["exact_match"].value, scores["exact_partition"].value, scores["placed"].value) == (0.5, 0.5, 1)
     assert scores["human_nmi_max"].value == 1  # of the one input with two references, for want of three
     assert scores["human_tau_avg"].value == pytest.approx(-1)

@@ -1,4 +1,4 @@
-"""Published systems' scores: they are what the sources say, and only what compares is put side by side."""
+"""Scores of published systems: equal to their sources, and only shown for comparable evaluations."""
 
 import csv
 import re
@@ -31,57 +31,57 @@ def scores(result: Board) -> dict[str, dict[str, float]]:
     return {system.system: system.scores for system in result.systems}
 
 
-def test_the_e2e_rows_are_the_papers(data_home: Path) -> None:
+def test_the_e2e_rows_equal_the_paper(data_home: Path) -> None:
     names = {"original": "e2e", "cleaned": "e2e-cleaned"}
     columns = ("BLEU", "NIST", "METEOR", "ROUGE_L", "CIDEr", "Add", "Miss", "Wrong", "SER")
     printed = [r for r in rows(data_home / "published_scores/agggen_paper_e2e.tsv") if r["kind"] == "published"]
     assert len(printed) == 15
     for row in printed:
-        ours = scores(board(names[row["tested_on"]], "test", names[row["trained_on"]]))[row["model"]]
-        assert list(ours.values()) == [float(row[column]) for column in columns], row["model"]
+        stored = scores(board(names[row["tested_on"]], "test", names[row["trained_on"]]))[row["model"]]
+        assert list(stored.values()) == [float(row[column]) for column in columns], row["model"]
 
 
-def test_the_webnlg_rows_are_the_papers_and_the_challenges(data_home: Path) -> None:
-    ours = scores(board("webnlg", "test-seen", "webnlg"))
+def test_the_webnlg_rows_equal_the_paper_and_the_challenge(data_home: Path) -> None:
+    stored = scores(board("webnlg", "test-seen", "webnlg"))
     for row in rows(data_home / "published_scores/agggen_paper_webnlg_seen.tsv"):
-        (name,) = (name for name in ours if name.split(" (")[0] == row["model"].split(" (")[0])
+        (name,) = (name for name in stored if name.split(" (")[0] == row["model"].split(" (")[0])
         shares = {key: float(row[key.upper()]) for key in ("meteor", "ter") if row[key.upper()]}
-        assert ours[name]["bleu"] == float(row["BLEU"])
-        assert {k: v / 100 for k, v in ours[name].items() if k != "bleu"} == pytest.approx(shares, abs=0.0051)
+        assert stored[name]["bleu"] == float(row["BLEU"])
+        assert {k: v / 100 for k, v in stored[name].items() if k != "bleu"} == pytest.approx(shares, abs=0.0051)
     splits = {"all": "test", "seen": "test-seen", "unseen": "test-unseen"}
     checked = 0
     for row in rows(data_home / "published_scores/webnlg_2017_challenge.tsv"):
-        ours = scores(board("webnlg", splits[row["subset"]], "webnlg"))
-        ours = {name.split(" (")[0].lower(): values for name, values in ours.items()}[row["team"]]
-        assert ours["bleu"] == float(row["BLEU"])
-        assert ours["meteor"] == pytest.approx(100 * float(row["METEOR"]), abs=0.6)
-        assert ours["ter"] == pytest.approx(100 * float(row["TER"]), abs=0.9)
+        stored = scores(board("webnlg", splits[row["subset"]], "webnlg"))
+        stored = {name.split(" (")[0].lower(): values for name, values in stored.items()}[row["team"]]
+        assert stored["bleu"] == float(row["BLEU"])
+        assert stored["meteor"] == pytest.approx(100 * float(row["METEOR"]), abs=0.6)
+        assert stored["ter"] == pytest.approx(100 * float(row["TER"]), abs=0.9)
         checked += 1
     assert checked == 9
 
 
-def test_tgen_plus_is_what_its_outputs_score(data_home: Path) -> None:
+def test_the_rows_of_tgen_plus_equal_the_scores_of_its_outputs(data_home: Path) -> None:
     names = {"orig": "e2e", "clean": "e2e-cleaned"}
     for row in rows(data_home / "published_scores/e2e_cleaning_tgen_ser.tsv"):
         match = re.fullmatch(r"train-(\w+)_test-(\w+)/tgen-plus", row["group (mean of 5 runs)"])
         if match is None or match.groups() == ("clean", "orig"):
             continue
-        ours = scores(board(names[match[2]], "test", names[match[1]]))["TGen+"]
-        assert [ours[name] for name in SLOT_ERRORS] == pytest.approx(
+        stored = scores(board(names[match[2]], "test", names[match[1]]))["TGen+"]
+        assert [stored[name] for name in SLOT_ERRORS] == pytest.approx(
             [float(row[part]) for part in ("Add", "Miss", "Wrong", "SER")], abs=0.006
         )
 
 
-def test_the_planning_and_alignment_rows_are_the_papers_in_the_right_columns(data_home: Path) -> None:
+def test_the_planning_and_alignment_rows_equal_the_paper(data_home: Path) -> None:
     table = {row["quantity"]: row for row in rows(data_home / "published_scores/agggen_paper_planning_alignment.tsv")}
     people, agggen = PLANNING
-    for ours, name in ((people, "Human"), (agggen, "AggGen")):
-        for measure, score in ours.scores.items():
+    for stored, name in ((people, "Human"), (agggen, "AggGen")):
+        for measure, score in stored.scores.items():
             row = table[f"{name} {measure.replace('nmi', 'NMI').replace('tau', 'K-tau').replace('_', ' ')}"]
             assert f"{score:.4f}" == row["published"] == row["recomputed"]
     viterbi, rules = ALIGNMENT
-    for ours, name in ((viterbi, "Viterbi"), (rules, "Rule-based aligner")):
-        for measure, score in ours.scores.items():
+    for stored, name in ((viterbi, "Viterbi"), (rules, "Rule-based aligner")):
+        for measure, score in stored.scores.items():
             row = table[f"{name} {'F1' if measure == 'f1' else measure}"]
             assert f"{score:.2f}" == row["published"]
             assert score == pytest.approx(float(row["recomputed"]), abs=0.005)
@@ -93,14 +93,14 @@ def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> No
     for system in result.systems:
         assert system.source
         assert set(system.scores) <= known
-        parts = [system.scores[name] for name in SLOT_ERRORS if name in system.scores]
-        assert not parts or sum(parts[:3]) == pytest.approx(parts[3], abs=0.15)  # the paper's own do not always add up
+        rates = [system.scores[name] for name in SLOT_ERRORS if name in system.scores]
+        assert not rates or sum(rates[:3]) == pytest.approx(rates[3], abs=0.15)  # the paper's own do not always add up
     assert result.split in get_corpus(result.corpus).splits
     assert len({system.system for system in result.systems}) == len(result.systems)
 
 
 @pytest.mark.parametrize("result", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
-def test_the_number_of_inputs_is_that_of_the_test_set(result: Board, data_home: Path) -> None:
+def test_the_number_of_inputs_equals_the_size_of_the_test_set(result: Board, data_home: Path) -> None:
     records = [item for item in load(result.corpus, result.split, data_home) if isinstance(item, Record)]
     assert len([record for record in records if record.references]) == result.inputs
 
@@ -128,7 +128,7 @@ def test_each_board_is_found_by_its_own_properties() -> None:
         assert board_for(entry.corpus, entry.split, entry.inputs, entry.protocol, entry.trained_on) == (entry, "")
 
 
-def test_our_row_stands_among_the_others_by_bleu_with_what_was_computed() -> None:
+def test_our_row_is_sorted_among_the_published_ones_by_bleu() -> None:
     protocol = Section(
         "webnlg-2017",
         "Texts",

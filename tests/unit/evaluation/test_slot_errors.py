@@ -1,4 +1,4 @@
-"""Slot errors: what a text misses, adds or gets wrong of an E2E record."""
+"""Slot errors: missed, added and wrong values of an E2E record."""
 
 import unicodedata
 
@@ -45,7 +45,7 @@ def errors(result: SlotErrors) -> dict[str, list[tuple[str, str | None, str | No
     ],
 )
 def test_phrases(slot: str, value: str, phrase: str, reading: Reading) -> None:
-    """Each phrase says the value, whatever the case and wherever it stands, and nothing else."""
+    """Each phrase expresses the value and nothing else, in any case and position."""
     zizzi = record((slot, value))
     for text in (f"Zizzi is {phrase}.", f"{phrase} : zizzi .", f"ZIZZI, {phrase.upper()}, IS HERE"):
         assert errors(slot_errors(zizzi, text, reading)) == {}, text
@@ -65,7 +65,7 @@ def test_phrases(slot: str, value: str, phrase: str, reading: Reading) -> None:
         ("area", "city centre", "downtown", {"missed": None}),
     ],
 )
-def test_what_only_the_plain_reading_understands(
+def test_phrases_of_the_plain_reading_only(
     slot: str, value: str, phrase: str, published: dict[str, str | None]
 ) -> None:
     text = f"Zizzi: {phrase}."
@@ -75,7 +75,7 @@ def test_what_only_the_plain_reading_understands(
     }
 
 
-def test_what_only_the_published_reading_counts() -> None:
+def test_errors_of_the_published_reading_only() -> None:
     zizzi = record(("priceRange", "high"), ("customerRating", "average"))
     text = "Zizzi has a high price range and an average customer rating."
     assert errors(slot_errors(zizzi, text, "plain")) == {}
@@ -85,8 +85,8 @@ def test_what_only_the_published_reading_counts() -> None:
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_names_hold_no_slots(reading: Reading) -> None:
-    """Raja *Indian* Cuisine, *Café* Rouge and *The Rice Boat* say nothing of food, type or another name."""
+def test_names_do_not_express_slots(reading: Reading) -> None:
+    """Raja *Indian* Cuisine, *Café* Rouge and *The Rice Boat* express no food, type or other name."""
     text = "The Rice Boat is near Raja Indian Cuisine."
     assert errors(slot_errors(record(("near", "Raja Indian Cuisine"), name="The Rice Boat"), text, reading)) == {}
     assert errors(slot_errors(record(("near", "Café Rouge")), "Zizzi is near Cafe Rouge.", reading)) == {}
@@ -97,7 +97,7 @@ def test_names_hold_no_slots(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_the_three_kinds(reading: Reading) -> None:
+def test_added_missed_and_wrong_values(reading: Reading) -> None:
     zizzi = record(("food", "Italian"), ("area", "riverside"), ("near", "Avalon"), ("priceRange", "cheap"))
     text = "Zizzi is a cheap pub with Indian food near Ranch and Burger King. It is cheap."
     result = slot_errors(zizzi, text, reading)
@@ -116,7 +116,7 @@ def test_the_three_kinds(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_another_name_is_wrong_and_none_is_missed(reading: Reading) -> None:
+def test_another_name_is_wrong_and_an_absent_name_is_missed(reading: Reading) -> None:
     zizzi = record(("food", "Italian"))
     assert errors(slot_errors(zizzi, "Strada serves Italian food.", reading)) == {
         "wrong": [("name", "Zizzi", "Strada")]
@@ -138,7 +138,7 @@ def test_several_values_of_a_slot(reading: Reading) -> None:
     }
 
 
-def test_a_vague_word_adds_nothing_to_a_plain_one() -> None:
+def test_a_vague_word_beside_an_exact_value_adds_nothing() -> None:
     text = "Zizzi has a decent rating of 5 out of 5 and reasonable prices, less than £20."
     zizzi = record(("customerRating", "5 out of 5"), ("priceRange", "less than £20"))
     assert errors(slot_errors(zizzi, text, "plain")) == {}
@@ -150,7 +150,7 @@ def test_numbers_of_other_kinds_are_not_prices() -> None:
         assert errors(slot_errors(record(("name", "Zizzi")), text, reading)) == {}
 
 
-def test_other_ways_to_write_predicates() -> None:
+def test_spelling_variants_of_predicates() -> None:
     assert slot_of("customer rating") == slot_of("customer_rating") == slot_of("customerRating_2") == "customerRating"
     assert slot_of("EatType") == "eatType"
     assert slot_of("birthPlace") is None
@@ -167,8 +167,7 @@ def test_decomposed_accents_are_read() -> None:
 
 
 @given(st.text(max_size=80), st.sampled_from(READINGS))
-def test_any_text_is_read(text: str, reading: Reading) -> None:
-    """What is missed, wrong or found adds up to the record, and every span lies in the text."""
+def test_counts_and_spans_are_consistent_for_any_text(text: str, reading: Reading) -> None:
     zizzi = record(("food", "Italian"), ("area", "riverside"), ("familyFriendly", "no"))
     result = slot_errors(zizzi, text, reading)
     assert len(result.missed) + len(result.wrong) <= result.slots == 4

@@ -1,6 +1,6 @@
 """Slot errors of real texts: published rates of published outputs, and the annotation of E2E's references.
 
-No phrase was made from a test text or a system's output: these tests check what was written from the development set.
+The phrases were written from the development set only.
 """
 
 import csv
@@ -30,7 +30,7 @@ def rows(path: Path, *columns: str, delimiter: str = ",") -> Iterator[tuple[str,
 
 
 def inputs(path: Path) -> list[Record]:
-    """A record for each meaning representation by first appearance."""
+    """A record for each meaning representation, in the order of their first rows."""
     meanings = dict.fromkeys(meaning for (meaning,) in rows(path, "mr"))
     return [Record(f"line {number}", parse_meaning(meaning)) for number, meaning in enumerate(meanings, start=1)]
 
@@ -60,7 +60,7 @@ def tgen(data_home: Path, group: str) -> tuple[Path, list[float]]:
     return data_home / "outputs" / "e2e_cleaning" / f"{group}.run0.txt", published[group]
 
 
-def test_aggen_has_its_published_rates(data_home: Path, original: list[Record]) -> None:
+def test_golden_rates_of_aggen(data_home: Path, original: list[Record]) -> None:
     table = data_home / "published_scores" / "agggen_paper_e2e.tsv"
     columns = ("source_run", "kind", "Add", "Miss", "Wrong", "SER")
     published = {row[:2]: [float(value) for value in row[2:]] for row in rows(table, *columns, delimiter="\t")}
@@ -74,7 +74,7 @@ def test_aggen_has_its_published_rates(data_home: Path, original: list[Record]) 
 
 
 @pytest.mark.parametrize("system", ["tgen-minus", "tgen-std", "tgen-plus"])
-def test_tgen_is_near_its_published_rates(data_home: Path, original: list[Record], system: str) -> None:
+def test_golden_rates_of_tgen(data_home: Path, original: list[Record], system: str) -> None:
     """One run of five, whose mean is published: runs differ by more than the patterns do.
 
     Of the 94 values that the run of tgen-plus misses, 90 have no word in the text that could be about their slot: it
@@ -86,15 +86,15 @@ def test_tgen_is_near_its_published_rates(data_home: Path, original: list[Record
     assert result == pytest.approx(published, abs=0.8)
 
 
-def test_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record]) -> None:
+def test_golden_rates_of_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record]) -> None:
     output, published = tgen(data_home, "train-clean_test-clean/tgen-std")
     assert rates(cleaned, output) == pytest.approx(published, abs=0.15)
     output, published = tgen(data_home, "train-orig_test-clean/tgen-std")
     assert rates(cleaned, output) == pytest.approx(published, abs=0.8)
 
 
-def test_people_find_fewer_errors_than_the_published_reading(data_home: Path, cleaned: list[Record]) -> None:
-    """An average rating does not make an average price: what the plain reading adds is less, not more."""
+def test_the_plain_reading_has_fewer_errors_than_the_published_one(data_home: Path, cleaned: list[Record]) -> None:
+    """An average rating does not express an average price."""
     output, _ = tgen(data_home, "train-orig_test-clean/tgen-std")
     published, plain = rates(cleaned, output), rates(cleaned, output, "plain")
     assert plain[0] < published[0]
@@ -122,27 +122,27 @@ def annotated(path: Path, every: int = 1) -> tuple[float, Counter[str], Counter[
         the original meaning representations: ours, theirs.
     """
     same = total = slots = 0
-    ours: Counter[str] = Counter()
-    theirs: Counter[str] = Counter()
+    computed: Counter[str] = Counter()
+    expected: Counter[str] = Counter()
     for meaning, annotation, text in list(rows(path, "orig_mr", "mr", "ref"))[::every]:
         record = Record("reference", parse_meaning(meaning))
         errors = slot_errors(record, text)
         had, has = values(meaning), values(annotation)
-        lost = [(error.slot, error.value) for error in (*errors.missed, *errors.wrong)]
+        missed_values = [(error.slot, error.value) for error in (*errors.missed, *errors.wrong)]
         extra = [(error.slot, error.said) for error in (*errors.added, *errors.wrong)]
         total += 1
         slots += len(had)
-        same += (had - set(lost)) | set(extra) == has
-        ours.update({"add": len(errors.added), "miss": len(errors.missed), "wrong": len(errors.wrong)})
+        same += (had - set(missed_values)) | set(extra) == has
+        computed.update({"add": len(errors.added), "miss": len(errors.missed), "wrong": len(errors.wrong)})
         for slot in SLOTS:
-            less = sum(name == slot for name, _ in had - has)
-            more = sum(name == slot for name, _ in has - had)
-            pairs = min(less, more)
-            theirs.update({"add": more - pairs, "miss": less - pairs, "wrong": pairs})
-    for counts in (ours, theirs):
+            n_missed = sum(name == slot for name, _ in had - has)
+            n_added = sum(name == slot for name, _ in has - had)
+            pairs = min(n_missed, n_added)
+            expected.update({"add": n_added - pairs, "miss": n_missed - pairs, "wrong": pairs})
+    for counts in (computed, expected):
         for part in counts:
             counts[part] = round(10_000 * counts[part] / slots)
-    return 100 * same / total, ours, theirs
+    return 100 * same / total, computed, expected
 
 
 @pytest.mark.parametrize(
@@ -150,18 +150,17 @@ def annotated(path: Path, every: int = 1) -> tuple[float, Counter[str], Counter[
     [("devel-fixed.no-ol.csv", 1, 96), ("train-fixed.no-ol.csv", 5, 94)],
     ids=["dev", "train: never read"],
 )
-def test_references_are_read_as_the_published_annotation_reads_them(
+def test_errors_of_references_equal_the_published_annotation(
     data_home: Path, name: str, every: int, share: float
 ) -> None:
-    """In hundredths of a percent of the slots, all three kinds of errors within a quarter of a percent."""
-    same, ours, theirs = annotated(data_home / "e2e_cleaned" / name, every)
+    """The rates of all three kinds of errors differ by less than a quarter of a percent of the slots."""
+    same, computed, expected = annotated(data_home / "e2e_cleaned" / name, every)
     assert same > share
-    assert dict(ours) == pytest.approx(dict(theirs), abs=25)
+    assert dict(computed) == pytest.approx(dict(expected), abs=25)
 
 
 @pytest.mark.parametrize("reading", ["published", "plain"])
-def test_neither_case_nor_tokenisation_matters(data_home: Path, reading: Reading) -> None:
-    """Real references, lower-cased, in capitals, and with blanks around every sign."""
+def test_errors_do_not_depend_on_case_or_tokenisation(data_home: Path, reading: Reading) -> None:
     for meaning, text in list(rows(data_home / "e2e" / "devset.csv", "mr", "ref"))[::10]:
         record = Record("reference", parse_meaning(meaning))
         spaced = re.sub(r"(n't\b|'s\b|[^\w\s])", r" \1 ", text)

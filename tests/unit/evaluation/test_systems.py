@@ -1,4 +1,4 @@
-"""A system measured: which metrics, slot errors among them, intervals, and another system beside it."""
+"""Scoring a system: metrics, slot errors, intervals, comparison with another system."""
 
 import re
 
@@ -51,12 +51,12 @@ def test_slot_statistics_give_corpus_segment_and_sample_scores() -> None:
     assert result["ser.ser"].corpus().value == pytest.approx(100 * 3 / 9)
     single = result["ser.ser"].single
     assert single is not None
-    assert single.values == pytest.approx([100 / 3, 100 / 3, 100 / 3])
+    assert single == pytest.approx([100 / 3, 100 / 3, 100 / 3])
     twice_the_first = np.array([[2.0, 0.0, 0.0]])
     assert result["ser.wrong"].samples(twice_the_first) == pytest.approx([100 / 3])
 
 
-def test_scores_are_the_protocols() -> None:
+def test_scores_equal_those_of_the_protocol() -> None:
     result = measure_system("plain", ["ter", "bleu"], RECORDS, TEXTS)
     expected = score_texts("plain", TEXTS, [[first.references[0].text] for first in RECORDS], ["ter", "bleu"])
     assert {name: first.statistics.corpus() for name, first in result.items()} == expected
@@ -79,8 +79,8 @@ def test_intervals_and_comparison() -> None:
     assert (bleu.second, errors.second) == (pytest.approx(100), 0)
 
 
-def test_values_of_two_systems_compare_with_any_findings() -> None:
-    """Each signature says by what values were found, in which the systems differ."""
+def test_value_measures_of_two_systems_are_comparable() -> None:
+    """Their signatures differ in the counts by kind of match."""
     first = [TEXTS[0], TEXTS[1], "The Mill is a coffee shop near Crowne Plaza Hotel."]
     result = measure_system(
         "plain", ["invented", "values_whole"], RECORDS, first, ["The Mill is an Italian pub.", "", ""]

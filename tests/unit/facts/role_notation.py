@@ -1,4 +1,4 @@
-"""Frames written by hand as AllenNLP describes them: ``[ARG1: Ann Roe] [V: wrote] [ARG2: Bolt] .``"""
+"""Frames in the notation of AllenNLP's descriptions: ``[ARG1: Ann Roe] [V: wrote] [ARG2: Bolt] .``"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse_allennlp(item: Mapping[str, Any]) -> Sentence:
 
 
 def joined(words: Sequence[str]) -> Words:
-    """Words with their places in the text that they make with one space between."""
+    """Words with their offsets in the text that joins them by spaces."""
     spans: list[tuple[int, int]] = []
     for word in words:
         start = spans[-1][1] + 1 if spans else 0
@@ -39,7 +39,7 @@ def joined(words: Sequence[str]) -> Words:
 
 
 def sentence(text: str, *descriptions: str) -> Sentence:
-    """A tokenised sentence with the frames of `descriptions`, which must be of the same words."""
+    """A tokenised sentence with the frames of `descriptions`, which must have the same words."""
     frames: list[Frame] = []
     for description in descriptions:
         words, tags = tags_of(description)

@@ -1,4 +1,4 @@
-"""The segmenters by name and settings: which need what, and what stands in where new texts are cut."""
+"""Segmenters by name and settings, and the segmenter of new texts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_embedded_is_the_default_everywhere() -> None:
     assert segmenter(SegmenterConfig()).fingerprint == segmenter("embedded").fingerprint
 
 
-def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_allennlp_environment_states_how_to_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_SRL_ENV", str(tmp_path / "none"))
     config = load_config(RunConfig, None, ["facts.source=allennlp", f"facts.allennlp.archive={tmp_path}/model.tar.gz"])
     assert config.facts.segmenter is not None
-    cut = segmenter(config.facts.segmenter)
-    assert cut.name == "allennlp"
+    fact_segmenter = segmenter(config.facts.segmenter)
+    assert fact_segmenter.name == "allennlp"
     with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `python3.10 -m"):
-        cut.segment([TEXT])
+        fact_segmenter.segment([TEXT])
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest
         ({"source": "allennlp"}, "needs an archive: facts.allennlp.archive=model.tar.gz"),
     ],
 )
-def test_a_source_without_what_it_needs(settings: dict[str, Any], message: str) -> None:
+def test_an_invalid_source_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SegmenterConfig(**settings)
     with pytest.raises(ConfigError, match=message):
@@ -54,7 +54,7 @@ def test_allennlp_needs_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
         segmenter(SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz")))
 
 
-def test_an_archive_is_a_path_and_no_address_with_its_secrets_is_kept() -> None:
+def test_an_archive_address_is_refused_without_quoting_its_secrets() -> None:
     with pytest.raises(ConfigError, match="must be a path, not an address") as refused:
         AllenNLPConfig("https://ann:secret@example.org/a.tar.gz?token=secret")
     assert "secret" not in str(refused.value)
@@ -66,8 +66,8 @@ def test_new_texts_are_segmented_by_the_same_source_or_the_embedded_tagger() -> 
     assert config.segmenter is None
     assert config.for_new_texts == SegmenterConfig(source="embedded", level="paper")
     allennlp = AllenNLPConfig("a.tar.gz", threads=1)
-    own = FactsConfig(source="allennlp", allennlp=allennlp)
-    assert own.for_new_texts == own.segmenter == SegmenterConfig(source="allennlp", allennlp=allennlp)
+    with_archive = FactsConfig(source="allennlp", allennlp=allennlp)
+    assert with_archive.for_new_texts == with_archive.segmenter == SegmenterConfig(source="allennlp", allennlp=allennlp)
 
 
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

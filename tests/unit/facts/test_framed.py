@@ -1,4 +1,4 @@
-"""Facts from a frame source: words and sentences are found, one call is one batch, every text comes back whole."""
+"""Segmentation by a frame source: one call per batch, facts concatenate to the text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sent import sent
 
 
 class VerbsOfAList:
-    """Frames around a few verbs, from one to the next; remembers what it was asked."""
+    """A frame per verb of a list, up to the next verb; records the size of each call."""
 
     name = "list"
     fingerprint = "list-1"
@@ -43,8 +43,8 @@ class Silent(VerbsOfAList):
         return []
 
 
-def test_a_fingerprint_is_not_asked_for_to_cut_texts() -> None:
-    """isinstance asked for it too, with some hash seeds; AllenNLP's has to read the archive."""
+def test_segmenting_does_not_compute_the_fingerprint() -> None:
+    """AllenNLP's fingerprint reads the whole archive."""
 
     class Unknown(VerbsOfAList):
         @property
@@ -54,7 +54,7 @@ def test_a_fingerprint_is_not_asked_for_to_cut_texts() -> None:
     assert FrameSegmenter(Unknown()).segment(["Ann sang a song!"]) == [("Ann sang a song!",)]
 
 
-def test_texts_are_cut_into_sentences_and_facts() -> None:
+def test_texts_are_segmented_in_one_batch() -> None:
     source = VerbsOfAList()
     texts = [
         "The Fig is a pub in Oslo  and  it serves hot soup. Ann sang a song!  What a day!",
@@ -71,7 +71,7 @@ def test_texts_are_cut_into_sentences_and_facts() -> None:
     assert source.calls == [4], "texts without words should ask for nothing"
 
 
-def test_a_sentence_that_texts_repeat_is_labelled_once() -> None:
+def test_a_repeated_sentence_is_labelled_once() -> None:
     source = VerbsOfAList()
     texts = ["Ann sang a song. The Fig is a pub.", "The  Fig is a pub.", "Ann sang a song."]
     result = FrameSegmenter(source).sentences(texts)
@@ -95,12 +95,12 @@ def test_facts_concatenate_to_the_text(text: str) -> None:
     assert all(fact.strip() for fact in facts)
 
 
-def test_a_source_that_answers_short_is_refused() -> None:
+def test_a_source_that_returns_too_few_results_is_refused() -> None:
     with pytest.raises(AggGenError, match="list labelled 0 of 1 sentences"):
         FrameSegmenter(Silent()).segment(["It is."])
 
 
-def test_fingerprints_follow_source_and_level() -> None:
+def test_fingerprints_depend_on_source_and_level() -> None:
     second = VerbsOfAList()
     second.fingerprint = "list-2"
     prints = {

@@ -1,4 +1,4 @@
-"""Trees and facts: what real semantic role labels do to sentences, one case each, and what holds for any frames."""
+"""Trees and facts: typical frames, one case each, and invariants for random frames."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("frames", "facts"), CASES.values(), ids=CASES.keys())
-def test_full(frames: list[str], facts: str) -> None:
+def test_facts_of_level_full(frames: list[str], facts: str) -> None:
     assert marked(sentence(facts.replace(" | ", " "), *frames)) == facts
 
 
@@ -172,7 +172,7 @@ def test_full(frames: list[str], facts: str) -> None:
         ),
     ],
 )
-def test_paper_does_the_two_steps_and_no_more(case: str, facts: str) -> None:
+def test_facts_of_level_paper(case: str, facts: str) -> None:
     frames, _ = CASES[case]
     assert marked(sentence(facts.replace(" | ", " "), *frames), "paper") == facts
 
@@ -200,7 +200,7 @@ ROLES = st.sampled_from(["ARG0", "ARG1", "ARG2", "ARGM-LOC", "ARGM-DIS", "R-ARG0
 
 @st.composite
 def any_frames(draw: st.DrawFn, length: int) -> Frame:
-    """A frame anywhere: overlapping others or not, bare, in pieces, with relatives on either side."""
+    """A random frame, possibly without arguments, discontinuous, or with relative pronouns."""
     edges = sorted(draw(st.sets(st.integers(0, length), min_size=2, max_size=8)))
     spans = [(start, end) for start, end in pairwise(edges) if draw(st.booleans())]
     spans = spans or [(edges[0], edges[1])]
@@ -230,7 +230,7 @@ def test_facts_of_any_frames_concatenate_to_the_text(level: Level, sentence: Sen
 
 
 @given(sentence=any_sentences())
-def test_facts_of_any_frames_say_something(sentence: Sentence) -> None:
+def test_facts_of_any_frames_contain_a_word(sentence: Sentence) -> None:
     words = sentence.words.words
     starts = fact_starts(sentence)
     if any(word.isalnum() for word in words):

@@ -58,8 +58,8 @@ def facts_of(text: Sequence[Sentence], level: Level) -> list[str]:
 
 def scored(actual: list[set[int]], gold: list[set[int]]) -> tuple[float, float, float]:
     """Precision and recall of the boundaries, and the share of texts that have exactly the released ones."""
-    correct = sum(len(ours & theirs) for ours, theirs in zip(actual, gold, strict=True))
-    identical = sum(ours == theirs for ours, theirs in zip(actual, gold, strict=True)) / len(gold)
+    correct = sum(len(predicted & released) for predicted, released in zip(actual, gold, strict=True))
+    identical = sum(predicted == released for predicted, released in zip(actual, gold, strict=True)) / len(gold)
     return correct / sum(map(len, actual)), correct / sum(map(len, gold)), identical
 
 

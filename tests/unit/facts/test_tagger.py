@@ -36,7 +36,7 @@ def test_values_do_not_depend_on_unicode_form_or_digits() -> None:
 
 
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 200))
-def test_groups_hold_every_sentence_once_and_keep_to_the_budget(lengths: list[int], budget: int) -> None:
+def test_batches_contain_every_sentence_once_within_the_budget(lengths: list[int], budget: int) -> None:
     batches = batch_by_length(lengths, budget)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
@@ -53,18 +53,18 @@ def enumerate_best(scores: np.ndarray, predicate: int, names: tuple[str, ...]) -
     best = -np.inf
     for path in itertools.product(range(len(names)), repeat=len(scores)):
         tags = [names[number] for number in path]
-        if [place for place, tag in enumerate(tags) if tag == "B-V"] != [predicate]:
+        if [position for position, tag in enumerate(tags) if tag == "B-V"] != [predicate]:
             continue
         try:
             check_bio(tags)
         except AssertionError:
             continue
-        best = max(best, sum(scores[place, number] for place, number in enumerate(path)))
+        best = max(best, sum(scores[position, number] for position, number in enumerate(path)))
     return float(best)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_decoding_finds_what_enumeration_finds(seed: int) -> None:
+def test_decoding_equals_enumeration(seed: int) -> None:
     names = tags_of(("ARG0", "C-V"))
     rng = np.random.default_rng(seed)
     lengths = np.array([1, 2, 4, 5])
@@ -72,25 +72,25 @@ def test_decoding_finds_what_enumeration_finds(seed: int) -> None:
     scores = rng.normal(size=(4, 5, len(names))) * 3
     for row, path in enumerate(best_tags(scores.copy(), predicates, lengths)):
         assert len(path) == lengths[row]
-        total = sum(scores[row, place, number] for place, number in enumerate(path))
+        total = sum(scores[row, position, number] for position, number in enumerate(path))
         assert total == pytest.approx(enumerate_best(scores[row, : lengths[row]], int(predicates[row]), names))
         check_bio([names[number] for number in path])
 
 
-def test_a_numbered_role_stands_once_where_the_predicate_is_nearest() -> None:
+def test_a_duplicate_role_is_kept_nearest_to_the_predicate() -> None:
     roles = ("ARG0", "ARGM-TMP")
     names = tags_of(roles)
     expected = [["B-ARG0", "B-ARG0", "I-ARG0", "B-V", "B-ARGM-TMP", "B-ARGM-TMP", "B-ARG0"]]
     scores = np.zeros((1, 7, len(names)))
-    for place, tag in enumerate(expected[0]):
-        scores[0, place, names.index(tag)] = 2
+    for position, tag in enumerate(expected[0]):
+        scores[0, position, names.index(tag)] = 2
     scores[0, 6, names.index("B-ARGM-TMP")] = 1
     [path] = best_frames(scores, np.array([3]), np.array([7]), roles)
     assert [names[number] for number in path] == ["O", "B-ARG0", "I-ARG0", "B-V", *["B-ARGM-TMP"] * 3]
 
 
 @given(st.integers(0, 10_000))
-def test_random_scores_give_valid_frames_without_doubles(seed: int) -> None:
+def test_random_scores_give_valid_frames_without_duplicate_roles(seed: int) -> None:
     roles = ("ARG0", "ARG1", "C-ARG1", "R-ARG0")
     names = tags_of(roles)
     rng = np.random.default_rng(seed)
@@ -99,7 +99,7 @@ def test_random_scores_give_valid_frames_without_doubles(seed: int) -> None:
     for row, path in enumerate(best_frames(scores, predicates, lengths, roles)):
         tags = [names[number] for number in path]
         check_bio(tags)
-        assert [place for place, tag in enumerate(tags) if tag == "B-V"] == [predicates[row]]
+        assert [position for position, tag in enumerate(tags) if tag == "B-V"] == [predicates[row]]
         assert max(tags.count("B-ARG0"), tags.count("B-ARG1")) <= 1
         if max(map([names[n] for n in best_tags(scores, predicates, lengths)[row]].count, ("B-ARG0", "B-ARG1"))) <= 1:
             assert path == best_tags(scores, predicates, lengths)[row]
@@ -108,7 +108,7 @@ def test_random_scores_give_valid_frames_without_doubles(seed: int) -> None:
 # --- network -----------------------------------------------------------------------------------------------------
 
 
-def test_padding_does_not_reach_the_words() -> None:
+def test_padding_does_not_change_the_scores() -> None:
     torch.manual_seed(0)
     features = Features({name: ["bolda", "sees"] for name in TABLES})
     sizes = TaggerConfig(features=(8, 4, 4, 4, 4), hidden=12, role=12, role_hidden=8)
@@ -117,10 +117,10 @@ def test_padding_does_not_reach_the_words() -> None:
     padded, alone = collate_words([long, short], features), collate_words([short], features)
     first, second = torch.tensor([1]), torch.tensor([1])
     with torch.inference_mode():
-        together, single = model.encode(*padded), model.encode(*alone)
-        torch.testing.assert_close(together.states[1:, :2], single.states)
-        roles = model.roles(together.states, padded.lengths, first, second)
-        torch.testing.assert_close(roles[:, :2], model.roles(single.states, alone.lengths, torch.tensor([0]), second))
+        (together, _), (single, _) = model.encode(*padded), model.encode(*alone)
+        torch.testing.assert_close(together[1:, :2], single)
+        roles = model.roles(together, padded[1], first, second)
+        torch.testing.assert_close(roles[:, :2], model.roles(single, alone[1], torch.tensor([0]), second))
 
 
 # --- files -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The tagger that ships: its files, odd input, and how well it agrees with AllenNLP."""
+"""The included tagger: its files, unusual input, agreement with AllenNLP."""
 
 from __future__ import annotations
 
@@ -64,31 +64,31 @@ def test_the_shipped_tables_hold_no_addresses() -> None:
 
 def test_who_did_what() -> None:
     [frames] = EmbeddedFrames().frames([joined(ALAN)])
-    said = {
+    phrases_of = {
         ALAN[frame.predicate]: {phrase.role: " ".join(ALAN[phrase.start : phrase.end]) for phrase in frame.phrases}
         for frame in frames
     }
-    assert set(said) == {"was", "born", "selected"}
-    assert said["born"]["R-ARG1"] == "who"
-    assert said["born"]["ARGM-LOC"].startswith("in Wheeler")
-    assert said["selected"]["ARG0"] == "by NASA"
+    assert set(phrases_of) == {"was", "born", "selected"}
+    assert phrases_of["born"]["R-ARG1"] == "who"
+    assert phrases_of["born"]["ARGM-LOC"].startswith("in Wheeler")
+    assert phrases_of["selected"]["ARG0"] == "by NASA"
 
 
 def test_odd_sentences_have_well_formed_frames() -> None:
     tagged = shipped().tag(ODD)
     assert len(tagged) == len(ODD)
     assert tagged[0] == ()
-    for words, roles in zip(ODD, tagged, strict=True):
-        assert [role.predicate for role in roles] == sorted({role.predicate for role in roles})
-        for role in roles:
-            assert len(role.tags) == len(words)
-            check_bio(role.tags)
-            assert [place for place, tag in enumerate(role.tags) if tag == "B-V"] == [role.predicate]
+    for words, frames in zip(ODD, tagged, strict=True):
+        predicates = [tags.index("B-V") for tags in frames]
+        assert predicates == sorted(set(predicates))
+        for tags in frames:
+            assert len(tags) == len(words) and tags.count("B-V") == 1
+            check_bio(tags)
     assert len(tagged[8]) > 60, "the end of a long sentence is tagged too"
 
 
-def test_a_batch_is_tagged_as_its_sentences_are_alone_and_twice_alike() -> None:
-    """Sentences with a clear answer: where two tags are nearly tied, rounding, which differs by batch, may decide."""
+def test_tags_do_not_depend_on_batch_composition() -> None:
+    """For sentences without nearly tied tags, which rounding could decide differently by batch."""
     source = EmbeddedFrames()
     batch = [joined(list(words)) for words in (["Hello"], ALAN, WATERMAN, WATERMAN[:9], ALAN + WATERMAN)]
     result = source.frames(batch)
@@ -97,14 +97,14 @@ def test_a_batch_is_tagged_as_its_sentences_are_alone_and_twice_alike() -> None:
     assert source.frames([]) == []
 
 
-def test_a_source_travels_by_its_folder_only() -> None:
+def test_a_source_is_pickled_as_its_folder() -> None:
     source = EmbeddedFrames()
     source.frames([joined(ALAN)])
     assert sent(source, at_most=1000).frames([joined(ALAN)]) == source.frames([joined(ALAN)])
 
 
 def test_agreement_with_allennlp_on_webnlg(data_home: Path) -> None:
-    """F1 on the second half of the development texts, by which no setting was chosen; every third text, for time."""
+    """F1 on every third text of the second half of the development texts, which were not used to choose settings."""
     path = data_home / "agggen_release" / "srl_allennlp" / "webnlg" / "dev-webnlg-tgt.txt"
     if not path.is_file():
         pytest.skip(f"{path} is not on this machine")
@@ -122,8 +122,12 @@ def test_agreement_with_allennlp_on_webnlg(data_home: Path) -> None:
 
 def f1(actual: Sequence[Sentence], expected: Sequence[Sentence], items: Callable[[Sentence], set[Any]]) -> float:
     """Harmonic mean of precision and recall of the items of all sentences, 0 to 1."""
-    pairs = [(items(ours), items(gold)) for ours, gold in zip(actual, expected, strict=True)]
-    return 2 * sum(len(ours & gold) for ours, gold in pairs) / sum(len(ours) + len(gold) for ours, gold in pairs)
+    pairs = [(items(predicted), items(gold)) for predicted, gold in zip(actual, expected, strict=True)]
+    return (
+        2
+        * sum(len(predicted & gold) for predicted, gold in pairs)
+        / sum(len(predicted) + len(gold) for predicted, gold in pairs)
+    )
 
 
 def predicates(sentence: Sentence) -> set[Any]:
@@ -131,7 +135,7 @@ def predicates(sentence: Sentence) -> set[Any]:
 
 
 def boundaries(sentence: Sentence) -> set[Any]:
-    """Where a fact begins inside the sentence."""
+    """The words at which the second and later facts of the sentence begin."""
     return set(fact_starts(sentence)[1:])
 
 

@@ -1,4 +1,4 @@
-"""Words with offsets: they cover the text."""
+"""Tokenisation with offsets, which cover the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = st.one_of(st.text(), st.lists(PIECES, max_size=20).map(" ".join), st.lis
         ("\u00c6thelwald\u2014\u4e2d\u6587", "\u00c6thelwald \u2014 \u4e2d\u6587"),
     ],
 )
-def test_words_are_cut_like_a_treebank_does(text: str, words: str) -> None:
+def test_words_follow_treebank_tokenisation(text: str, words: str) -> None:
     result = split_words(text)
     assert list(result.words) == words.split()
     assert [text[start:end] for start, end in result.spans] == words.split()
@@ -35,6 +35,6 @@ def test_words_are_cut_like_a_treebank_does(text: str, words: str) -> None:
 @given(text=TEXTS)
 def test_every_visible_character_is_in_one_word(text: str) -> None:
     spans = [span for sentence in split_sentences(text) for span in sentence.spans]
-    covered = {place for start, end in spans for place in range(start, end)}
+    covered = {position for start, end in spans for position in range(start, end)}
     assert len(covered) == sum(end - start for start, end in spans)
-    assert {place for place, character in enumerate(text) if not character.isspace()} <= covered
+    assert {position for position, character in enumerate(text) if not character.isspace()} <= covered

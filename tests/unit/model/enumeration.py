@@ -45,7 +45,7 @@ def distinct_sets(n_predicates: int, max_size: int) -> set[frozenset[int]]:
 
 
 def log_sum(values: Iterable[float]) -> float:
-    """log of the sum of exponentials; -inf of nothing."""
+    """log of the sum of exponentials; -inf of no values."""
     values = [value for value in values if value > -math.inf]
     if not values:
         return -math.inf
@@ -122,9 +122,9 @@ class TransitionTwin:
         """Variant `normalised`: p(the state's other predicates, and its length | its first)."""
         probability = 1.0
         for length in range(1, len(state)):
-            held = state[:length]
-            left = [o for o in range(len(self.ids)) if o not in held]
-            probability *= (1 - self.p_stop(held)) * self.p_in(held[-1], left)[state[length]]
+            prefix = state[:length]
+            left = [o for o in range(len(self.ids)) if o not in prefix]
+            probability *= (1 - self.p_stop(prefix)) * self.p_in(prefix[-1], left)[state[length]]
         return probability * self.p_stop(state)
 
     def p_state(self, state: State) -> float:
@@ -150,7 +150,7 @@ class TransitionTwin:
 
 
 def broken(group: frozenset[int], required: frozenset[int], forbidden: frozenset[int]) -> int:
-    """How many alignments of a fact a set breaks."""
+    """The number of alignments of a fact that a set breaks."""
     return len(required - group) + len(forbidden & group)
 
 
@@ -221,7 +221,7 @@ def random_example(seed: int, n_triples: int, fact_lengths: Sequence[int]) -> Ex
 def next_token_twin(
     model: JointModel, example: Example, hidden: Tensor, keys: Tensor, group: frozenset[int]
 ) -> dict[int, float]:
-    """p(next token) after `hidden` (D,) under the set `group`: of every token that can be said, and of any other.
+    """p(next token) after `hidden` (D,) under the set `group`, of every token, generated or copied.
 
     A mixture, by the copy gate, of the softmax over writable words and of attention over the group's source tokens.
     `UNSAYABLE` stands for all words that are neither writable nor in the group's triples: the same as writing UNK.

@@ -19,9 +19,9 @@ MOST_PATHS = 2000  # per record: enumeration stays within milliseconds
 def random_potentials(
     seed: int, counts: list[int], lengths: list[int], max_size: int, prune: bool
 ) -> tuple[Potentials, Lattice]:
-    """Potentials of a ragged batch: absent predicates are impossible, pruning leaves each fact some of its states.
+    """Potentials of a ragged batch: absent predicates are impossible, and so are pruned states.
 
-    Where paths would be too many to enumerate, fewer states stay. Facts beyond a record's own hold arbitrary numbers.
+    If there would be too many paths to enumerate, more states are pruned. Padding has arbitrary numbers.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -34,11 +34,11 @@ def random_potentials(
     for row, (count, length) in enumerate(zip(counts, lengths, strict=True)):
         start[row, count:], out[row, :, count:] = IMPOSSIBLE, IMPOSSIBLE
         possible = [i for i, state in enumerate(states.states) if max(state) < count]
-        few = max(1, int(MOST_PATHS ** (1 / length)))
+        max_states = max(1, int(MOST_PATHS ** (1 / length)))
         for t in range(length):
             order = torch.randperm(len(possible), generator=generator).tolist()
             keep = int(torch.randint(1, len(possible) + 1, (1,), generator=generator)) if prune else len(possible)
-            kept = {possible[i] for i in order[: min(keep, few)]}
+            kept = {possible[i] for i in order[: min(keep, max_states)]}
             node[row, t, [i not in kept for i in range(len(states.states))]] = IMPOSSIBLE
     return Potentials(start, out, node, torch.tensor(lengths)), states
 
@@ -51,11 +51,11 @@ def problems(draw: st.DrawFn) -> tuple[Potentials, Lattice]:
     return random_potentials(draw(st.integers(0, 9999)), counts, lengths, draw(st.integers(1, 3)), draw(st.booleans()))
 
 
-everything = settings(deadline=None, max_examples=50)
+quick = settings(deadline=None, max_examples=50)
 
 
 @given(problems())
-@everything
+@quick
 def test_log_likelihood_is_the_sum_over_all_paths(problem: tuple[Potentials, Lattice]) -> None:
     potentials, states = problem
     for row, value in enumerate(log_likelihood(potentials, states).tolist()):
@@ -63,8 +63,8 @@ def test_log_likelihood_is_the_sum_over_all_paths(problem: tuple[Potentials, Lat
 
 
 @given(problems())
-@everything
-def test_posterior_is_the_share_of_paths_through_a_state(problem: tuple[Potentials, Lattice]) -> None:
+@quick
+def test_posterior_is_the_probability_of_paths_through_a_state(problem: tuple[Potentials, Lattice]) -> None:
     potentials, states = problem
     result = posterior(potentials, states)
     for row, length in enumerate(potentials.lengths.tolist()):
@@ -80,7 +80,7 @@ def test_posterior_is_the_share_of_paths_through_a_state(problem: tuple[Potentia
 
 
 @given(problems(), st.integers(1, 6))
-@everything
+@quick
 def test_k_best_paths_equal_the_sorted_enumeration(problem: tuple[Potentials, Lattice], k: int) -> None:
     potentials, states = problem
     totals, chosen = k_best_paths(potentials, states, k)
@@ -98,7 +98,7 @@ def test_k_best_paths_equal_the_sorted_enumeration(problem: tuple[Potentials, La
             assert set(actual[length:]) <= {-1}
 
 
-def test_equal_paths_are_all_kept() -> None:
+def test_k_best_includes_equal_paths() -> None:
     states = lattice(2, 1)
     potentials = Potentials(torch.zeros(1, 2), torch.zeros(1, 2, 2), torch.zeros(1, 2, 2), torch.tensor([2]))
     totals, chosen = k_best_paths(potentials, states, 4)
@@ -107,7 +107,7 @@ def test_equal_paths_are_all_kept() -> None:
 
 
 def test_gradients_of_a_pruned_ragged_batch() -> None:
-    """What is possible has the slope of finite differences; what is not stays without gradient (no NaN)."""
+    """Gradients equal finite differences for possible entries, and are 0 (not NaN) for impossible ones."""
     potentials, states = random_potentials(8, [2, 3], [3, 2], 2, prune=True)
     inputs = [tensor.clone().requires_grad_() for tensor in potentials[:3]]
 
@@ -118,16 +118,16 @@ def test_gradients_of_a_pruned_ragged_batch() -> None:
     for number, (value, gradient) in enumerate(zip(inputs, gradients, strict=True)):
         assert torch.isfinite(gradient).all()
         assert not gradient[value <= IMPOSSIBLE / 2].any()
-        for place in map(tuple, (value > IMPOSSIBLE / 2).nonzero().tolist()):
+        for index in map(tuple, (value > IMPOSSIBLE / 2).nonzero().tolist()):
             moved = [[tensor.detach().clone() for tensor in inputs] for _ in range(2)]
-            moved[0][number][place] += 1e-5
-            moved[1][number][place] -= 1e-5
+            moved[0][number][index] += 1e-5
+            moved[1][number][index] -= 1e-5
             slope = (likelihood(moved[0]) - likelihood(moved[1])).item() / 2e-5
-            assert gradient[place].item() == pytest.approx(slope, abs=1e-6)
+            assert gradient[index].item() == pytest.approx(slope, abs=1e-6)
 
 
 def test_paths_and_posteriors_in_inference_mode() -> None:
-    """They are gradients, which a server's inference mode switches off."""
+    """They are computed as gradients, which inference mode disables."""
     potentials, states = random_potentials(9, [3, 2], [2, 3], 3, prune=True)
     expected = posterior(potentials, states), *k_best_paths(potentials, states, 3)
     with torch.inference_mode():
@@ -137,7 +137,7 @@ def test_paths_and_posteriors_in_inference_mode() -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_posterior_leaves_the_callers_graph_alone() -> None:
+def test_posterior_does_not_change_the_callers_graph() -> None:
     potentials, states = random_potentials(10, [2], [2], 2, prune=False)
     start = potentials.start.requires_grad_()
     result = posterior(potentials, states)

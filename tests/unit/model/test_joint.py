@@ -1,4 +1,4 @@
-"""The joint model against slow twins, in float64: emissions a token at a time, likelihood over every state sequence."""
+"""The joint model against enumeration, in float64: emissions token by token, likelihood over all state sequences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ copying = pytest.mark.parametrize("copy", [True, False])
 variants = pytest.mark.parametrize("transition", ["normalised", "paper"])
 
 BATCH = [random_example(1, 3, [2, 4, 1]), random_example(2, 1, [3]), random_example(3, 2, [1, 3, 2, 2])]
-"""Ragged in everything; the last has more facts than triples."""
+"""Of different sizes; the last has more facts than triples."""
 
 
 def emissions(model: JointModel, examples: list[Example]) -> list[list[dict[frozenset[int], float]]]:
@@ -73,7 +73,7 @@ def seeded() -> None:
 
 @histories
 @copying
-def test_emissions_equal_a_token_at_a_time(history: str, copy: bool) -> None:
+def test_emissions_equal_scores_token_by_token(history: str, copy: bool) -> None:
     model = tiny_model(history=history, copy=copy)
     for example, facts in zip(BATCH, emissions(model, BATCH), strict=True):
         with torch.no_grad():
@@ -87,11 +87,11 @@ def test_emissions_equal_a_token_at_a_time(history: str, copy: bool) -> None:
 @histories
 @copying
 def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
-    """Over all writable words, and the other words that the set's triples show."""
+    """Over all output words and the other words of the set's triples."""
     model, example, group = tiny_model(history=history, copy=copy), BATCH[0], frozenset({0, 2})
-    shown = {w for w, t in zip(example.source, example.triple, strict=True) if t in group and copy}
-    assert not copy or any(word >= model.n_words for word in shown), "the example has no word of its own"
-    sayable = sorted(set(range(model.n_output)) | shown)
+    visible_words = {w for w, t in zip(example.source, example.triple, strict=True) if t in group and copy}
+    assert not copy or any(word >= model.n_words for word in visible_words), "the example has no word of its own"
+    sayable = sorted(set(range(model.n_output)) | visible_words)
     memory = model.encode(collate([example]))
     hidden = torch.randn(1, 1, model.config.width, dtype=torch.float64).expand(1, len(sayable), -1)
     visible = torch.tensor([[t in group for t in example.triple]])
@@ -105,8 +105,8 @@ def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
 
 
 @copying
-def test_a_word_that_the_set_cannot_say_is_unknown_to_it(copy: bool) -> None:
-    """It scored -1e9: one such fact made a corpus's mean loss meaningless, and copy=False could read no own word."""
+def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: bool) -> None:
+    """A score of -1e9 would make the mean loss of a corpus meaningless."""
     model = tiny_model(copy=copy)
     example = Example("r", (2, 8, 26, 3, 9, 27, 3), (-1, 0, 0, 0, 1, 1, 1), (0, 1, 3, 0, 1, 3, 0), (1, 2), ((26, 27),))
     memory, hidden = model.encode(collate([example])), torch.randn(1, 1, model.config.width, dtype=torch.float64)
@@ -120,7 +120,7 @@ def test_a_word_that_the_set_cannot_say_is_unknown_to_it(copy: bool) -> None:
     assert likelihood(model, [example])[0] > -100
 
 
-def test_smoothing_mixes_in_the_mean_over_writable_words() -> None:
+def test_label_smoothing_adds_the_mean_over_output_words() -> None:
     model, example = tiny_model(copy=False), BATCH[1]
     memory, hidden = model.encode(collate([example])), torch.randn(1, 1, 8, dtype=torch.float64)
     visible, scored = memory.triples(), torch.ones(1, 1, dtype=torch.bool)
@@ -134,14 +134,14 @@ def test_smoothing_mixes_in_the_mean_over_writable_words() -> None:
 
 @histories
 @copying
-def test_the_whole_text_is_one_fact_with_the_set_of_all_triples(history: str, copy: bool) -> None:
+def test_the_plain_transformer_scores_a_text_as_one_fact_of_all_triples(history: str, copy: bool) -> None:
     model = tiny_model(history=history, copy=copy)
     with torch.no_grad():
         texts = model.text_log_probs(collate(BATCH, whole=True)).tolist()
     for example, text in zip(BATCH, texts, strict=True):
         one_fact = replace(example, facts=(tuple(token for fact in example.facts for token in fact),))
-        everything = frozenset(range(len(example.predicates)))
-        assert emissions(model, [one_fact])[0][0][everything] == pytest.approx(text, abs=1e-9)
+        all_triples = frozenset(range(len(example.predicates)))
+        assert emissions(model, [one_fact])[0][0][all_triples] == pytest.approx(text, abs=1e-9)
 
 
 @pytest.mark.parametrize("limit", ["_CHUNK", "_HISTORY"])
@@ -156,10 +156,8 @@ def test_scores_do_not_depend_on_the_chunks(limit: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("history", ["shared", "masked"])
-def test_a_text_that_is_computed_twice_to_spare_memory_learns_the_same(
-    history: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Alone and larger than a chunk, its activations are not kept; dropout is the same in both passes."""
+def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activations of a single text that is larger than a chunk are recomputed, with the same dropout."""
     example = random_example(5, 4, [3, 2, 4])
     model = tiny_model(history=history).train()
     for module in model.modules():
@@ -173,7 +171,7 @@ def test_a_text_that_is_computed_twice_to_spare_memory_learns_the_same(
         return score(self, *arguments)
 
     def gradients(chunk: int) -> tuple[int, list[Tensor]]:
-        """With chunks of `chunk` positions; how many rows were scored, and the gradients."""
+        """The number of scored rows and the gradients, with chunks of `chunk` positions."""
         calls.clear()
         monkeypatch.setattr("agggen.model.joint._CHUNK", chunk)
         model.zero_grad(set_to_none=True)
@@ -183,7 +181,7 @@ def test_a_text_that_is_computed_twice_to_spare_memory_learns_the_same(
 
     once, _ = gradients(10**6)
     with monkeypatch.context() as patch:  # the same chunks, each kept, so that dropout draws the same
-        patch.setattr("agggen.model.joint.checkpoint", lambda function, *given, **_: function(*given))
+        patch.setattr("agggen.model.joint.checkpoint", lambda function, *inputs, **_: function(*inputs))
         kept_count, kept = gradients(40)
     twice, spared = gradients(40)
     assert (kept_count, twice) == (once, 2 * once)
@@ -193,7 +191,7 @@ def test_a_text_that_is_computed_twice_to_spare_memory_learns_the_same(
 def enumerate_paths(
     model: JointModel, example: Example, prune: bool, penalty: float | None
 ) -> list[tuple[float, tuple[State, ...]]]:
-    """Every plan of the text with log p(y, z | x), less the penalties of broken alignments, from the twins alone."""
+    """Every plan of the text with log p(y, z | x) minus the penalties of broken alignments."""
     size, most = len(example.predicates), model.config.max_group_size
     observed = []
     with torch.no_grad():
@@ -246,7 +244,7 @@ def test_likelihood_with_smaller_states(max_group_size: int) -> None:
         assert value == pytest.approx(log_sum(t for t, _ in enumerate_paths(model, example, True, None)), abs=1e-9)
 
 
-def test_seven_triples() -> None:
+def test_likelihood_of_a_record_of_seven_triples() -> None:
     model, example = tiny_model(), random_example(7, 7, [2])
     paths = enumerate_paths(model, example, False, None)
     assert len(paths) == 259
@@ -255,7 +253,7 @@ def test_seven_triples() -> None:
 
 @histories
 def test_text_longer_than_the_position_table(history: str) -> None:
-    """Sinusoids are a formula: a text of more than 512 positions extends the table."""
+    """A text of more than 512 positions extends the table of sinusoids."""
     model, example = tiny_model(history=history), random_example(8, 2, [300, 300])
     long_first = likelihood(model, [example])[0]
     assert math.isfinite(long_first)
@@ -302,8 +300,7 @@ def test_predicate_dropout_acts_in_training_only() -> None:
     assert not torch.allclose(model.transition_scores(batch, states).within, expected.within)
 
 
-def test_a_source_word_of_one_record_reads_as_unknown() -> None:
-    """Which id it happened to get must not show, beyond where it can be copied."""
+def test_an_extra_id_does_not_change_the_likelihood() -> None:
     model = tiny_model()
     example = Example("r", (2, 8, 26, 3), (-1, 0, 0, 0), (0, 1, 3, 0), (1,), ((26, 9),))
     renamed = replace(example, source=(2, 8, 29, 3), facts=((29, 9),))
@@ -330,7 +327,7 @@ def test_bfloat16_autocast_gives_finite_float32_scores() -> None:
 
 
 def after_copying(word: int, unseen_words: int) -> Tensor:
-    """log p of what may follow the copied `word` of a name of two unknown words, 24 and 25."""
+    """log p of texts that begin with the copied `word` of a name of two unknown words, 24 and 25."""
     model = tiny_model(unseen_words=unseen_words)
     example = Example("name", (2, 24, 25, 3), (-1, 0, 0, 0), (0, 3, 3, 0), (1,), ((word, 8),))
     with torch.no_grad():
@@ -338,13 +335,13 @@ def after_copying(word: int, unseen_words: int) -> Tensor:
 
 
 def test_the_copied_word_decides_the_next_word() -> None:
-    """Words outside the vocabulary look alike without vectors of their own; a name of several could not be copied."""
+    """Without vectors of their own, unknown words are indistinguishable, so a name of several cannot be copied."""
     for unseen_words, alike in ((0, True), (4, False)):
         first, second = after_copying(24, unseen_words), after_copying(25, unseen_words)
         assert torch.allclose(first - first[0], second - second[0]) == alike
 
 
-def test_a_record_may_have_more_unknown_words_than_there_are_vectors() -> None:
+def test_more_unknown_words_than_vectors_are_finite() -> None:
     model, words = tiny_model(unseen_words=2), tuple(range(24, 33))
     example = Example("long", (2, *words, 3), (-1, *(0 for _ in words), 0), (0, *(3 for _ in words), 0), (1,), (words,))
     with torch.no_grad():
@@ -352,7 +349,7 @@ def test_a_record_may_have_more_unknown_words_than_there_are_vectors() -> None:
 
 
 def _grown_by_many_facts() -> float:
-    """MiB by which scoring a text of 900 facts raises this process's peak memory."""
+    """The increase of peak memory in MiB when a text of 900 facts is scored."""
     model, example = tiny_model(), random_example(3, 2, [1] * 900)
     with torch.no_grad():
         model.potentials(collate([random_example(3, 2, [1] * 9)]), prune=False)
@@ -362,6 +359,6 @@ def _grown_by_many_facts() -> float:
 
 
 def test_memory_does_not_grow_with_the_square_of_the_number_of_facts() -> None:
-    """A text of 900 facts took 11.5 GB: its history was copied for every fact and set at once."""
+    """The history of a text must not be copied for every fact and set at once."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         assert process.submit(_grown_by_many_facts).result(timeout=120) < 400

@@ -1,4 +1,4 @@
-"""The candidates for the next word, against the distribution that a slow twin computes a token at a time."""
+"""The candidates for the next word, against the enumerated distribution."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def seeded() -> None:
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("k", [1, 3, 99])
 @pytest.mark.parametrize("blocked", [[], [9], [9, 11, 25, 40]])
-def test_next_words_are_the_likeliest_of_the_token_scores_and_all_of_the_source(
-    copy: bool, k: int, blocked: list[int]
-) -> None:
+def test_candidates_are_the_most_probable_words_and_all_source_words(copy: bool, k: int, blocked: list[int]) -> None:
     model, group = tiny_model(copy=copy), frozenset({0, 2})
     example = random_example(1, 3, [2, 4, 1])
     example = replace(example, source=(*example.source[:-1], example.source[1]))  # a word that stands at two places
@@ -35,7 +33,7 @@ def test_next_words_are_the_likeliest_of_the_token_scores_and_all_of_the_source(
     banned = torch.tensor([[[PAD] * len(blocked), blocked]]).long()  # nothing after the first
     with torch.no_grad():
         log_p, words, end = model.next_words(hidden, model.encode(collate([example])), visible, banned, k)
-        for query, none in enumerate(([], blocked)):
+        for query, forbidden in enumerate(([], blocked)):
             twin = EmissionTwin(model, example).next_token(hidden[0, query], group)
             assert end[0, query].item() == pytest.approx(math.log(twin.pop(END)), abs=1e-9)
             candidates = [
@@ -46,23 +44,18 @@ def test_next_words_are_the_likeliest_of_the_token_scores_and_all_of_the_source(
             assert len(dict(candidates)) == len(candidates), "no word twice"
             for word, p in candidates:
                 assert p == pytest.approx(math.log(twin[word]), abs=1e-9)
-            sayable = {w for w in twin if w not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST, *none)}
+            sayable = {w for w in twin if w not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST, *forbidden)}
             of_source = sayable & set(example.source)
             others = sorted(sayable - of_source, key=lambda word: -twin[word])[:k]
             assert set(dict(candidates)) == of_source | set(others)
 
 
-@given(
-    st.integers(1, 700),
-    st.integers(1, 6),
-    st.integers(0, 99),
-    st.booleans(),
-)
-def test_largest_are_those_of_topk(n: int, k: int, seed: int, ties: bool) -> None:
+@given(st.integers(1, 700), st.integers(1, 6), st.integers(0, 99), st.booleans())
+def test_largest_equals_topk(n: int, k: int, seed: int, ties: bool) -> None:
     values = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     values = values.round() if ties else values
     k = min(k, n)
-    top, places = largest(values, k)
+    top, indices = largest(values, k)
     assert torch.equal(top, values.topk(k, -1).values)
-    assert torch.equal(values.gather(-1, places), top)
-    assert all(len(set(row)) == k for row in places.flatten(0, 1).tolist()), "no place twice"
+    assert torch.equal(values.gather(-1, indices), top)
+    assert all(len(set(row)) == k for row in indices.flatten(0, 1).tolist()), "no place twice"

@@ -20,7 +20,7 @@ N_PREDICATES = 9
 
 
 def transitions(variant: Variant = "normalised", max_size: int = 3, seed: int = 0) -> Transitions:
-    """Random parameters, the stop logits too (they start at zero)."""
+    """Random parameters, including the stop logits (initially zero)."""
     generator = torch.Generator().manual_seed(seed)
     module = Transitions(N_PREDICATES, 4, max_size, variant).double()
     with torch.no_grad():
@@ -39,12 +39,12 @@ def score(module: Transitions, records: list[list[int]]) -> tuple[TransitionScor
 
 
 records = st.lists(st.lists(st.integers(0, N_PREDICATES - 1), min_size=1, max_size=5), min_size=1, max_size=3)
-everything = settings(deadline=None, max_examples=40)
+quick = settings(deadline=None, max_examples=40)
 
 
 @variants
 @given(records)
-@everything
+@quick
 def test_rows_sum_to_one_over_the_records_predicates_and_equal_the_twin(
     variant: Variant, batch: list[list[int]]
 ) -> None:
@@ -74,7 +74,7 @@ def test_rows_sum_to_one_over_the_records_predicates_and_equal_the_twin(
 
 
 @given(records, st.integers(1, 4))
-@everything
+@quick
 def test_the_normalised_distribution_over_states_sums_to_one(batch: list[list[int]], max_size: int) -> None:
     scores, states = score(transitions(max_size=max_size), batch)
     for row, ids in enumerate(batch):
@@ -93,7 +93,7 @@ def test_a_record_larger_than_the_stop_table_is_normalised_too() -> None:
 
 @variants
 @given(records, st.integers(1, 4))
-@everything
+@quick
 def test_states_equal_the_formulas(variant: Variant, batch: list[list[int]], max_size: int) -> None:
     module = transitions(variant, max_size)
     scores, states = score(module, batch)
@@ -114,7 +114,6 @@ def test_the_papers_transition_multiplies_the_previous_state_in_again() -> None:
 
 
 def test_padding_has_no_gradient() -> None:
-    """Row 0, with which records are padded, learns only from unknown predicates."""
     module, states = transitions(), lattice(3, 3)
     scores = module(torch.tensor([[2, 0, 0], [3, 4, 5]]), torch.tensor([1, 3]), states)
     kept = [value[value > IMPOSSIBLE / 2].sum() for value in (scores.start, scores.within)]
@@ -127,7 +126,7 @@ def test_padding_has_no_gradient() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_parameters_give_full_precision_distributions(dtype: torch.dtype) -> None:
-    """-1e9 does not fit into float16: masking has to come after widening."""
+    """-1e9 exceeds the range of float16, so scores must be converted before they are masked."""
     scores, states = score(transitions().to(dtype), [[2, 7, 5], [4, 2]])
     assert scores.out.dtype == scores.within.dtype == torch.float32
     total = (scores.start[:, states.first] + scores.within).exp().sum(1)

@@ -1,4 +1,4 @@
-"""Small reports, with text that tries to break out of every format."""
+"""Small reports, with texts that need escaping in every format."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ NASTY = '</style></mark><script>alert("x")</script> & <b>\x07 \ud800 | `a` \u202
 
 
 def row(number: int, size: int, wrong: int = 0, slots: bool = False, text: str = "One two three.") -> Row:
-    """A row with one fact a triple; the values of the first `wrong` are said in part, which both checks find."""
+    """A row with one fact per triple; both checks report the values of the first `wrong` triples as incomplete."""
     triples = [["Mill", f"p{i}", f"value {i}"] for i in range(size)]
     category = "Food" if number % 2 else "City"
     record = Record.of({"id": f"r{number}", "triples": triples, "references": [text], "category": category})
@@ -47,7 +47,7 @@ def report(rows: list[Row], title: str = "Toy", max_rows: int = 30, seed: int = 
         Measure("tau", Score(float("nan"), "kendall")),
         Measure("meteor", None, None, "there is no Java here"),
     )
-    made = build(
+    result = build(
         title,
         {"bundle": "ab12", "limit": 0},
         {"bundle": title, "records": len(rows)},
@@ -59,4 +59,4 @@ def report(rows: list[Row], title: str = "Toy", max_rows: int = 30, seed: int = 
         partial,
         seed,
     )
-    return replace(made, max_rows=max_rows)
+    return replace(result, max_rows=max_rows)

@@ -1,4 +1,4 @@
-"""The report on disk: what the files hold, and that a folder appears whole, replaces its own and nothing else."""
+"""The report on disk: the content of its files, atomic writing, protection of other files."""
 
 import json
 import os
@@ -19,13 +19,13 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_all_files_appear_and_nothing_is_left_beside_them(tmp_path: Path) -> None:
+def test_a_report_has_all_files_and_leaves_no_temporary_ones(tmp_path: Path) -> None:
     write_report(tmp_path / "new" / "report", report(ROWS))
     assert sorted(files(tmp_path / "new" / "report")) == sorted(FILES)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["report"]
 
 
-def test_json_holds_every_number_with_its_signature(tmp_path: Path) -> None:
+def test_report_json_has_every_score_with_its_signature(tmp_path: Path) -> None:
     write_report(tmp_path / "r", report(ROWS))
     result = json.loads((tmp_path / "r" / "report.json").read_text(encoding="utf-8"))
     assert result["scores"]["text"]["measures"] == [
@@ -37,7 +37,7 @@ def test_json_holds_every_number_with_its_signature(tmp_path: Path) -> None:
     assert result["partial"] is None
 
 
-def test_records_are_one_line_each_with_what_is_wrong(tmp_path: Path) -> None:
+def test_records_jsonl_has_a_line_per_record_with_its_errors(tmp_path: Path) -> None:
     write_report(tmp_path / "r", report([*ROWS, row(4, 2, 1, slots=True, text=NASTY)]))
     lines = [json.loads(line) for line in (tmp_path / "r" / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["id"] for line in lines] == ["r1", "r2", "r3", "r4"]
@@ -70,7 +70,7 @@ def test_another_evaluations_report_is_never_overwritten(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", "report.json"])
-def test_a_folder_of_other_things_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / name).write_text("{}")
     with pytest.raises(ConfigError, match="name another folder"):
@@ -78,7 +78,7 @@ def test_a_folder_of_other_things_is_refused(tmp_path: Path, name: str) -> None:
     assert files(tmp_path / "r") == {name: b"{}"}
 
 
-def test_an_empty_folder_is_taken_and_a_file_or_link_is_refused(tmp_path: Path) -> None:
+def test_an_empty_folder_is_used_and_a_file_or_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     write_report(tmp_path / "empty", report(ROWS))
     (tmp_path / "file").write_text("x")
@@ -92,7 +92,7 @@ def test_an_empty_folder_is_taken_and_a_file_or_link_is_refused(tmp_path: Path) 
             write_report(tmp_path / name, report(ROWS))
 
 
-def test_when_writing_fails_the_earlier_report_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_earlier_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_report(tmp_path / "r", report(ROWS))
     before = files(tmp_path / "r")
     rename = os.rename

@@ -1,4 +1,4 @@
-"""The report's page: it renders, asks for nothing, escapes every text, and holds the numbers and the samples."""
+"""The HTML page of a report: self-contained, escaped, with scores and samples."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,7 +13,7 @@ ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]
 
 
 class Page(HTMLParser):
-    """The elements of a page with their attributes, and its text by the elements around it."""
+    """The elements of a page with their attributes, and the text inside each kind of element."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -43,7 +43,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def test_the_page_holds_numbers_samples_and_reasons_and_asks_for_nothing() -> None:
+def test_the_page_has_scores_samples_and_reasons_and_loads_nothing() -> None:
     page = Page(to_html(report(ROWS, partial="Only 40 of 100 records.")))
     for text in (
         "Only 40 of 100 records.",
@@ -68,7 +68,7 @@ def test_the_page_holds_numbers_samples_and_reasons_and_asks_for_nothing() -> No
 
 
 @pytest.mark.parametrize("slots", [False, True])
-def test_no_text_breaks_out_of_the_page(slots: bool) -> None:
+def test_all_texts_are_escaped(slots: bool) -> None:
     page = to_html(report([row(1, 1, wrong=1, slots=slots, text=NASTY)], title=NASTY))
     result = Page(page)
     assert not result.all("script")
@@ -79,7 +79,7 @@ def test_no_text_breaks_out_of_the_page(slots: bool) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])
-def test_marked_text_is_the_text_unchanged(size: int) -> None:
+def test_marked_pieces_concatenate_to_the_text(size: int) -> None:
     text = "  Mill — a café,\tserves  日本 🍣 food & <b> .  "
     parts = pieces(row(5, size, text=text))
     assert [number for number, _ in parts if number] == list(range(1, size + 1))
@@ -87,9 +87,9 @@ def test_marked_text_is_the_text_unchanged(size: int) -> None:
 
 
 def test_facts_that_overlap_are_not_marked_twice() -> None:
-    one = row(5, 2, text="abcdef")
-    first, second = one.facts
-    overlapping = replace(one, facts=(replace(first, end=4), replace(second, start=2)))
+    base_row = row(5, 2, text="abcdef")
+    first, second = base_row.facts
+    overlapping = replace(base_row, facts=(replace(first, end=4), replace(second, start=2)))
     assert pieces(overlapping) == [(0, ""), (1, "abcd"), (0, "ef")]
 
 
@@ -101,14 +101,14 @@ def test_samples_are_drawn_by_the_seed_in_the_order_of_the_corpus() -> None:
     assert len(sample_rows(report(ROWS, max_rows=100))) == 40
 
 
-def test_the_worst_come_first_and_only_where_something_is_wrong() -> None:
+def test_rows_with_the_most_faults_come_first() -> None:
     rows = [row(1, 3, 0), row(2, 3, 1), row(3, 4, 2), row(4, 2, 2)]
     assert [r.record.id for r in worst(report(rows))] == ["r4", "r3", "r2"]
     assert [r.record.id for r in worst(report(rows, max_rows=1))] == ["r4"]
     assert "No text has a fault (strict)" in to_html(report(rows[:1]))
 
 
-def test_bars_are_as_long_as_their_values_and_what_is_undefined_has_none() -> None:
+def test_bar_lengths_are_proportional_and_undefined_values_have_no_bar() -> None:
     bars = Chart("T", ("x", "y"), {"a": (10.0, 5.0), "b": (None, float("nan"))}).bars
     assert [(bar.label, bar.share, bar.text) for bar in bars] == [("x", 1, "10.0 a"), ("y", 0.5, "5.0 a")]
     assert Chart("T", (), {"a": ()}).bars == []

@@ -18,7 +18,7 @@ TEXTS = ["Silicon is in period 3.", "Boron was found by Curie, who\nnever saw it
 
 
 def reviewed(path: Path, corrections: dict[str, str]) -> Path:
-    """The table with corrections by record, as a spreadsheet may save it: with semicolons and no byte order mark."""
+    """The table with corrections by record, saved with semicolons and without byte order mark, as by a spreadsheet."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     with path.with_name("done.csv").open("w", encoding="utf-8", newline="") as file:
@@ -36,7 +36,7 @@ def table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     code, _, err = command(capsys)(*arguments)
     assert code == 0, err
     code, _, err = command(capsys)(*arguments)
-    assert (code, "may hold a person's corrections" in err) == (2, True)
+    assert (code, "may contain corrections" in err) == (2, True)
     return tmp_path / "review.csv"
 
 
@@ -57,8 +57,12 @@ def test_corrected_texts_are_training_data(table: Path) -> None:
     assert {name: [r.text for r in record.references] for name, record in records.items()} == {
         name: [corrections[name]] if name in corrections else [] for name in ("r0", "r1", "r2", "r3")
     }
-    parts = [[t.subject, t.predicate, t.object] for t in records["r1"].triples]
-    assert parts == [*TRIPLES[:1], ["Silicon | \u00c5", "discovered by", "Berzelius;\nwith others"], ["a", "b", "1"]]
+    read_triples = [[t.subject, t.predicate, t.object] for t in records["r1"].triples]
+    assert read_triples == [
+        *TRIPLES[:1],
+        ["Silicon | \u00c5", "discovered by", "Berzelius;\nwith others"],
+        ["a", "b", "1"],
+    ]
     splits = load_dataset(done).splits
     assert sum(len(record.references) for split in splits.values() for record in split) == 3
 

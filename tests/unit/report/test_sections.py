@@ -1,4 +1,4 @@
-"""The sections of a report: the numbers are those of the modules that define them, the intervals are over records."""
+"""The sections of a report, against the metrics' own modules."""
 
 import math
 import random
@@ -45,8 +45,8 @@ def checked(
     records: Sequence[Record], texts: Sequence[str], facts: Sequence[Sequence[WrittenFact]] | None = None
 ) -> list[Row]:
     values = read_values(records, texts)
-    none = [()] * len(texts)
-    return rows_of(records, texts, values, [None] * len(texts), facts or none, {"bleu": [7.0] * len(texts)})
+    no_facts = [()] * len(texts)
+    return rows_of(records, texts, values, [None] * len(texts), facts or no_facts, {"bleu": [7.0] * len(texts)})
 
 
 def faithfulness(rows: Sequence[Row], seed: int = 0) -> Section:
@@ -54,8 +54,8 @@ def faithfulness(rows: Sequence[Row], seed: int = 0) -> Section:
     return sections.faithfulness(rows, values.statistics, seed)
 
 
-def test_a_measure_that_a_sample_may_leave_undefined_has_no_interval() -> None:
-    """Of two records one has two groups: tau counts there alone."""
+def test_a_measure_that_may_be_undefined_in_a_sample_has_no_interval() -> None:
+    """Tau is defined for only one of the two records."""
     records = [record for record in ELEMENTS if len(record.triples) > 2][:2]
     result = [Plan((record.predicates,)) for record in records[:1]] + plans_of(records)[1:]
     section = sections.plans("plans", "Plans", result, references_of(records), 0)
@@ -65,7 +65,7 @@ def test_a_measure_that_a_sample_may_leave_undefined_has_no_interval() -> None:
     assert intervals["tau_avg"] is None
 
 
-def test_plans_of_references_may_leave_predicates_out() -> None:
+def test_reference_plans_may_omit_predicates() -> None:
     result, references = [Plan.parse("[a] [b c]")], [[Plan.parse("[a] [b]")]]
     section = sections.plans("plans", "Plans", result, references, 0, predicates=[("a", "b", "c")])
     assert section and all(measure.score for measure in section.measures)
@@ -74,7 +74,7 @@ def test_plans_of_references_may_leave_predicates_out() -> None:
 # --- faithfulness ----------------------------------------------------------------------------------------------------
 
 
-def test_slot_errors_are_counted_where_the_predicates_are_slots_of_e2e() -> None:
+def test_slot_errors_are_counted_if_all_predicates_are_slots_of_e2e() -> None:
     pub = Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"], ["Aromi", "area", "riverside"]]})
     (row,) = checked([pub], ["Aromi serves Italian food."])
     assert sorted((kind, error.slot) for kind, error in row.labelled_errors) == [("missed", "area"), ("wrong", "food")]
@@ -88,14 +88,14 @@ def test_slot_errors_are_counted_where_the_predicates_are_slots_of_e2e() -> None
 MAYOR = Record.of({"id": "1", "triples": [["Rome", "country", "Italy"], ["Rome", "leader", "Ann Mary Black"]]})
 
 
-def test_what_a_text_does_not_say_is_named_by_both_checks() -> None:
+def test_both_checks_name_the_values_that_a_text_lacks() -> None:
     silent, half = checked([MAYOR] * 2, ["Rome is in Italy.", "Rome in Italy is led by Ann Black."])
     assert (silent.not_whole, list(silent.unmentioned)) == ({"leader": "missing"}, ["leader"])
     assert "black" in silent.unmentioned["leader"] and silent.scores == {"bleu": 7.0}
     assert (half.not_whole, half.unmentioned) == ({"leader": "part"}, {}), "two words of three are lenient's alone"
 
 
-def test_strict_and_lenient_values_faults_and_inventions_are_measured_apart() -> None:
+def test_values_faults_and_hallucinations_are_measured_separately() -> None:
     texts = ["Rome in Italy is led by Ann Mary Black.", "Rome in Italy is led by Ann Black.", "Rome is in Italy."]
     texts.append("Rome in Italy is led by Ann Mary Black, born in Oslo in 1950.")
     scores = {m.name: m.score for m in faithfulness(checked([MAYOR] * 4, texts)).measures if m.score}
@@ -109,7 +109,7 @@ def test_strict_and_lenient_values_faults_and_inventions_are_measured_apart() ->
     assert scores["invented"].signature == "invented values per 100 texts (strict)|lexicon:none|texts:4"
 
 
-def test_a_lexicon_counts_and_is_named() -> None:
+def test_a_lexicon_is_used_and_named_in_the_signature() -> None:
     lexicon = Lexicon(variants={"Italy": ("Italian",), "Ann Mary Black": ("Ann Black", "A. Black")})
     result = read_values([MAYOR], ["Italian Rome is led by Ann Black."], Checker(lexicon)).statistics["values_whole"]
     assert result.corpus().value == 100
@@ -123,7 +123,7 @@ def test_a_fault_outside_the_facts_leaves_a_text_unfulfilled() -> None:
     assert fulfilled.score and fulfilled.score.value == 0.5 and "(strict)" in fulfilled.score.signature
 
 
-def test_groups_of_references_come_from_their_plans_or_else_from_rules() -> None:
+def test_group_sizes_of_references_come_from_plans_or_rules() -> None:
     planned = ELEMENTS[:5]
     sizes, source = reference_groups(planned, segmenter("clauses"))
     assert sizes == [len(state) for plans in references_of(planned) for plan in plans for state in plan.states]
@@ -147,7 +147,7 @@ SCORED = [
 ]
 
 
-def test_a_protocol_comes_before_plain_sacrebleu_with_intervals_and_scores_of_each_text() -> None:
+def test_text_scores_of_a_protocol_and_of_plain_sacrebleu() -> None:
     result = text_scores(TextMetrics("webnlg-2017", ("bleu", "ter")), SCORED, TEXTS)
     assert [section.key for section in result.sections] == ["webnlg-2017", "plain"]
     expected = score_texts("webnlg-2017", TEXTS, REFERENCES, ["bleu", "ter"])
@@ -161,18 +161,18 @@ def test_a_protocol_comes_before_plain_sacrebleu_with_intervals_and_scores_of_ea
     assert all(len(values) == len(TEXTS) for values in result.single.values())
 
 
-def test_plain_alone_is_reported_once_and_one_record_has_no_intervals() -> None:
+def test_plain_is_reported_once_and_a_single_record_has_no_intervals() -> None:
     assert [section.key for section in text_scores(TextMetrics(), SCORED, TEXTS).sections] == ["plain"]
     (only,) = text_scores(TextMetrics("plain", ("chrf",)), SCORED[:1], TEXTS[:1]).sections
     assert [(measure.name, measure.interval) for measure in only.measures] == [("chrf", None)]
 
 
-def test_scores_of_parts_are_those_of_the_parts_alone() -> None:
+def test_scores_of_categories_equal_scores_of_separate_corpora() -> None:
     table = by_category(checked(SCORED, TEXTS), text_scores(TextMetrics(), SCORED, TEXTS).plain)
     assert table is not None
     for part in table.as_dicts():
-        places = [place for place, record in enumerate(SCORED) if record.category == part["category"]]
-        alone = score_texts("plain", [TEXTS[i] for i in places], [REFERENCES[i] for i in places], ["bleu", "chrf"])
-        assert part["records"] == len(places) == 12
+        indices = [index for index, record in enumerate(SCORED) if record.category == part["category"]]
+        alone = score_texts("plain", [TEXTS[i] for i in indices], [REFERENCES[i] for i in indices], ["bleu", "chrf"])
+        assert part["records"] == len(indices) == 12
         assert part["BLEU"] == pytest.approx(alone["bleu"].value)
         assert part["chrF"] == pytest.approx(alone["chrf"].value)

@@ -1,4 +1,4 @@
-"""What a job trains on: the segmenter is part of it, and what cannot be read is not passed over in silence."""
+"""The data of a job: the segmenter, rejects and their reports."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
 def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfig:
-    """A corpus of the catalogue whose training split has `bad` rows of 20 that cannot be read."""
+    """A corpus of the catalogue whose training split has `bad` invalid rows of 20."""
     (home / "e2e").mkdir()
     good = ['"name[Blue Door], food[Thai]",Blue Door is Thai.', '"name[Mill], food[Polish]",Mill serves Polish food.']
     rows = [*(good[number % 2] for number in range(20 - bad)), *['"?",Bad.'] * bad]
@@ -30,7 +30,7 @@ def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfi
     return replace(config_of(home, epochs=1), corpus=CorpusConfig(name="e2e"))
 
 
-def test_what_cannot_be_read_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_records_are_reported_and_written_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(catalogue(tmp_path, monkeypatch, bad=1), max_reject_share=0.5)
     messages: list[str] = []
     train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append)
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_is_said_and_kept(tmp_path: Path, monkeypatch: pytes
 
 
 class Short(SentenceSegmenter):
-    """As BERT, it takes no long texts."""
+    """Fails on two texts, like a model with a maximum length."""
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         if any("Café Zoë" in text or "Strada" in text for text in texts):
@@ -49,8 +49,9 @@ class Short(SentenceSegmenter):
         return super().segment(texts)
 
 
-def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence that AllenNLP's model could not take once ended the training."""
+def test_a_text_that_cannot_be_segmented_is_rejected_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
     config = replace(config_of(write_corpus(tmp_path / "toy")), max_reject_share=0.5)
     messages: list[str] = []
@@ -75,8 +76,7 @@ def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, mon
     assert len(messages) == 2, "a run that continues has left out the same"
 
 
-def test_a_record_too_large_is_no_sample(tmp_path: Path) -> None:
-    """One such record once ended the training."""
+def test_a_record_with_too_many_triples_is_not_sampled(tmp_path: Path) -> None:
     vast = Record("vast", tuple(Triple("Vast", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)), (Reference("Vast."),))
     corpus = write_corpus(tmp_path / "toy")
     write_records(corpus / "large.parquet", [vast, *RECORDS[:3]], "toy", "large")
@@ -85,6 +85,6 @@ def test_a_record_too_large_is_no_sample(tmp_path: Path) -> None:
     assert data_of(config).samples(9) == RECORDS[:3]
 
 
-def test_too_much_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_unreadable_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CorpusError, match=r"e2e/train: 3 of .* records were rejected .*at most 5\.0%.* the first"):
         data_of(catalogue(tmp_path, monkeypatch, bad=3))

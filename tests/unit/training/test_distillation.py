@@ -1,10 +1,9 @@
-"""Distillation: texts of trained models for records and subsets of them, and a student that learns from these."""
+"""Distillation: subsets of records, consensus texts of teachers, and training of the student."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,16 @@ from agggen_platform.bulk.model import open_model
 from agggen_platform.distillation import Distillation
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
-from tests.command import command
+from tests.command import Run
 
 TRIPLES = st.builds(Triple, st.sampled_from("ABC"), st.sampled_from(["p", "q", "r"]), st.sampled_from("ABCDE"))
 RECORDS = st.lists(
-    st.lists(TRIPLES, min_size=1, max_size=5, unique=True).map(lambda triples: Record("r", tuple(triples))),
-    max_size=4,
+    st.lists(TRIPLES, min_size=1, max_size=5, unique=True).map(lambda triples: Record("r", tuple(triples))), max_size=4
 )
 
 
 def connected(triples: tuple[Triple, ...]) -> bool:
-    """Whether no division of the triples in two has no name in common; by trying all."""
+    """Whether the two parts of every division of the triples share a name."""
     names = [{triple.subject, triple.object} for triple in triples]
     for size in range(1, len(triples)):
         for chosen in itertools.combinations(range(len(triples)), size):
@@ -58,7 +56,7 @@ def test_subsets_are_new_connected_subsets(records: list[Record], known: list[Re
         assert any(triples < frozenset(record.triples) for record in records)
 
 
-def test_as_many_subsets_as_asked_if_there_are_so_many() -> None:
+def test_the_requested_number_of_subsets_is_drawn() -> None:
     record = Record("r", tuple(Triple("A", f"p{number}", "B") for number in range(5)))
     assert len(subsets_of([record], 20)) == 20, "of 2 ** 5 - 1 - 5 - 1 = 25"
     assert subsets_of([record], 5, seed=1) != subsets_of([record], 5, seed=2)
@@ -90,11 +88,11 @@ def test_the_reference_is_the_consensus_of_accepted_texts() -> None:
     ]
     faulty = [texts[0], replace(texts[1], faults=("Cam is not in the record",)), texts[2]]
     assert with_consensus(RECORD, faulty, accept) != chosen
-    others = with_consensus(RECORD, texts, lambda record, text: text.text != reference.text)
-    assert others is not None and others.references[0].text in (texts[0].text, texts[2].text)
+    second_choice = with_consensus(RECORD, texts, lambda record, text: text.text != reference.text)
+    assert second_choice is not None and second_choice.references[0].text in (texts[0].text, texts[2].text)
     improbable = [texts[0], replace(texts[1], score=-9.0), replace(texts[2], score=-9.0)]
-    again = with_consensus(RECORD, improbable, accept)
-    assert again is not None and again.references[0].text == texts[0].text
+    repeated = with_consensus(RECORD, improbable, accept)
+    assert repeated is not None and repeated.references[0].text == texts[0].text
 
 
 def test_a_record_without_an_accepted_text_has_no_reference() -> None:
@@ -105,7 +103,7 @@ def test_a_record_without_an_accepted_text_has_no_reference() -> None:
     assert with_consensus(RECORD, [], accept) is None
 
 
-def test_accepted_are_the_texts_that_the_constrained_search_could_have_written() -> None:
+def test_the_constrained_search_accepts_its_own_texts_only() -> None:
     generator = load_bundle(SHIPPED["elements"]).generator()
     records = agggen.load_dataset("elements").dev[:24]
     written = [texts[0] for texts in generator.generate(records)]
@@ -119,8 +117,8 @@ def test_accepted_are_the_texts_that_the_constrained_search_could_have_written()
         value = record.triples[0].object
         changed = replace(text, text=text.text.replace(value, value[::-1]))
         assert len(set(value)) == 1 or not generator.accepts(record, changed)
-        stranger = replace(record, triples=(*record.triples, Triple(record.triples[0].subject, "never-seen", "7")))
-        assert not generator.accepts(stranger, text)
+        with_unknown = replace(record, triples=(*record.triples, Triple(record.triples[0].subject, "never-seen", "7")))
+        assert not generator.accepts(with_unknown, text)
         assert not generator.accepts(record, replace(text, faults=("a fault",)))
 
 
@@ -135,16 +133,10 @@ def records(tmp_path: Path) -> Path:
     return tmp_path / "few.{train,dev}.jsonl"
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callable[..., Any]:
-    monkeypatch.chdir(tmp_path)
-    return command(capsys)
-
-
 @pytest.mark.slow
-def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Callable[..., Any]) -> None:
-    asked = ("distill", "elements", records, "--subsets", 4, "--actors", 0, "training.threads=1")
-    code, out, err = run(*asked, "training.joint.epochs=1")
+def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Run) -> None:
+    arguments = ("distill", "elements", records, "--subsets", 4, "--actors", 0, "training.threads=1")
+    code, out, err = run(*arguments, "training.joint.epochs=1")
     assert code == 0 and "9 training records, 4 subsets of them, 3 of dev" in err
     student, teacher = agggen.load_model(out.strip()), load_bundle(SHIPPED["elements"])
     assert student.path.parent.name.startswith("distill-few")
@@ -161,12 +153,12 @@ def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Cal
         assert not teacher.generator().checker.check(record, reference.text).faults
         assert reference.facts and "".join(fact.text for fact in reference.facts) == reference.text
     texts = {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}
-    code, again, err = run(*asked, "training.joint.epochs=1")
-    assert (code, again) == (0, out) and "This run is finished" in err
+    code, repeated, err = run(*arguments, "training.joint.epochs=1")
+    assert (code, repeated) == (0, out) and "This run is finished" in err
     for file in (*folder.glob("*.parquet"), folder / "rejects.jsonl"):
         file.unlink()  # as if it had been killed before
-    code, again, _ = run(*asked, "training.joint.epochs=1")
-    assert (code, again) == (0, out)
+    code, repeated, _ = run(*arguments, "training.joint.epochs=1")
+    assert (code, repeated) == (0, out)
     assert texts and texts == {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}
 
 
@@ -184,13 +176,13 @@ def test_the_folder_of_texts_depends_on_all_that_affects_them() -> None:
         Distillation([teacher, other], fewer, 10),
     ):
         assert changed.name != distillation.name
-    untold = {split: [replace(r, references=()) for r in data.split(split)] for split in ("train", "dev")}
-    assert Distillation([teacher, other, teacher], agggen.Dataset("x", untold), 10).name == distillation.name
+    without_texts = {split: [replace(r, references=()) for r in data.split(split)] for split in ("train", "dev")}
+    assert Distillation([teacher, other, teacher], agggen.Dataset("x", without_texts), 10).name == distillation.name
     with pytest.raises(CorpusError, match="dev has no records"):
         Distillation([teacher], agggen.Dataset("x", {"train": data.train, "dev": []}), 10)
 
 
-def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[..., Any]) -> None:
+def test_teachers_without_an_accepted_text_are_refused(run: Run) -> None:
     for split in ("train", "dev"):
         triples = [["Aspirin", "treats", "pain"], ["Aspirin", "sold as", "tablets"]]
         Path(f"strange.{split}.jsonl").write_text(json.dumps({"id": split, "triples": triples}) + "\n")
@@ -199,14 +191,12 @@ def test_models_that_write_no_text_without_faults_cannot_teach(run: Callable[...
 
 
 @pytest.mark.parametrize("setting", ["training.joint.epoch=1", "text.min_count=9", "model.width=8"])
-def test_a_wrong_setting_is_refused_before_texts_are_written(
-    setting: str, records: Path, run: Callable[..., Any]
-) -> None:
+def test_a_wrong_setting_is_refused_before_texts_are_written(setting: str, records: Path, run: Run) -> None:
     code, _, err = run("distill", "elements", records, "--actors", 0, setting)
     assert code == 2 and setting.partition("=")[0] in err and not Path("runs").exists()
 
 
-def test_a_second_call_at_the_same_time_is_refused(records: Path, run: Callable[..., Any]) -> None:
+def test_a_concurrent_call_is_refused(records: Path, run: Run) -> None:
     distillation = Distillation([open_model("elements")], agggen.load_dataset(records), 2)
     folder = Path("runs") / distillation.name
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What workers tell reaches the user and the metrics, and restarts that bring nothing are counted."""
+"""Messages of workers reach the user and the metrics; restarts without progress are counted."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Job:
             raise StorageError("the store does not answer")
         return self.newest
 
-    def tell(self, *messages: tuple[str, object]) -> None:
+    def send(self, *messages: tuple[str, object]) -> None:
         for kind, content in messages:
             self.coordinator.tell(WorkerMessage(kind, content))  # type: ignore[arg-type]
         self.monitor.handle(*self.coordinator.take())
@@ -42,11 +42,11 @@ def job() -> Job:
 
 
 def test_system_metrics_of_workers_reach_the_run(job: Job) -> None:
-    job.tell(("system", {"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}))
+    job.send(("system", {"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}))
     assert job.system == [{"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}]
 
 
-def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> None:
+def test_attempts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
     attempts_without_progress = []
     for attempts, newest in [
         (1, None),
@@ -60,30 +60,26 @@ def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> N
         (1, 20),
     ]:
         job.newest = newest
-        job.tell(*[("attempt", None)] * attempts)
+        job.send(*[("attempt", None)] * attempts)
         attempts_without_progress.append(job.monitor.attempts_without_progress)
     assert attempts_without_progress == [0, 0, 1, 2, 0, 1, 3, 4, 0]
     assert job.coordinator.state() == (False, 9)
 
 
 def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
-    """The other workers only say that they miss the one that died."""
-    job.tell(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
-    job.tell(("attempt", None))
+    """The other workers only report that they lost the one that failed."""
+    job.send(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
+    job.send(("attempt", None))
     assert job.monitor.failure == "worker 1: the disk is gone"
-    job.tell(("failure", "worker 0: no room"))
+    job.send(("failure", "worker 0: no room"))
     assert job.monitor.failure == "worker 0: no room"
 
 
-def test_events_and_sentences_arrive_in_order(job: Job) -> None:
+def test_events_and_remarks_arrive_in_order(job: Job) -> None:
     event = TrainingEvent("log", "joint", 1, 100, 0, math.inf)
-    job.tell(("workers", 3), ("event", event), ("remark", "an older one is looked for"), ("workers", 2))
+    job.send(("workers", 3), ("event", event), ("remark", "an older one is looked for"), ("workers", 2))
     assert job.events == [event]
-    assert job.said == [
-        "3 of 3 workers train",
-        "an older one is looked for",
-        "2 of 3 workers train again (restart 1)",
-    ]
+    assert job.said == ["3 of 3 workers train", "an older one is looked for", "2 of 3 workers train again (restart 1)"]
 
 
 def test_silent_workers_are_reported(job: Job) -> None:

@@ -1,4 +1,4 @@
-"""A model takes in new words and predicates, and is at first the model that it was: in float64, to rounding."""
+"""Growth by new words and predicates does not change a model's distributions (float64, up to rounding)."""
 
 import copy
 from dataclasses import replace
@@ -55,7 +55,7 @@ def larger(bundle: Bundle, records: list[Record] = NEW) -> tuple[Encoder, JointM
     return encoder, model_of(bundle, encoder, weights)
 
 
-def test_what_was_known_keeps_its_ids_and_vectors(bundle: Bundle) -> None:
+def test_known_words_and_predicates_keep_their_ids_and_vectors(bundle: Bundle) -> None:
     before = copy.deepcopy(bundle.model.state_dict())
     encoder, model = larger(bundle)
     old = bundle.encoder
@@ -63,8 +63,8 @@ def test_what_was_known_keeps_its_ids_and_vectors(bundle: Bundle) -> None:
     assert encoder.predicates == (*old.predicates, "area_2", "birthPlace", "mission")
     assert encoder.vocabulary.words[:n_output] == old.vocabulary.words[:n_output]
     assert {"Mira", "Apollo", "born"} <= {*encoder.vocabulary.words[n_output : encoder.vocabulary.n_output]}
-    places = [encoder.vocabulary.words.index(word) for word in old.vocabulary.words]
-    assert torch.equal(model.embedding.weight[places], before["embedding.weight"])
+    indices = [encoder.vocabulary.words.index(word) for word in old.vocabulary.words]
+    assert torch.equal(model.embedding.weight[indices], before["embedding.weight"])
     for name in ("b_in", "b_out", "stop"):
         assert torch.equal(getattr(model.transitions, name)[: len(old.predicates)], before[f"transitions.{name}"])
     for name in ("a_in", "a_out"):
@@ -73,7 +73,7 @@ def test_what_was_known_keeps_its_ids_and_vectors(bundle: Bundle) -> None:
 
 
 def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
-    """Exactly. A new predicate is what an unknown one was, and `area_2` what `area` was."""
+    """Exactly: a new predicate has the vectors of the unknown one, and `area_2` those of `area`."""
     encoder, model = larger(bundle)
     assert bundle.generator().planner.plan(OLD, k=20) == Generator(model, encoder).planner.plan(OLD, k=20)
     assert bundle.encoder.unknown(NEW[0]) and not encoder.unknown(NEW[0])
@@ -85,7 +85,7 @@ def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
 
 
 def test_old_texts_keep_their_likelihood(bundle: Bundle) -> None:
-    """In float64 to rounding, over all plans: new words take nothing from others, only from [UNK]."""
+    """New words take probability from [UNK] only."""
     encoder, model = larger(bundle)
     likelihoods = []
     for net, own_encoder in ((bundle.model, bundle.encoder), (model, encoder)):
@@ -100,29 +100,29 @@ def probabilities(model: JointModel) -> Tensor:
     return torch.softmax(model.word_logits(hidden), -1)
 
 
-def test_new_words_and_unk_share_what_unk_had(bundle: Bundle) -> None:
+def test_new_words_and_unk_share_the_former_probability_of_unk(bundle: Bundle) -> None:
     encoder, model = larger(bundle)
     n_output = bundle.encoder.vocabulary.n_output
     before, after = probabilities(bundle.model), probabilities(model)
-    known = [place for place in range(n_output) if place != UNK]
+    known = [index for index in range(n_output) if index != UNK]
     torch.testing.assert_close(after[:, known], before[:, known], rtol=0, atol=1e-12)
     shares = after[:, [UNK, *range(n_output, encoder.vocabulary.n_output)]]
     torch.testing.assert_close(shares, (before[:, [UNK]] / shares.shape[1]).expand_as(shares), rtol=0, atol=1e-12)
 
 
-def test_a_word_of_records_that_is_now_written_changes_only_the_normalisation(bundle: Bundle) -> None:
+def test_a_source_word_that_becomes_an_output_word_changes_only_the_normalisation(bundle: Bundle) -> None:
     encoder, model = larger(bundle, PROMOTED)
     old = bundle.encoder.vocabulary
     new = encoder.vocabulary
     assert old.n_output <= old.words.index("price") and new.words.index("price") < new.n_output
-    known = [place for place in range(old.n_output) if place != UNK]
+    known = [index for index in range(old.n_output) if index != UNK]
     before, after = probabilities(bundle.model)[:, known], probabilities(model)[:, known]
     torch.testing.assert_close(after / after.sum(1, True), before / before.sum(1, True), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("verify", ["strict", "off"])
 def test_old_records_get_the_same_texts(bundle: Bundle, verify: str) -> None:
-    """Where [UNK] is unlikely, as training makes it where texts have few unknown words: else a new word may be said."""
+    """If [UNK] is improbable, as after training; otherwise a new word may be generated."""
     bundle.model.output_bias.data[UNK] = -30.0
     encoder, model = larger(bundle)
     before = bundle.generator()
@@ -133,7 +133,7 @@ def test_old_records_get_the_same_texts(bundle: Bundle, verify: str) -> None:
     ]
 
 
-def test_nothing_new_changes_nothing(bundle: Bundle) -> None:
+def test_growth_without_new_words_changes_nothing(bundle: Bundle) -> None:
     encoder, weights = grown(bundle, OLD, min_count=1)
     assert encoder == bundle.encoder or encoder.vocabulary.words == bundle.encoder.vocabulary.words
     assert all(torch.equal(weights[name], value) for name, value in bundle.model.state_dict().items())

@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> CheckpointStore:
 
 
 class Told(Alone):
-    """One of two workers; the second hears what the first said."""
+    """One of two workers; the second receives the texts of the first."""
 
     def __init__(self, rank: int, choices: list[str]) -> None:
         self.rank, self.size, self.choices = rank, 2, choices
@@ -33,8 +33,8 @@ class Told(Alone):
 
 
 def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
-    whole = trainer()
-    whole.run()
+    full = trainer()
+    full.run()
     stopped = trainer(callbacks=[Log(7)])
     with StoreKeeper(store, Alone()) as keeper:
         assert not keeper.restore(stopped)
@@ -46,11 +46,11 @@ def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
     with StoreKeeper(store, Alone()) as keeper:
         assert keeper.restore(resumed)
     resumed.run()
-    assert same(weights(resumed.model), weights(whole.model))
+    assert same(weights(resumed.model), weights(full.model))
 
 
-def test_all_workers_restore_what_the_first_chose(store: CheckpointStore) -> None:
-    """The newest is damaged: the first worker takes the one before, the second does not look for itself."""
+def test_all_workers_restore_the_checkpoint_that_the_first_chose(store: CheckpointStore) -> None:
+    """The newest is damaged, so the first worker chooses the one before it; the second does not search."""
     with StoreKeeper(store, Alone()) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
     newest, older = store._indexed("baseline")
@@ -83,7 +83,7 @@ class Slow(CheckpointStore):
         return super().save(stage, step, path)
 
 
-def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) -> None:
+def test_uploads_run_in_the_background_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     slow = Slow(Folder(str(tmp_path)))
     training, joint_training = trainer(), trainer("joint")
     with StoreKeeper(slow, Alone()) as keeper:
@@ -113,8 +113,7 @@ def test_a_failed_upload_is_raised_by_the_next_save(tmp_path: Path) -> None:
         pytest.fail("the second save does not say so")
 
 
-def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) -> None:
-    """A run that was asked to stop must not say that it can go on from there."""
+def test_a_failed_upload_of_the_last_checkpoint_raises_an_error(tmp_path: Path) -> None:
     with (
         pytest.raises(StorageError, match="the bucket is gone"),
         StoreKeeper(Broken(Folder(str(tmp_path))), Alone()) as k,
@@ -124,9 +123,7 @@ def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("step", "message"), [(None, "is missing"), (4, "is of update 4")])
-def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
-    store: CheckpointStore, step: int | None, message: str
-) -> None:
+def test_weights_are_read_only_from_a_finished_stage(store: CheckpointStore, step: int | None, message: str) -> None:
     epochs = trainer().config.epochs
     if step:
         stopped = trainer(callbacks=[Log(step)])
@@ -136,14 +133,14 @@ def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
     with pytest.raises(StorageError, match=f"baseline .* {message}; the same"):
         trained_weights(store, "baseline", epochs)
     with StoreKeeper(store, Alone()) as keeper:
-        whole = trainer(callbacks=[CheckpointEvery(keeper)])
-        whole.run()
+        full = trainer(callbacks=[CheckpointEvery(keeper)])
+        full.run()
     best, progress = trained_weights(store, "baseline", epochs)
-    assert same(best, weights(whole.model))
-    assert (progress.step, progress.best_dev_loss) == (whole.progress.step, whole.progress.best_dev_loss)
+    assert same(best, weights(full.model))
+    assert (progress.step, progress.best_dev_loss) == (full.progress.step, full.progress.best_dev_loss)
 
 
-def test_what_killed_workers_left_is_removed_and_nothing_else(
+def test_only_the_files_of_killed_workers_are_removed(
     store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "tmp"

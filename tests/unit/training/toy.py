@@ -1,4 +1,4 @@
-"""A corpus and a configuration on which a whole job takes a second."""
+"""A corpus and a configuration for jobs of about one second."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ def write_corpus(folder: Path) -> Path:
 
 
 def config_of(corpus: Path, **stage: Any) -> JobConfig:
-    """Tracked in a store that cannot be, which costs no time: the run log holds everything."""
+    """With an invalid MLflow address, so that only the local run log is written."""
     settings = replace(STAGE, **stage)
     return JobConfig(
         corpus=CorpusConfig(name=str(corpus)),
