@@ -53,12 +53,7 @@ def test_a_corpus_of_the_catalogue_is_written_as_parquet(toy_home: Path, tmp_pat
     ],
 )
 def test_a_wrong_call_is_one_message_and_exit_code_2(
-    toy_home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    run: Run,
-    arguments: tuple[str, ...],
-    message: str,
+    toy_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = run(*arguments)

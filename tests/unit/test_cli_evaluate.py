@@ -198,12 +198,7 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
     ],
 )
 def test_invalid_options_are_refused_before_anything_is_written(
-    run: Run,
-    bundle: Path,
-    restaurants: Path,
-    options: tuple[str, ...],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, bundle: Path, restaurants: Path, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("texts were written before the options were looked at")
@@ -307,4 +302,4 @@ def test_a_folder_in_rays_copy_of_the_working_directory_is_warned_of(
         warn_if_temporary(folder, "--runs")
     assert capsys.readouterr().err == ""
     warn_if_temporary("runs", "--runs")
-    assert "warning: runs lies in" in capsys.readouterr().err
+    assert "warning: runs is in" in capsys.readouterr().err

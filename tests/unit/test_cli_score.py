@@ -99,7 +99,7 @@ def test_bad_texts_exit_with_2_and_leave_the_output_alone(system: Run, option: s
     ("name", "content", "message"),
     [
         ("r.csv", "id,subject,predicate,object\n1,Mill,food,Thai\n", "r.csv, record '1': there is no reference text"),
-        ("r.jsonl", "\n\n", "r.jsonl holds no record"),
+        ("r.jsonl", "\n\n", "r.jsonl contains no records"),
         ("r.jsonl", f"{json.dumps(RECORDS[0])}\n{{bad\n", "r.jsonl:2: not JSON at column 2"),
         ("r.jsonl", f"{json.dumps(RECORDS[0])}\n" * 2, "r.jsonl:2: record '1': line 1 has the same id"),
     ],

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.prepared import write_records
+from agggen.datasets import load_dataset
 from agggen.errors import ConfigError, CorpusError
 from agggen.records import Record
-from agggen_platform.local import records_of
 from agggen_platform.storage.folder import Folder
 
 
@@ -26,6 +26,10 @@ def corpus(tmp_path: Path) -> Path:
     write_records(tmp_path / "toy" / "train.parquet", RECORDS[:3], "toy", "train")
     write_records(tmp_path / "toy" / "dev.parquet", RECORDS[3:], "toy", "dev")
     return tmp_path / "toy"
+
+
+def records_of(corpus: str, split: str) -> list[Record]:
+    return load_dataset(corpus, splits=(split,)).split(split)
 
 
 def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

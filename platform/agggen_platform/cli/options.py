@@ -38,7 +38,16 @@ Runs = Annotated[
     Path, typer.Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=on_this_machine)
 ]
 Fresh = Annotated[bool, typer.Option(help="Start over: remove earlier results of the same name or folder.")]
+FactSource = Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")]
+MetricNames = Annotated[
+    str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, such as bleu,ter. [default: all]")
+]
 PrintConfig = Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")]
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The different names of ``a,b,c``."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def warn_if_temporary(folder: Path | str, instead: str) -> None:
@@ -49,6 +58,6 @@ def warn_if_temporary(folder: Path | str, instead: str) -> None:
     """
     if not (_SCHEME.match(str(folder)) or Path(folder).is_absolute()) and "working_dir_files" in Path.cwd().parts:
         console.note(
-            f"warning: {folder} lies in {Path.cwd()}, Ray's copy of the working directory, which is deleted after the "
+            f"warning: {folder} is in {Path.cwd()}, Ray's copy of the working directory, which is deleted after the "
             f"job; name another folder: {instead}"
         )

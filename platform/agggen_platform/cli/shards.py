@@ -51,7 +51,7 @@ class RunLog:
 
 def reused(progress: Progress[Any]) -> str:
     """A message about the shards that an earlier run finished; empty if there are none."""
-    return f"; {progress.reused:,} of {progress.total:,} shards were done before" if progress.reused else ""
+    return f"; {progress.reused:,} of {progress.total:,} shards were already done" if progress.reused else ""
 
 
 @contextmanager

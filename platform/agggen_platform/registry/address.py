@@ -52,9 +52,7 @@ def parse_address(address: str) -> ModelAddress:
         return ModelAddress(check_name(name), alias=check_alias(alias))
     name, slash, version = text.partition("/")
     if not slash or not re.fullmatch(r"[1-9][0-9]*", version):
-        raise RegistryError(
-            f"{address!r} names no version of a model; write models:/NAME/VERSION or models:/NAME@ALIAS"
-        )
+        raise RegistryError(f"{address!r} is not a version of a model: give models:/NAME/VERSION or models:/NAME@ALIAS")
     return ModelAddress(check_name(name), version=version)
 
 
@@ -65,7 +63,9 @@ def check_name(name: str) -> str:
         RegistryError: it is empty or has characters other than letters, digits, ``_``, ``-`` and ``.``.
     """
     if not _NAME.fullmatch(name):
-        raise RegistryError(f"a model's name is made of letters, digits, '_', '-' and '.', say agggen; not {name!r}")
+        raise RegistryError(
+            f"a model's name consists of letters, digits, '_', '-' and '.', as in agggen-2; not {name!r}"
+        )
     return name
 
 

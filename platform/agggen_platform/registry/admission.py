@@ -70,14 +70,14 @@ def fetch(address: str, expected: str | None) -> tuple[Path, str]:
     path = get_bundle(address)
     actual = fingerprint(path)
     if expected is not None and actual != expected:
-        raise BundleError(f"{address} is another bundle than expected: its fingerprint is {actual}, not {expected}")
+        raise BundleError(f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected}")
     return path, actual
 
 
 def _check_names(folder: Folder) -> None:
     names = folder.names()
     if not names:
-        raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its place")
+        raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its address")
     own = files_of(dict.fromkeys(names))
     if foreign := sorted(set(names) - {*own, _MANIFEST}):
         raise BundleError(

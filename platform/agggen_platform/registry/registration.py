@@ -37,7 +37,7 @@ def register(
     candidate does not change. `Version.new` shows whether a version was created.
 
     Args:
-        bundle_address: a folder or ``s3://...``; a server of MLflow accepts no folder.
+        bundle_address: a folder or ``s3://...``; an MLflow server accepts no folder.
         metrics: metrics to store with the version in addition to the bundle's own.
         tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``.
         evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
@@ -53,8 +53,8 @@ def register(
     uri = registry_uri(uri)
     if not accepts(uri, address):
         raise RegistryError(
-            f"the registry {masked(uri)} accepts no folder of this machine ({address}): others could not read it; put "
-            "the bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
+            f"the registry {masked(uri)} accepts no folder of this machine ({address}), which other machines cannot "
+            "read; copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
         )
     admitted = admit(address)
     reports = [read_evaluation(file, admitted.fingerprint, admitted.inference, uri) for file in evaluations]

@@ -197,8 +197,8 @@ class Registry:
         if actual != number:
             now = f"version {actual}" if actual else "no version"
             raise RegistryError(
-                f"{name}@{alias} is {now}, where version {number or 'none'} was expected: somebody else has moved it; "
-                "look at `agggen models list` and try again"
+                f"{name}@{alias} is {now}, where version {number or 'none'} was expected: another process moved it; "
+                "check `agggen models list` and try again"
             )
 
 

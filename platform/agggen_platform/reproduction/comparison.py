@@ -92,8 +92,8 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
     for record in records:
         if table.inputs not in (None, record.inputs):
             raise ConfigError(
-                f"the record {record.name} is of {record.inputs:,} test records, the published numbers of table "
-                f"{table.name} of {table.inputs:,}; {_remedy(table)}"
+                f"the record {record.name} is for {record.inputs:,} test records, but the published numbers of table "
+                f"{table.name} are for {table.inputs:,}; {_remedy(table)}"
             )
     _check_equal(table, "recipe", [(record.name, record.recipe) for record in records])
     _check_equal(table, "protocol", [(record.name, record.protocol) for record in records])

@@ -11,14 +11,7 @@ import pytest
 from agggen.generation.generator import Generator
 from agggen_platform.cli import records as cli_records
 from tests.command import Run
-from tests.unit.cli_write.examples import (
-    COMMAND,
-    ENVIRONMENT,
-    RESTAURANTS,
-    TWO_PARTS,
-    json_lines,
-    parsed,
-)
+from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, TWO_PARTS, json_lines, parsed
 
 
 def test_output_is_not_written_over_the_input(run: Run, bundle: Path, records: Path) -> None:

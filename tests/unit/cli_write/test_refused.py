@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Run
-from tests.unit.cli_write.examples import (
-    RESTAURANTS,
-    TWO_PARTS,
-    json_lines,
-    parsed,
-)
+from tests.unit.cli_write.examples import RESTAURANTS, TWO_PARTS, json_lines, parsed
 
 
 @pytest.mark.parametrize(
@@ -21,8 +16,8 @@ from tests.unit.cli_write.examples import (
         (("--plan", "[food]"), "plan for record '1' omits near; add them, or"),
         (("--plan", "[food near] [food]"), "column 14 of plan '[food near] [food]': 'food' occurs a second time"),
         (("--plan", "[fod]", "--complete"), "did you mean food?"),
-        (("--complete",), "--complete goes with --plan"),
-        (("--plan", "[food] [near]", "level=1"), "level=1 does not go with --plan"),
+        (("--complete",), "--complete needs --plan"),
+        (("--plan", "[food] [near]", "level=1"), "level=1 cannot be combined with --plan"),
         (("level=4",), "aggregation level 4 exceeds this model's largest group of 3 predicates"),
         (("planner=exakt",), "'planner' must be 'exact', 'two-stage' or 'sample', not 'exakt'"),
     ],
@@ -66,7 +61,7 @@ FORTY = {"id": "forty", "triples": [["a", f"p{number}", "b"] for number in range
     ("name", "content", "message"),
     [
         ("r.jsonl", b"", "r.jsonl is empty"),
-        ("r.jsonl", b"\n\n", "the input holds no record"),
+        ("r.jsonl", b"\n\n", "the input contains no records"),
         ("r.jsonl", json.dumps(TWO_PARTS).encode(), "a triple needs 3 parts (subject, predicate, object), this has 2"),
         ("r.jsonl", b'{"id": "1\0"}\n', "the line contains a NUL byte at position 10 (r.jsonl, line 1)"),
         ("r.csv", b"id,subject,predicate,object\n1,a\0,b,c\n", "the line contains a NUL byte at position 4"),

@@ -18,13 +18,7 @@ from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
 from agggen_platform.cli import records as cli_records
 from tests.command import Run
-from tests.unit.cli_write.examples import (
-    COMMAND,
-    ENVIRONMENT,
-    RESTAURANTS,
-    json_lines,
-    parsed,
-)
+from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, json_lines, parsed
 
 
 def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path, records: Path) -> None:

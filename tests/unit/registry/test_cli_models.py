@@ -88,9 +88,9 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
     [
         (("generate", "models:/agggen@champion"), 8, "has no alias 'champion'; it has candidate (version 3)"),
         (("evaluate", "models:/agggen/9", "--corpus", "elements"), 8, "has no version 9; it has 1, 2, 3"),
-        (("inspect", "models:/agggen"), 8, "names no version of a model"),
+        (("inspect", "models:/agggen"), 8, "is not a version of a model"),
         (("models", "show", "aggen/1"), 8, "did you mean agggen?"),
-        (("models", "record", "agggen/1", "nowhere"), 2, "nowhere holds no report of `agggen evaluate`"),
+        (("models", "record", "agggen/1", "nowhere"), 2, "nowhere has no report of `agggen evaluate`"),
         (("models", "record", "agggen/1", "runs:/0123"), 8, "cannot be used: Run with id=0123 not found"),
         (("models", "register", "nowhere"), 3, "there is no bundle at"),
         (("models", "register", "s3:///x"), 2, "names no bucket"),

@@ -183,8 +183,7 @@ def test_a_move_that_was_noted_and_never_made_is_not_gone_back_over(
 def test_who_finds_the_alias_moved_since_the_checks_says_so(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     promote("agggen", "1")
     monkeypatch.setattr(
-        "agggen_platform.registry.promotion.smoke",
-        lambda *_: Registry().set_alias("agggen", "champion", "3") or [],
+        "agggen_platform.registry.promotion.smoke", lambda *_: Registry().set_alias("agggen", "champion", "3") or []
     )
     with pytest.raises(RegistryError, match=r"agggen@champion is version 3, where version 1 was expected"):
         promote("agggen", "2")

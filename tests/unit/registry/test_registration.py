@@ -130,12 +130,12 @@ def test_an_address_names_a_version_or_an_alias(address: str, expected: ModelAdd
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("models:/agggen", "names no version of a model"),
-        ("models:/agggen/latest", "names no version"),
-        ("models:/agggen/0", "names no version"),
-        ("models:/agggen/1/bundle", "names no version"),
-        ("models:/@champion", "a model's name is made of"),
-        ("models:/a'b@champion", "a model's name is made of"),
+        ("models:/agggen", "is not a version of a model"),
+        ("models:/agggen/latest", "is not a version of a model"),
+        ("models:/agggen/0", "is not a version of a model"),
+        ("models:/agggen/1/bundle", "is not a version of a model"),
+        ("models:/@champion", "a model's name consists of"),
+        ("models:/a'b@champion", "a model's name consists of"),
         ("models:/agggen@Champion", "an alias is a lower-case word"),
         ("models:/agggen@v2", "an alias is a lower-case word"),
         (f"models:/agggen@{'a' * 64}", "an alias is a lower-case word"),

@@ -152,7 +152,7 @@ def test_systems_may_write_differently_and_new_settings_have_their_defaults() ->
 
 
 def test_a_part_of_the_test_set_does_not_stand_beside_published_numbers() -> None:
-    with pytest.raises(ConfigError, match=r"agggen-3 is of 2 test records, the published .* of 3;"):
+    with pytest.raises(ConfigError, match=r"agggen-3 is for 2 test records, but the published .* are for 3;"):
         compare(TABLE, [replace(RECORD, inputs=2)])
 
 

@@ -39,17 +39,13 @@ def test_an_alias_is_fixed_to_its_version(bundle: Path, tmp_path: Path, monkeypa
 
 def test_another_bundle_than_was_asked_for_is_refused(bundle: Path, tmp_path: Path) -> None:
     other = fingerprint(save_tiny_model(tmp_path / "other", 9))
-    with pytest.raises(BundleError, match="is another bundle than expected"):
+    with pytest.raises(BundleError, match="is not the expected bundle"):
         find_target(ServeConfig(str(bundle), fingerprint=other))
 
 
 def test_arguments_are_the_same_flat_and_nested() -> None:
     flat = {"bundle": "s3://models/a", "generator.max_replicas": "4", "security.hosts": "[a.example]"}
-    nested = {
-        "bundle": "s3://models/a",
-        "generator": {"max_replicas": 4},
-        "security": {"hosts": ["a.example"]},
-    }
+    nested = {"bundle": "s3://models/a", "generator": {"max_replicas": 4}, "security": {"hosts": ["a.example"]}}
     assert load_config(ServeConfig, None, settings_of(flat)) == load_config(ServeConfig, None, settings_of(nested))
     with pytest.raises(ConfigError, match="did you mean"):
         load_config(ServeConfig, None, settings_of({"bundle": "b", "generator": {"max_replica": 4}}))
