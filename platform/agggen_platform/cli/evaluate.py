@@ -29,7 +29,7 @@ def evaluate(
             help="The folder of the report; or s3://. [default: in evaluation/ beside the folder BUNDLE, or here]",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only the first records, this many; 0: all.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="Only the first records, at most this many; 0: all.")] = 0,
     protocol: Annotated[
         str | None,
         typer.Option(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agggen_platform.tracking import Tracker
 
 _SECONDS_BETWEEN_LINES = 10.0
-Say = Callable[["Progress[Any]"], str]
+Format = Callable[["Progress[Any]"], str]
 
 Actors = Annotated[
     int | None, typer.Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")
@@ -55,7 +55,7 @@ def reused(progress: Progress[Any]) -> str:
 
 
 @contextmanager
-def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]], None]]:
+def shard_progress(speed: Format, counts: Format) -> Iterator[Callable[[Progress[Any]], None]]:
     """Yields a callback that prints the progress of the job every few seconds. Redirects Ray's output to stderr.
 
     Args:

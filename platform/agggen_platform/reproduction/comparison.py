@@ -37,12 +37,6 @@ class Comparison:
     missing: tuple[str, ...]
     """Why numbers of our systems are missing."""
 
-    @property
-    def signatures(self) -> dict[str, str]:
-        """The signature of each of our scores."""
-        shown = ((name, score.signature) for _, name, _, score in _scores(self.table, self.records))
-        return {name: method(signature) for name, signature in shown if signature}
-
 
 def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     """Builds the table.
@@ -158,7 +152,9 @@ def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
         f"Ours: from the records {where}, {table.corpus} {table.split} ({record.inputs:,} records), trained by "
         f"{' '.join(record.recipe)}. Means over n seeds, with both values for n=2, ± the standard deviation from n=3."
     )
-    yield from (f"{name}: {signature}" for name, signature in comparison.signatures.items())
+    scores = [(name, score) for _, name, _, score in _scores(table, comparison.records) if score.signature]
+    signatures = {name: method(score.signature) for name, score in scores}
+    yield from (f"{name}: {signature}" for name, signature in signatures.items())
     yield from comparison.missing
 
 

@@ -198,22 +198,19 @@ class Endpoint:
 
     def _apply(self, target: Target, *overridden: dict[str, Any]) -> None:
         others = self._others()
-        for name, (route, _) in others.items():
-            if route == "/":
+        for name, details in others.items():
+            if details["route_prefix"] == "/":
                 raise CapacityError(
                     f"the application {name!r} is already deployed at {self.url}: `serve delete {name}` removes it"
                 )
         application = application_of(target.fixed(self.config)) | {"deployments": list(overridden)}
-        deploy_applications([*(deployed for _, deployed in others.values() if deployed is not None), application])
+        kept = [details.get("deployed_app_config") for details in others.values()]
+        deploy_applications([*filter(None, kept), application])
         self._deployed = True
 
-    def _others(self) -> dict[str, tuple[str | None, dict[str, Any] | None]]:
-        """The route of each other application, and its configuration if it was deployed from one."""
-        return {
-            name: (details["route_prefix"], details.get("deployed_app_config"))
-            for name, details in deployed_applications().items()
-            if name != APPLICATION
-        }
+    def _others(self) -> dict[str, dict[str, Any]]:
+        """Serve's details of each other application."""
+        return {name: details for name, details in deployed_applications().items() if name != APPLICATION}
 
     def _wait(self, stop: Stop) -> None:
         from ray import serve

@@ -32,30 +32,27 @@ class Follower:
 
         A repeated failure is reported only once. After a failure the previous bundle stays in service.
         """
-        failure = ""
         try:
-            address = f"{SCHEME}{Registry().version(self._address)}"
-            served = self._endpoint.target
-            if address == self._refused or (served is not None and address == served.shown):
-                return False
-            try:
-                return self._deploy(address, stop)
-            except (BundleError, DeployError):  # other errors may be transient
-                self._refused = address
-                raise
+            deployed, failure = self._update(stop), ""
         except AggGenError as error:
-            failure = f"{error}; the previous bundle stays in service"
-            return False
-        finally:
-            if failure and failure != self._reported:
-                self._say(failure)
-            self._reported = failure
+            deployed, failure = False, f"{error}; the previous bundle stays in service"
+        if failure and failure != self._reported:
+            self._say(failure)
+        self._reported = failure
+        return deployed
 
-    def _deploy(self, address: str, stop: Stop) -> bool:
-        target = find_target(replace(self._config, bundle=address))
-        check_target(target)  # before anything changes on the cluster
-        self._say(f"{self._config.bundle} is {address} now")
-        self._endpoint.deploy(target, stop)
+    def _update(self, stop: Stop) -> bool:
+        address, served = f"{SCHEME}{Registry().version(self._address)}", self._endpoint.target
+        if address == self._refused or (served is not None and address == served.shown):
+            return False
+        try:
+            target = find_target(replace(self._config, bundle=address))
+            check_target(target)  # before anything changes on the cluster
+            self._say(f"{self._config.bundle} is {address} now")
+            self._endpoint.deploy(target, stop)
+        except (BundleError, DeployError):  # other errors may be transient
+            self._refused = address
+            raise
         self._refused = None
         self._say(f"serving {address} ({target.fingerprint[:12]})")
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,6 +75,4 @@ def settings_of(args: Mapping[str, Any]) -> list[str]:
     They are ``{"generator.max_replicas": "4"}`` from ``serve run serve.app:app KEY=VALUE``, and nested mappings of YAML
     values from the ``args:`` of a ``serve deploy`` file.
     """
-    import json
-
     return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in args.items()]
