@@ -9,7 +9,7 @@ from typing import Any
 
 from agggen_platform.ray_cluster import nodes
 
-# --- Ray Serve ---------------------------------------------------------------------------------------------------------
+# --- Ray Serve --------------------------------------------------------------------------------------------------------
 # The dashboard's REST API has all of this, but a local cluster runs without a dashboard. `serve.run` imports the
 # application in this process and replaces all replicas at every call; `serve.status` has no addresses and no routes.
 
@@ -45,7 +45,7 @@ def deployed_applications() -> dict[str, dict[str, Any]]:
     return details
 
 
-# --- Ray's autoscaler --------------------------------------------------------------------------------------------------
+# --- Ray's autoscaler -------------------------------------------------------------------------------------------------
 # `ray.cluster_resources` and `ray.nodes` have the present nodes only, `ray.autoscaler.sdk` no limits.
 
 
@@ -65,7 +65,7 @@ def cluster_nodes() -> list[dict[str, float]]:
     return [*present, {name: amount for name, amount in addable.items() if amount > 0}]
 
 
-# --- Ray Tune ----------------------------------------------------------------------------------------------------------
+# --- Ray Tune ---------------------------------------------------------------------------------------------------------
 # No option of Tune selects the variables that it copies from the driver's environment.
 
 
@@ -79,7 +79,7 @@ def keep_credentials_from_trials() -> None:
     ENV_VARS_TO_PROPAGATE.difference_update([name for name in ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")])
 
 
-# --- Ray Train ---------------------------------------------------------------------------------------------------------
+# --- Ray Train --------------------------------------------------------------------------------------------------------
 # `ray.train` exports `ControllerError`, but not the classes of its `controller_failure`.
 
 

@@ -1,4 +1,4 @@
-"""Where records come from: the catalogue, or a prepared folder, here or in a store."""
+"""Records of the catalogue and of prepared folders in a store."""
 
 from pathlib import Path
 
@@ -33,7 +33,6 @@ def records_of(corpus: str, split: str) -> list[Record]:
 
 
 def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who prepares into `./e2e` and forgets a split hears of the catalogue's files, as without the folder."""
     (tmp_path / "e2e").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""Names of Ray that it does not document: an upgrade that moves one fails here, by its name."""
+"""Undocumented names of Ray, which an upgrade may move or remove."""
 
 from __future__ import annotations
 

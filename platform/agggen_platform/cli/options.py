@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -14,21 +13,17 @@ from agggen_platform.cli import console
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` collapses two slashes to one
 
-Folders = TypeVar("Folders", Path, "list[Path] | None")
 
-
-def on_this_machine(value: Folders) -> Folders:
-    """Callback of an option for one or several folders; returns `value`.
+def on_this_machine(folder: Path | None) -> Path | None:
+    """Callback of an option for a folder; returns it.
 
     Raises:
-        ConfigError: the value is the address of a store, which `Path` would treat as a folder named ``s3:``.
+        ConfigError: it is the address of a store, which `Path` would treat as a folder named ``s3:``.
     """
-    folders: Sequence[Path] = [value] if isinstance(value, Path) else value or ()
-    for folder in folders:
-        if address := _SCHEME.match(str(folder)):
-            path = str(folder)[address.end() :]
-            raise ConfigError(f"{address.group()}/{path}: this can only be a folder of this machine")
-    return value
+    if address := _SCHEME.match(str(folder)):
+        path = str(folder)[address.end() :]
+        raise ConfigError(f"{address.group()}/{path}: this can only be a folder of this machine")
+    return folder
 
 
 Overrides = Annotated[

@@ -9,7 +9,7 @@ from agggen_platform.doctor import areas
 from agggen_platform.doctor.settings import Settings, settings_of
 from tests.command import Run
 from tests.processes import free_ports
-from tests.unit.doctor.helpers import answering
+from tests.unit.doctor.helpers import stub_server
 
 # --- what the job would use --------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ def test_no_secret_is_printed(s3: str, run: Run, monkeypatch: pytest.MonkeyPatch
     }
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
-    with answering({"/api/2.0/mlflow/experiments/get-by-name": (400, " ".join(secrets.values()))}) as url:
+    with stub_server({"/api/2.0/mlflow/experiments/get-by-name": (400, " ".join(secrets.values()))}) as url:
         code, out, err = run(
             *("doctor", "--json", "--only", "ray", "--only", "mlflow", "--only", "storage"),
             *(f"tracking.uri={url.replace('://', '://bob:uri-secret@')}", f"storage.url={s3}-other/x"),
