@@ -1,7 +1,5 @@
 """Scores of texts, for the tests of metrics and reports."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agggen.evaluation import Score

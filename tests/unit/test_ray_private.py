@@ -1,7 +1,5 @@
 """Undocumented names of Ray, which an upgrade may move or remove."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")

@@ -15,11 +15,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` collapses two slas
 
 
 def on_this_machine(folder: Path | None) -> Path | None:
-    """Callback of an option for a folder; returns it.
-
-    Raises:
-        ConfigError: it is the address of a store, which `Path` would treat as a folder named ``s3:``.
-    """
+    """Callback of an option; raises ConfigError for an address in a store, of which `Path` makes a folder ``s3:``."""
     if address := _SCHEME.match(str(folder)):
         path = str(folder)[address.end() :]
         raise ConfigError(f"{address.group()}/{path}: this can only be a folder of this machine")

@@ -83,11 +83,7 @@ def score(
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:
-    """Checks the output file before anything is scored.
-
-    Raises:
-        ConfigError: its folder does not exist, or it is one of the inputs.
-    """
+    """Raises ConfigError if the folder of the output file `path` does not exist, or `path` is one of the inputs."""
     from agggen.errors import ConfigError
 
     if path is None or path == "-":

@@ -61,12 +61,7 @@ def admit(address: str, expected: str | None = None) -> Admitted:
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:
-    """The local path of the verified bundle at `address`, and its fingerprint.
-
-    Raises:
-        BundleError: there is no bundle, it was changed, or its fingerprint is not `expected`.
-        StorageError: the store refused access or did not answer.
-    """
+    """The local path of the verified bundle at `address`, and its fingerprint; for errors see `admit`."""
     path = get_bundle(address)
     actual = fingerprint(path)
     if expected is not None and actual != expected:

@@ -113,11 +113,7 @@ def _read(source: str, text: str) -> RunRecord:
 
 
 def write_record(runs: Path, table: Table, record: RunRecord) -> Path:
-    """Writes a record below the folder of runs, atomically, and returns its path.
-
-    Raises:
-        StorageError: the file system refuses.
-    """
+    """Writes a record below the folder of runs, atomically, and returns its path."""
     name = f"{FOLDER}/{table.name}/{record.name}.json"
     Folder(str(runs)).write(name, record.to_json().encode())
     return runs / name

@@ -240,11 +240,7 @@ TABLES: dict[str, Table] = {table.name: table for table in _all()}
 
 
 def find_table(name: str) -> Table:
-    """The table called `name`.
-
-    Raises:
-        ConfigError: it does not exist; the message names the nearest.
-    """
+    """The table called `name`; if there is none, raises ConfigError, which names the most similar one."""
     if name in TABLES:
         return TABLES[name]
     near = get_close_matches(name, TABLES, 1)
@@ -253,10 +249,7 @@ def find_table(name: str) -> Table:
 
 
 def check_overrides(overrides: Sequence[str]) -> None:
-    """
-    Raises:
-        ConfigError: an override sets what the table fixes: corpus, seed, start or inference settings.
-    """
+    """Raises ConfigError if an override sets what the table fixes: corpus, seed, start or inference settings."""
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key in _TABLE_KEYS or key.split(".")[0] in _TABLE_KEYS:

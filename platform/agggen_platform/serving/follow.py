@@ -17,11 +17,7 @@ class Follower:
     """Deploys the bundle of an alias whenever the alias moves."""
 
     def __init__(self, config: ServeConfig, endpoint: Endpoint, say: Say) -> None:
-        """`config.bundle` is the alias.
-
-        Raises:
-            ConfigError: it is not an alias.
-        """
+        """`config.bundle` is the alias; see `check_followed`."""
         self._address = check_followed(config)
         self._config, self._endpoint, self._say = config, endpoint, say
         self._refused: str | None = None  # the address of a version that failed its self-test
@@ -59,11 +55,7 @@ class Follower:
 
 
 def check_followed(config: ServeConfig) -> ModelAddress:
-    """The alias to follow.
-
-    Raises:
-        ConfigError: the bundle's address is not an alias, or its fingerprint is fixed.
-    """
+    """The alias to follow; raises ConfigError if the bundle's address is not an alias or its fingerprint is fixed."""
     if not is_model_address(config.bundle) or not (address := parse_address(config.bundle)).alias:
         raise ConfigError(f"--follow takes an alias that may move, like models:/agggen@champion; not {config.bundle}")
     if config.fingerprint is not None or config.shown_as is not None:

@@ -58,11 +58,7 @@ def find_target(config: ServeConfig) -> Target:
 
 
 def check_target(target: Target) -> None:
-    """Checks that the bundle generates texts on this machine's CPU, and that the critic judges one.
-
-    Raises:
-        BundleError: one of them fails its self-test, or there is no critic.
-    """
+    """Raises BundleError if the bundle generates no texts on this CPU, or the critic is missing or judges none."""
     if faults := smoke(load_bundle(get_bundle(target.source))):
         raise BundleError(f"the bundle {target.shown} does not pass its self-test: {faults[0]}")
     if target.critic is not None and (faults := smoke(open_critic(target.critic)[0])):

@@ -1,7 +1,5 @@
 """A client of a scripted endpoint."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Single requests: content, retries and errors; and which packages importing the client loads."""
 
-from __future__ import annotations
-
 import json
 import logging
 import subprocess
@@ -270,9 +268,6 @@ def test_importing_the_client_loads_no_heavy_package() -> None:
     code = f"import sys, agggen_platform.client; print([name for name in {HEAVY} if name in sys.modules])"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
-
-
-# --- waits ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Streams: any number of records, in order, each answered once, whatever fails."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count, islice

@@ -11,8 +11,6 @@ from tests.command import Run
 from tests.processes import free_ports
 from tests.unit.doctor.helpers import stub_server
 
-# --- what the job would use --------------------------------------------------------------------------------------
-
 
 def test_the_settings_of_a_job() -> None:
     overrides = ["cluster.workers=4", "cluster.gpus_per_worker=1", "cluster.address=head:6379", "storage.url=s3://m/r"]
@@ -21,9 +19,6 @@ def test_the_settings_of_a_job() -> None:
     assert (settings.corpus, settings.workers, settings.gpus_per_worker) == ("elements", 4, 1.0)
     assert settings.distributed
     assert settings_of(None, (), "runs") == Settings(), "no configuration is read, which would import torch"
-
-
-# --- checks in child processes -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -44,9 +39,6 @@ def test_a_library_that_breaks_or_hangs_is_a_finding(
         monkeypatch.setattr(areas, "SECONDS", 2.0)
     (finding,) = areas.examine(Settings(), [areas.Area.TORCH])[areas.Area.TORCH]
     assert (finding.level, finding.subject, words in finding.message) == ("error", subject, True), finding
-
-
-# --- the command -------------------------------------------------------------------------------------------------
 
 
 def test_every_area_is_checked_by_default(run: Run) -> None:

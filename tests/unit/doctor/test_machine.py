@@ -12,8 +12,6 @@ from tests.unit.doctor.helpers import finding_about, levels
 
 HERE = Settings()
 
-# --- packages ----------------------------------------------------------------------------------------------------
-
 
 def distribution(folder: Path, name: str, version: str, *requires: str) -> None:
     """What `importlib.metadata` finds of an installed package."""
@@ -45,9 +43,6 @@ def test_installed_packages_must_be_in_the_declared_ranges(
     assert problem is None or (finding.message, str(finding.remedy)[:13]) == (problem, "pip install '")
 
 
-# --- torch -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("settings", "driver", "level"),
     [
@@ -62,9 +57,6 @@ def test_a_torch_without_gpu(settings: Settings, driver: bool, level: str, monke
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/nvidia-smi" if driver else None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert levels(accelerator(settings))["GPU"] == level
-
-
-# --- corpora -----------------------------------------------------------------------------------------------------
 
 
 def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +84,6 @@ def test_a_corpus_that_does_not_exist(home: Path) -> None:
     assert levels(data(Settings(corpus="webnlk")))["corpus"] == "error"
     (home / "prepared").mkdir()
     assert "corpus" not in levels(data(Settings(corpus="prepared")))
-
-
-# --- disks -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

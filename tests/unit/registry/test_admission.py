@@ -49,9 +49,6 @@ def test_a_pickle_is_refused_and_never_run(own: Path, tmp_path: Path, name: str,
     assert not canary.was_loaded
 
 
-# --- smoke test ---
-
-
 def test_a_model_with_nan_weights_fails_the_smoke_test(tmp_path: Path) -> None:
     broken = small_model(1)
     with torch.no_grad():

@@ -51,9 +51,6 @@ def test_a_bundle_that_was_moved_is_a_new_version(trained: list[Path], tmp_path:
     assert (repeated.number, repeated.source) == ("2", str(tmp_path / "new"))
 
 
-# --- evaluations ---
-
-
 def test_evaluations_are_kept_with_their_version(trained: list[Path], tmp_path: Path) -> None:
     report = write_report(tmp_path / "dev", trained[0], 50.0)
     version = register(str(trained[0]), evaluations=[report])
@@ -72,9 +69,6 @@ def test_an_evaluation_of_another_bundle_is_refused_before_anything_is_registere
     assert Registry().names() == []
 
 
-# --- addresses ---
-
-
 def test_reading_does_not_create_a_registry(store: Path) -> None:
     store.unlink()
     with pytest.raises(RegistryError, match=f"there is no registry at {store}"):
@@ -83,9 +77,6 @@ def test_reading_does_not_create_a_registry(store: Path) -> None:
     store.write_text("something else, longer than a header")
     with pytest.raises(RegistryError, match="is not an SQLite database"):
         resolve("models:/agggen@champion")
-
-
-# --- a registry that does not answer ---
 
 
 @pytest.mark.parametrize("scheme", ["http", "postgresql"])

@@ -1,7 +1,5 @@
 """Whether an endpoint fits a cluster."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A followed alias: which failures are retried."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Which bundle an endpoint serves, and the arguments of its application."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
