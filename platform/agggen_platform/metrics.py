@@ -33,7 +33,7 @@ class Metric:
 
     name: str
     kind: Literal["gauge", "counter"]
-    about: str
+    description: str
     labels: tuple[str, ...]
 
     @property
@@ -42,8 +42,8 @@ class Metric:
         return f"ray_{self.name}" + ("_total" if self.kind == "counter" else "")
 
 
-def _metric(name: str, kind: Literal["gauge", "counter"], labels: str, about: str) -> Metric:
-    return Metric(f"agggen_{name}", kind, about, tuple(labels.split()))
+def _metric(name: str, kind: Literal["gauge", "counter"], labels: str, description: str) -> Metric:
+    return Metric(f"agggen_{name}", kind, description, tuple(labels.split()))
 
 
 METRICS = (
@@ -204,7 +204,7 @@ def _record(metric: Metric, value: float, labels: dict[str, str]) -> bool:
 def _instrument(metric: Metric) -> Any:
     from ray.util.metrics import Counter, Gauge
 
-    return (Gauge if metric.kind == "gauge" else Counter)(metric.name, metric.about, metric.labels)
+    return (Gauge if metric.kind == "gauge" else Counter)(metric.name, metric.description, metric.labels)
 
 
 @cache

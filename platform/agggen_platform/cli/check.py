@@ -201,7 +201,7 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
 
 
 def train_critic(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the critic goes.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the critic.")],
     corpora: Annotated[
         str, typer.Option(metavar="NAME,...", help="Corpora of the catalogue with splits train and dev.")
     ] = "rel2text,elements",

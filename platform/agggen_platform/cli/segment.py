@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def segment(
     source: Annotated[str, typer.Argument(metavar="CORPUS", help="A prepared corpus: its folder or a file; or s3://")],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Where the result goes; or s3://")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="The folder of the result; or s3://")],
     overrides: Overrides = None,
     facts: FactSource = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated. [default: all]")] = None,

@@ -104,7 +104,7 @@ def smoke(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
 
 
 def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str | None:
-    where = f"writing about record {record.id!r}"
+    where = f"generation for record {record.id!r}"
     try:
         (written,) = generator.generate([record], config=config)[0]
         resolve_plan(record, written.plan)

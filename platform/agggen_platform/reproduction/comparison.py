@@ -114,7 +114,7 @@ def _check_equal(table: Table, subject: str, values: Sequence[tuple[str, object]
 
 
 def _remedy(table: Table) -> str:
-    return f"remove it, or evaluate anew: agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
+    return f"remove it, or evaluate again: agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
 
 
 # --- output --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from agggen_platform.doctor import cluster, store, tracking
 from agggen_platform.doctor.findings import Finding
 from agggen_platform.doctor.settings import Settings
+from agggen_platform.storage.folder import Folder
 from tests.processes import free_ports
 from tests.s3_faults import FaultyS3
 from tests.unit.doctor.helpers import Answer, finding_about, levels, stub_server
@@ -77,21 +78,12 @@ def check_store(address: str) -> list[Finding]:
     return list(store.check(Settings(storage=address)))
 
 
-def keys(address: str) -> list[str]:
-    import boto3
-
-    bucket = address.removeprefix("s3://").partition("/")[0]
-    return [item["Key"] for item in boto3.client("s3").list_objects_v2(Bucket=bucket).get("Contents", ())]
-
-
 def test_a_store_that_works(s3: str, faulty_s3: FaultyS3) -> None:
-    import boto3
-
-    boto3.client("s3").put_object(Bucket=s3.removeprefix("s3://"), Key="models/runs/model", Body=b"mine")
+    Folder(s3).write("models/runs/model", b"content")
     faulty_s3.requests.clear()
     assert levels(check_store(f"{s3}/models/runs")) == {"objects": "ok"}
     assert {method for method, _ in faulty_s3.requests} == {"GET", "PUT", "DELETE"}
-    assert keys(s3) == ["models/runs/model"]
+    assert Folder(s3).names() == ["models/runs/model"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +98,7 @@ def test_the_step_that_is_refused_is_named(method: str, path: str, step: str, s3
     assert "AWS_ACCESS_KEY_ID" in str(finding.remedy)
 
 
-def test_what_is_read_back_must_be_what_was_written(s3: str, faulty_s3: FaultyS3) -> None:
+def test_an_object_that_is_read_back_differently_is_an_error(s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short upload", method="PUT")
     assert levels(check_store(s3))["get"] == "error"
 
@@ -137,10 +129,8 @@ def test_a_job_on_a_cluster_needs_a_store_that_all_nodes_share(home: Path) -> No
     job = {"address": "head:6379", "workers": 2}
     assert levels(store.check(Settings())) == {"storage": "note"}
     assert levels(store.check(Settings(**job))) == {"storage": "warning"}
-    assert (
-        "other nodes must see the same folder"
-        in finding_about(store.check(Settings(**job, storage=str(home))), "objects").message
-    )
+    finding = finding_about(store.check(Settings(**job, storage=str(home))), "objects")
+    assert "other nodes must see the same folder" in finding.message
 
 
 EXPERIMENT, MODELS = "/api/2.0/mlflow/experiments/get-by-name", "/api/2.0/mlflow/registered-models/search"
@@ -159,7 +149,7 @@ def test_the_file_in_runs(home: Path) -> None:
     assert levels(check_mlflow()) == {"tracking": "error", "registry": "error"}
 
 
-def test_an_experiment_that_can_and_that_cannot_be_written_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiments_that_are_writable_outdated_and_deleted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One file for all cases: MLflow takes seconds to create it."""
     from mlflow import MlflowClient
 
@@ -173,9 +163,8 @@ def test_an_experiment_that_can_and_that_cannot_be_written_to(home: Path, monkey
     with sqlite3.connect(home / "old.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
     connection.close()
-    assert str(finding_about(check_mlflow(f"sqlite:///{home}/old.db"), "tracking").remedy).startswith(
-        "mlflow db upgrade sqlite:///"
-    )
+    old = finding_about(check_mlflow(f"sqlite:///{home}/old.db"), "tracking")
+    assert str(old.remedy).startswith("mlflow db upgrade sqlite:///")
     client.delete_experiment(number)
     finding = finding_about(check_mlflow(uri), "tracking")
     assert (finding.level, str(finding.remedy).startswith("mlflow experiments restore")) == ("error", True)

@@ -6,16 +6,13 @@ import pytest
 
 from agggen_platform.reproduction.records import write_record
 from agggen_platform.reproduction.tables import TABLES
-from tests.command import Run, command
+from tests.command import Run
 from tests.unit.reproduction.examples import example_table, toy_record
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command beside a toy table."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TABLES, "toy", example_table("elements", "elements"))
-    return command(capsys)
 
 
 def cells(out: str) -> list[list[str]]:
