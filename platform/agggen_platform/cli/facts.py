@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-AlignedFact = tuple[str, tuple[str, ...] | None]
-"""A fact and the predicates that it states; None if there is no record."""
-
 _SETTING = re.compile(r"facts\.[\w.]+=")
 
 
@@ -98,7 +95,8 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
     return list(islice(pairs, limit))
 
 
-def _aligned(record: Record | None, facts: Sequence[str]) -> list[AlignedFact]:
+def _aligned(record: Record | None, facts: Sequence[str]) -> list[tuple[str, tuple[str, ...] | None]]:
+    """The facts, each with the predicates that it states; None if there is no record."""
     if record is None or not facts:
         return [(fact, None) for fact in facts]
     from agggen.alignment import align
