@@ -60,7 +60,8 @@ def register(
     reports = [read_evaluation(file, admitted.fingerprint, admitted.inference, uri) for file in evaluations]
     registry = Registry(uri, create=True)
     existing = _known(registry, name, admitted.fingerprint, address)
-    version = existing or _add(registry, name, address, admitted, metrics or {}, tags or {})
+    described = {**_tags_of(admitted, address, metrics or {}), **(tags or {}), FINGERPRINT: admitted.fingerprint}
+    version = existing or registry.add_version(name, address, described)
     for report in reports:
         registry.tag(version, report.key, report.to_json())
     if existing is None:
@@ -119,14 +120,8 @@ def _is_at(address: str, expected: str) -> bool:
         return False
 
 
-def _add(
-    registry: Registry,
-    name: str,
-    address: str,
-    admitted: Admitted,
-    metrics: Mapping[str, float],
-    tags: Mapping[str, str],
-) -> Version:
+def _tags_of(admitted: Admitted, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
+    """The tags that describe a bundle or critic and its origin."""
     bundle = admitted.bundle
     described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
     if run := _run_of(address):
@@ -134,8 +129,7 @@ def _add(
     for source, value in bundle.sources.items():
         described[mlflow_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
     numbers = {**bundle.metrics, **metrics}
-    described |= {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
-    return registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
+    return described | {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
 
 
 def _run_of(address: str) -> str:

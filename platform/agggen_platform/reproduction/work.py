@@ -197,11 +197,13 @@ class _Seed:
     def record_of(self, system: System, settings: Mapping[str, Any], report: Mapping[str, Any]) -> RunRecord:
         identity = report["identity"]
         shown = {name for line in self.table.lines for name in line.scores.values()}
-        measures = {
-            f"{key}/{measure['name']}": measure
-            for key, section in report["scores"].items()
-            for measure in section["measures"]
-        }
+        scores = {}
+        for key, section in report["scores"].items():
+            for measure in section["measures"]:
+                if (name := f"{key}/{measure['name']}") in shown:
+                    reason = measure.get("not_computed", "")
+                    interval, signature = measure.get("interval_95"), measure.get("signature", "")
+                    scores[name] = Score(measure["value"], interval, signature, reason)
         return RunRecord(
             system.key,
             self.seed,
@@ -211,16 +213,7 @@ class _Seed:
             identity["protocol"],
             identity["bundle"],
             self.table.relevant(settings),
-            {
-                name: Score(
-                    measure["value"],
-                    measure.get("interval_95"),
-                    measure.get("signature", ""),
-                    measure.get("not_computed", ""),
-                )
-                for name, measure in measures.items()
-                if name in shown
-            },
+            scores,
         )
 
 
