@@ -1,4 +1,4 @@
-"""Writes texts for millions of records: ``agggen bulk`` as a script that ``ray job submit`` takes.
+"""Writes texts for millions of records: ``agggen bulk`` as a script for ``ray job submit``.
 
     ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
         python jobs/generate.py models:/agggen@champion s3://corpora/catalogue.jsonl --out s3://texts/catalogue

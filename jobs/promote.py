@@ -12,7 +12,5 @@ from agggen_platform.cli.main import main
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    back = "--rollback" in arguments
-    main(
-        ["models", "rollback" if back else "promote", *(argument for argument in arguments if argument != "--rollback")]
-    )
+    command = "rollback" if "--rollback" in arguments else "promote"
+    main(["models", command, *(argument for argument in arguments if argument != "--rollback")])

@@ -11,6 +11,7 @@ from typing import Any
 
 from agggen.bundle import fingerprint, load_bundle
 from agggen.config import flatten, load_config, overrides_of
+from agggen.corpora.prepared import MANIFEST, describe, listed_parts
 from agggen.corpora.rejects import Reject
 from agggen.datasets import load_dataset
 from agggen.errors import ConfigError, CorpusError
@@ -26,13 +27,11 @@ from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import command_line
 
 ALL = "all"
-"""The name of the split that is a whole file."""
+"""As a split, the name of a file's only split: all its records."""
 
 
 def named_corpus(corpus: str, split: str) -> tuple[str, str]:
     """The names of corpus and split in the catalogue, even if `corpus` is a folder of prepared Parquet files."""
-    from agggen.corpora.prepared import MANIFEST, describe, listed_parts
-
     parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
     prepared = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
     if prepared.is_file():
@@ -47,14 +46,14 @@ def records_to_evaluate(
     """The first `limit` records of a split that have references (0: all), the number of all such records, and rejects.
 
     Args:
-        split: ``all`` for a whole file.
+        split: ``all`` for all records of a file.
         reading: arguments of `load_dataset`, such as the columns of a table.
 
     Raises:
         CorpusError: there is no such corpus or split, or no record has a reference.
     """
-    whole = split == ALL and Path(corpus).is_file()
-    data = load_dataset({ALL: corpus} if whole else corpus, name=corpus, splits=(split,), **reading)
+    source = {ALL: corpus} if split == ALL and Path(corpus).is_file() else corpus
+    data = load_dataset(source, name=corpus, splits=(split,), **reading)
     records = [record for record in data.split(split) if record.references]
     if not records:
         raise CorpusError(f"{corpus} {split} has no reference texts to evaluate against")
@@ -95,7 +94,7 @@ def task_of(
     """
     loaded = load_bundle(path)
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *overrides])
-    records, whole, rejects = records_to_evaluate(corpus, split, limit, reading)
+    records, available, rejects = records_to_evaluate(corpus, split, limit, reading)
     if rejects:
         note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
     named, named_split = named_corpus(corpus, split)
@@ -106,7 +105,7 @@ def task_of(
         corpus=named,
         split=named_split,
         records=records,
-        whole=whole,
+        whole=available,
         config=config,
         metrics=TextMetrics(protocol or protocol_of(named), metrics),
         command=command_line(),

@@ -37,7 +37,7 @@ class ClusterConfig:
         if self.workers > 1 and self.gpus_per_worker % 1:
             raise ConfigError(
                 f"cluster.gpus_per_worker must be a whole number for several workers, not {self.gpus_per_worker}: "
-                "NCCL takes no two of them on one GPU"
+                "NCCL does not allow two workers on one GPU"
             )
         if self.max_failures < -1:
             raise ConfigError(f"cluster.max_failures must be -1 (no limit) or more, not {self.max_failures}")

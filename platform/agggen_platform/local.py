@@ -1,4 +1,4 @@
-"""Reads the records of a corpus by its name or address, which may be in a store."""
+"""Reads a corpus in a store, for `agggen.datasets`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,7 @@ from pathlib import Path
 from agggen.corpora.prepared import MANIFEST, listed_parts
 from agggen.datasets import Dataset, load_dataset
 from agggen.errors import CorpusError
-from agggen.records import Record
 from agggen_platform.storage.folder import Folder
-
-
-def records_of(corpus: str, split: str) -> list[Record]:
-    """The readable records of a split of a corpus; `corpus` is as for `agggen.load_dataset`.
-
-    Raises:
-        CorpusError: there is no such corpus, file, folder or split.
-        StorageError: the store refused access or did not answer.
-    """
-    return load_dataset(corpus, splits=(split,)).split(split)
 
 
 def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Metric:
 
     name: str
     kind: Literal["gauge", "counter"]
-    about: str
+    description: str
     labels: tuple[str, ...]
 
     @property
@@ -43,8 +42,8 @@ class Metric:
         return f"ray_{self.name}" + ("_total" if self.kind == "counter" else "")
 
 
-def _metric(name: str, kind: Literal["gauge", "counter"], labels: str, about: str) -> Metric:
-    return Metric(f"agggen_{name}", kind, about, tuple(labels.split()))
+def _metric(name: str, kind: Literal["gauge", "counter"], labels: str, description: str) -> Metric:
+    return Metric(f"agggen_{name}", kind, description, tuple(labels.split()))
 
 
 METRICS = (
@@ -108,9 +107,7 @@ class JobMetrics:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _refresh(self) -> None:
@@ -207,7 +204,7 @@ def _record(metric: Metric, value: float, labels: dict[str, str]) -> bool:
 def _instrument(metric: Metric) -> Any:
     from ray.util.metrics import Counter, Gauge
 
-    return (Gauge if metric.kind == "gauge" else Counter)(metric.name, metric.about, metric.labels)
+    return (Gauge if metric.kind == "gauge" else Counter)(metric.name, metric.description, metric.labels)
 
 
 @cache

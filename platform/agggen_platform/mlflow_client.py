@@ -31,11 +31,7 @@ _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+?)(?:\?.*)?")
 
 
 def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
-    """A client of the tracking server at `uri`, and of the registry at `registry_uri`.
-
-    Raises:
-        ConfigError: MLflow is not installed.
-    """
+    """A client of the tracking server at `uri` and the registry; raises ConfigError if MLflow is not installed."""
     require("mlflow")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)

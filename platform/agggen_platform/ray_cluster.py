@@ -60,7 +60,7 @@ def connected(
         ConfigError: Ray is not installed.
         ClusterError: nothing answers at the address, or a local cluster does not start.
     """
-    local = (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
+    local = starts_cluster(address)
     if local:
         _secure()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -93,6 +93,11 @@ def connected(
         yield _describe(local)
     finally:
         ray.shutdown()
+
+
+def starts_cluster(address: str | None) -> bool:
+    """Whether `connected` starts a local cluster, unless the process is already connected."""
+    return (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
 
 
 def check_reachable(address: str) -> None:

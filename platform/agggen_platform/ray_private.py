@@ -1,4 +1,4 @@
-"""All uses of Ray's undocumented interfaces, in one place.
+"""All uses of Ray's undocumented interfaces, in one place, and why Ray's public ones (2.60) do not suffice.
 
 Ray may change them in any release; `tests/unit/test_ray_private.py` imports each.
 """
@@ -9,10 +9,12 @@ from typing import Any
 
 from agggen_platform.ray_cluster import nodes
 
-# --- Ray Serve: deploying by import path without the dashboard, and where the proxies listen -----------------------
+# --- Ray Serve --------------------------------------------------------------------------------------------------------
+# The dashboard's REST API has all of this, but a local cluster runs without a dashboard. `serve.run` imports the
+# application in this process and replaces all replicas at every call; `serve.status` has no addresses and no routes.
 
 
-def serve_client() -> Any:
+def _serve_client() -> Any:
     """The client of Serve on the connected cluster; None if Serve does not run."""
     from ray.serve.context import _get_global_client
 
@@ -21,7 +23,7 @@ def serve_client() -> Any:
 
 def serve_address() -> tuple[str | None, int] | None:
     """Host and port of Serve's proxies; host is None if there are no proxies. None if Serve does not run."""
-    client = serve_client()
+    client = _serve_client()
     return None if client is None else (client.http_config.host, client.http_config.port)
 
 
@@ -29,21 +31,22 @@ def deploy_applications(applications: list[dict[str, Any]]) -> None:
     """Deploys applications as ``serve deploy`` does from a file; removes others that were deployed in this way."""
     from ray.serve.schema import ServeDeploySchema
 
-    serve_client().deploy_apps(ServeDeploySchema.model_validate({"applications": applications}))
+    _serve_client().deploy_apps(ServeDeploySchema.model_validate({"applications": applications}))
 
 
 def wait_for_proxies() -> None:
     """Waits until all of Serve's proxies know the routes of all applications; raises TimeoutError after a minute."""
-    serve_client().wait_for_proxies_serving()
+    _serve_client().wait_for_proxies_serving()
 
 
 def deployed_applications() -> dict[str, dict[str, Any]]:
     """The details of each application by name, among them `route_prefix` and, optionally, `deployed_app_config`."""
-    details: dict[str, dict[str, Any]] = serve_client().get_serve_details()["applications"]
+    details: dict[str, dict[str, Any]] = _serve_client().get_serve_details()["applications"]
     return details
 
 
-# --- Ray's autoscaler: how far the cluster may grow ------------------------------------------------------------------
+# --- Ray's autoscaler -------------------------------------------------------------------------------------------------
+# `ray.cluster_resources` and `ray.nodes` have the present nodes only, `ray.autoscaler.sdk` no limits.
 
 
 def cluster_nodes() -> list[dict[str, float]]:
@@ -62,7 +65,8 @@ def cluster_nodes() -> list[dict[str, float]]:
     return [*present, {name: amount for name, amount in addable.items() if amount > 0}]
 
 
-# --- Ray Tune: what it copies from the driver's environment to each trial ---------------------------------------------
+# --- Ray Tune ---------------------------------------------------------------------------------------------------------
+# No option of Tune selects the variables that it copies from the driver's environment.
 
 
 def keep_credentials_from_trials() -> None:
@@ -75,7 +79,8 @@ def keep_credentials_from_trials() -> None:
     ENV_VARS_TO_PROPAGATE.difference_update([name for name in ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")])
 
 
-# --- Ray Train: errors after which the worker group is requested again ----------------------------------------------
+# --- Ray Train --------------------------------------------------------------------------------------------------------
+# `ray.train` exports `ControllerError`, but not the classes of its `controller_failure`.
 
 
 def startup_errors() -> tuple[type[Exception], ...]:

@@ -54,7 +54,7 @@ class Bulk:
     def check_that_it_resumes(self) -> None:
         """The job is submitted again, uses what was done, and ends well."""
         output = self.check_success(self.start())
-        (reused,) = re.findall(r"(\d+) of \d+ shards were done before", output)
+        (reused,) = re.findall(r"(\d+) of \d+ shards were already done", output)
         assert int(reused) >= 0.2 * SHARDS - 2  # of a part or two the note may be missing
 
     def check_success(self, job: subprocess.Popen[str]) -> str:

@@ -94,4 +94,6 @@ def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path)
     registry = f"sqlite:///{runs / 'mlflow.db'}"
     output = head.submit("promote", "agggen@candidate", "--registry", registry)
     assert "models:/agggen@champion is version 1" in output
-    assert "nothing to go back to" in head.submit("promote", "--rollback", "agggen", "--registry", registry, expect=8)
+    assert "no version to roll back to" in head.submit(
+        "promote", "--rollback", "agggen", "--registry", registry, expect=8
+    )

@@ -18,23 +18,16 @@ def write(path: Path, *lines: object) -> Path:
     return path
 
 
-def test_texts_are_lines_objects_or_beside_the_triples(run: Run, tmp_path: Path) -> None:
+def test_texts_are_read_from_lines_objects_and_records(run: Run, tmp_path: Path) -> None:
     records = write(tmp_path / "records.jsonl", *({"id": name, "triples": TRIPLES} for name in "ab"))
+    texts = {"a": GOOD, "b": BAD}
+    both = [{"id": name, "triples": TRIPLES, "text": text, "x": 1} for name, text in texts.items()]
+    references = [{"id": name, "triples": TRIPLES, "references": [text]} for name, text in texts.items()]
     sources = [
         (records, write(tmp_path / "texts.txt", GOOD, BAD)),
         (records, write(tmp_path / "texts.jsonl", {"id": "b", "text": BAD}, {"id": "a", "text": GOOD})),
-        (
-            write(
-                tmp_path / "both.jsonl",
-                *({"id": n, "triples": TRIPLES, "text": t, "x": 1} for n, t in (("a", GOOD), ("b", BAD))),
-            ),
-        ),
-        (
-            write(
-                tmp_path / "references.jsonl",
-                *({"id": n, "triples": TRIPLES, "references": [t]} for n, t in (("a", GOOD), ("b", BAD))),
-            ),
-        ),
+        (write(tmp_path / "both.jsonl", *both),),
+        (write(tmp_path / "references.jsonl", *references),),
     ]
     outputs = []
     for number, source in enumerate(sources):
@@ -59,7 +52,7 @@ def test_a_table_names_its_columns(run: Run, tmp_path: Path) -> None:
     assert json.loads(out)["text"] == GOOD
 
 
-def test_a_page_shows_texts_as_text(run: Run, tmp_path: Path) -> None:
+def test_a_page_escapes_texts_and_has_the_riskiest_first(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "both.jsonl", *({"triples": TRIPLES, "text": text} for text in (GOOD, BAD)))
     assert run("check", path, "--report", tmp_path / "page.html")[0] == 0
     page = (tmp_path / "page.html").read_text()
@@ -76,9 +69,7 @@ def test_a_page_shows_texts_as_text(run: Run, tmp_path: Path) -> None:
         (["{"], "line 1: not JSON"),
     ],
 )
-def test_a_file_that_cannot_be_checked_whole_is_refused(
-    run: Run, tmp_path: Path, lines: list[object], message: str
-) -> None:
+def test_a_file_with_an_invalid_line_is_refused(run: Run, tmp_path: Path, lines: list[object], message: str) -> None:
     code, _out, err = run("check", write(tmp_path / "in.jsonl", *lines), "--json", tmp_path / "out.jsonl")
     assert code == 2
     assert message in err
@@ -104,9 +95,8 @@ def test_scores_are_compared_with_ratings(run: Run, tmp_path: Path) -> None:
     bad = write(tmp_path / "bad.jsonl", rows[0] | {"references": "A."})
     assert "line 1: references must be a list of texts" in run("check", bad, "--meta-evaluate")[2]
     assert "no fault by words: 33.3% of the texts pass; people call 0.0% of these incorrect" in err
-    code, out, err = run(
-        "check", write(tmp_path / "ratings.jsonl", {"triples": TRIPLES, "text": "A."}), "--meta-evaluate"
-    )
+    unrated = write(tmp_path / "unrated.jsonl", {"triples": TRIPLES, "text": "A."})
+    code, _, err = run("check", unrated, "--meta-evaluate")
     assert (code, "line 1: needs text, system and a rating" in err) == (2, True)
 
 
@@ -121,7 +111,7 @@ def test_a_critic_is_trained_and_used(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize(("arguments", "name"), [(("--report", "/dev/full"), "/dev/full"), ((), "standard output")])
-def test_what_a_full_disk_refused_is_named(arguments: tuple[str, ...], name: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_that_names_the_output(arguments: tuple[str, ...], name: str, tmp_path: Path) -> None:
     texts = write(tmp_path / "texts.jsonl", {"triples": TRIPLES, "text": GOOD})
     command = [sys.executable, "-m", "agggen_platform.cli.main", "check", str(texts), *arguments]
     with open("/dev/full", "w") as full:

@@ -10,12 +10,12 @@ from agggen_platform.cli import console, corpora
 from agggen_platform.cli.main import main
 from agggen_platform.cli.shards import shard_progress
 from agggen_platform.sharded.driver import Progress
-from tests.command import Run, command
+from tests.command import Run
 
 
 @pytest.fixture
 def toy_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data home with a small E2E file of our own making: two records, and one row that cannot be read."""
+    """A data home with a small E2E file: two records and an invalid row."""
     folder = tmp_path / "home" / "e2e"
     folder.mkdir(parents=True)
     rows = ['"name[Blue Door], food[Thai]",Blue Door is Thai.', '"name[Mill], area[city]",Mill is central.', '"?",Bad.']
@@ -24,7 +24,7 @@ def toy_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def test_list_names_corpora_and_whether_they_are_here(toy_home: Path, run: Run) -> None:
+def test_list_shows_which_corpora_are_present(toy_home: Path, run: Run) -> None:
     code, out, err = run("corpora", "list")
     assert code == 0
     table = [line.split("\t") for line in out.splitlines()]
@@ -52,19 +52,12 @@ def test_a_corpus_of_the_catalogue_is_written_as_parquet(toy_home: Path, tmp_pat
         (("corpora", "fetsch"), "No such command 'fetsch'"),
     ],
 )
-def test_a_wrong_call_is_one_message_and_exit_code_2(
-    toy_home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    run: Run,
-    arguments: tuple[str, ...],
-    message: str,
+def test_an_invalid_call_is_one_message_and_exit_code_2(
+    toy_home: Path, run: Run, arguments: tuple[str, ...], message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert message in err
-    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -86,7 +79,7 @@ def test_an_error_has_its_exit_code_and_no_traceback(
     assert run("corpora", "list") == (code, "", message)
 
 
-def test_an_error_of_the_system_without_a_path_names_its_place(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+def test_an_os_error_without_a_path_names_the_line_of_code(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -104,7 +97,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert err.splitlines()[-1].startswith("error: no corpus 'e2f'")
 
 
-def test_a_download_is_told_at_its_start_and_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_download_prints_its_start_and_end(capsys: pytest.CaptureFixture[str]) -> None:
     advance = console.byte_progress()
     for done in range(0, 5001, 10):
         advance("trainset.csv [x]", done, 5000)
@@ -113,11 +106,9 @@ def test_a_download_is_told_at_its_start_and_end(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err.splitlines() == lines
 
 
-def test_help_keeps_the_brackets_of_plans_and_lists_the_commands_to_begin_with_first(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_keeps_brackets_and_lists_the_commands_for_beginners_first(run: Run) -> None:
     for arguments in ((), ("--help",)):
-        _, out, err = command(capsys)(*arguments)
+        _, out, err = run(*arguments)
         assert "[eatType] [near customerRating]" in out + err
         first, _, others = (out + err).partition("Commands to begin with:")[2].partition("More commands:")
         names = [line.split()[0] for line in first.split("\n") if line]
@@ -125,7 +116,7 @@ def test_help_keeps_the_brackets_of_plans_and_lists_the_commands_to_begin_with_f
         assert "  doctor" in others and "  models" in others and "  train " not in others
 
 
-def test_a_line_about_shards_says_share_speed_and_time_left(
+def test_progress_of_shards_has_share_speed_and_time_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
@@ -139,7 +130,7 @@ def test_a_line_about_shards_says_share_speed_and_time_left(
     ]
 
 
-def test_what_ray_prints_does_not_reach_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_ray_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     with shard_progress(lambda _: "", lambda _: ""):
         print("(raylet) A worker died")
     print("records")

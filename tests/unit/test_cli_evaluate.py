@@ -28,17 +28,10 @@ from tests.command import Run
 from tests.tiny_models import save_tiny_bundle
 from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT
 
+TRIPLES = [["Aromi", "food", "English"], ["Aromi", "near", "Crown Hall"], ["Aromi", "area", "riverside"]]
+TEXTS = ["Aromi serves English food.", "Aromi, near Crown Hall, is English."]
 RESTAURANTS = [
-    Record.of(
-        {
-            "id": str(number),
-            "triples": [["Aromi", "food", "English"], ["Aromi", "near", "Crown Hall"], ["Aromi", "area", "riverside"]][
-                : 1 + number % 3
-            ],
-            "references": ["Aromi serves English food.", "Aromi, near Crown Hall, is English."][: 1 + number % 2],
-        }
-    )
-    for number in range(6)
+    Record.of({"id": str(n), "triples": TRIPLES[: 1 + n % 3], "references": TEXTS[: 1 + n % 2]}) for n in range(6)
 ]
 
 
@@ -60,7 +53,7 @@ def restaurants(tmp_path: Path) -> Path:
 
 
 class IdleSender(Sender):
-    """Sends nothing to MLflow, which takes seconds to start; the local run log is the real one."""
+    """Sends nothing to MLflow, which takes seconds to start; the local run log is written."""
 
     def start(self) -> None: ...
 
@@ -90,7 +83,7 @@ def evaluated(run: Run, bundle: Path, *more: object) -> tuple[str, str]:
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
-def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_a_report_has_scores_texts_and_settings(run: Run, bundle: Path, tmp_path: Path) -> None:
     out, err = evaluated(run, bundle)
     assert f"Report: {Path('report') / 'report.html'}" in err
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == sorted(FILES)
@@ -108,18 +101,11 @@ def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, 
     assert report["identity"]["bundle"] == fingerprint(bundle)
     assert report["run"]["fingerprint of elements/train"] == "ab12"
     assert report["run"]["command"] == f"agggen evaluate {bundle} --corpus elements --limit 4 -o report"
-    for what in (
-        "bundle fingerprint",
-        "training configuration (hash)",
-        "corpus fingerprint",
-        "torch",
-        "machine",
-        "seed",
-    ):
-        assert report["run"][what] not in (None, "")
+    hashes = ("bundle fingerprint", "training configuration (hash)", "corpus fingerprint")
+    assert all(report["run"][name] not in (None, "") for name in (*hashes, "torch", "machine", "seed"))
 
 
-def test_the_texts_of_a_report_are_scored_again_without_writing_them(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_the_texts_of_a_report_can_be_scored_again(run: Run, bundle: Path, tmp_path: Path) -> None:
     evaluated(run, bundle)
     records = list(elements_records("dev"))[:4]
     Path("gold.jsonl").write_text("".join(json.dumps(record.as_dict()) + "\n" for record in records))
@@ -133,12 +119,12 @@ def test_the_texts_of_a_report_are_scored_again_without_writing_them(run: Run, b
         assert (score["score"], score["signature"]) == (measured[name]["value"], measured[name]["signature"])
 
 
-def test_slots_are_checked_where_the_corpus_has_them(run: Run, bundle: Path, restaurants: Path, tmp_path: Path) -> None:
+def test_slot_errors_of_corpora_with_slots(run: Run, bundle: Path, restaurants: Path, tmp_path: Path) -> None:
     code, out, err = run("evaluate", bundle, "--corpus", restaurants, "--metrics", "bleu,nist")
     assert code == 0, err
     folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
     assert folder.parent == bundle.parent / "evaluation"
-    assert folder.name.startswith("e2e-dev-")  # by what the file says of itself, not by the folder's name
+    assert folder.name.startswith("e2e-dev-")  # from the file's metadata, not the folder's name
     assert "faithfulness/ser.ser" in out
     assert all("slot_errors" in line for line in lines(folder))
     assert loaded(folder)["identity"]["protocol"] == "e2e"
@@ -153,7 +139,7 @@ def test_other_settings_are_another_evaluation(run: Run, bundle: Path) -> None:
     assert {path: path.read_bytes() for path in Path("report").iterdir()} == before
 
 
-def test_no_aggregation_writes_one_triple_a_fact_and_has_no_most_likely_plans(run: Run, bundle: Path) -> None:
+def test_no_aggregation_has_one_triple_per_fact_and_no_scores_of_plans(run: Run, bundle: Path) -> None:
     out, _ = evaluated(run, bundle, "ablation=no-aggregation")
     assert all(len(fact["predicates"]) == 1 for line in lines(Path("report")) for fact in line["facts"])
     assert "\nplans/" not in out
@@ -161,7 +147,7 @@ def test_no_aggregation_writes_one_triple_a_fact_and_has_no_most_likely_plans(ru
 
 
 @pytest.mark.slow
-def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Path, tmp_path: Path) -> None:
+def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tmp_path: Path) -> None:
     test = [item for item in load("e2e", "test", data_home) if isinstance(item, Record)]
     bundle = save(tmp_path / "e2e" / "bundle", test[:40], "e2e")
     quick = ("plans=1", "beam.beam=1", "beam.max_fact_tokens=3", "verify=off")
@@ -198,15 +184,10 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
     ],
 )
 def test_invalid_options_are_refused_before_anything_is_written(
-    run: Run,
-    bundle: Path,
-    restaurants: Path,
-    options: tuple[str, ...],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, bundle: Path, restaurants: Path, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("texts were written before the options were looked at")
+        raise AssertionError("texts were written before the options were checked")
 
     monkeypatch.setattr("agggen.report.evaluate.write", refuse)
     Path("taken").write_text("x")
@@ -226,9 +207,7 @@ def without_java(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
 
 
-def test_without_java_the_report_is_written_and_says_that_meteor_is_missing(
-    bundle: Path, restaurants: Path, tmp_path: Path
-) -> None:
+def test_without_java_a_report_is_written_without_meteor(bundle: Path, restaurants: Path, tmp_path: Path) -> None:
     arguments = ("evaluate", bundle, "--corpus", restaurants, "-o", tmp_path / "r", "--runs", tmp_path / "runs")
     done = without_java(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -242,7 +221,7 @@ def test_without_java_the_report_is_written_and_says_that_meteor_is_missing(
     assert any('"event": "metrics"' in line for file in events for line in file.read_text().splitlines())
 
 
-def test_a_metric_that_was_asked_for_and_cannot_be_computed_is_an_error(
+def test_a_requested_metric_that_cannot_be_computed_is_an_error(
     bundle: Path, restaurants: Path, tmp_path: Path
 ) -> None:
     done = without_java(
@@ -261,12 +240,10 @@ def test_scores_and_files_go_to_the_run_log(run: Run, bundle: Path) -> None:
     (log,) = Path("log").glob("evaluate-elements-dev-*/tracking.jsonl")
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     metrics = {name: value for event in events for name, value in event.get("values", {}).items()}
-    assert metrics["dev/plain/bleu"] == pytest.approx(
-        {m["name"]: m["value"] for m in loaded(Path("report"))["scores"]["plain"]["measures"]}["bleu"]
-    )
-    assert sorted(Path(event["path"]).name for event in events if event["event"] == "artifact") == sorted(
-        [*FILES, "texts.json"]
-    )
+    scores = {m["name"]: m["value"] for m in loaded(Path("report"))["scores"]["plain"]["measures"]}
+    assert metrics["dev/plain/bleu"] == pytest.approx(scores["bleu"])
+    files = sorted(Path(event["path"]).name for event in events if event["event"] == "artifact")
+    assert files == sorted([*FILES, "texts.json"])
 
 
 def test_a_run_log_that_cannot_be_written_does_not_fail_the_evaluation(run: Run, bundle: Path) -> None:
@@ -276,14 +253,14 @@ def test_a_run_log_that_cannot_be_written_does_not_fail_the_evaluation(run: Run,
     assert (Path("report") / "report.html").is_file()
 
 
-def test_the_log_of_a_trained_bundle_stands_beside_its_training(tmp_path: Path) -> None:
+def test_the_run_log_is_in_the_folder_of_the_training(tmp_path: Path) -> None:
     (tmp_path / "runs" / "toy-1").mkdir(parents=True)
     assert evaluation.runs_of(tmp_path / "runs" / "toy-1" / "bundle") == Path("runs")
     (tmp_path / "runs" / "toy-1" / "tracking.jsonl").touch()
     assert evaluation.runs_of(tmp_path / "runs" / "toy-1" / "bundle") == tmp_path / "runs"
 
 
-def test_a_report_goes_to_a_store_when_it_is_whole(s3: str) -> None:
+def test_a_report_is_uploaded_to_a_store_when_complete(s3: str) -> None:
     address = f"{s3}/reports/one"
     with pytest.raises(ConfigError, match=f"{address} holds another"), report_folder(address) as folder:
         raise ConfigError(f"{folder} holds another")
@@ -293,11 +270,11 @@ def test_a_report_goes_to_a_store_when_it_is_whole(s3: str) -> None:
         for name in FILES:
             (folder / name).write_text(name)
     assert sorted(Folder(address).names()) == sorted(FILES)
-    with report_folder(address) as folder:  # what is there is seen, so that no other report is overwritten
+    with report_folder(address) as folder:  # the existing report is downloaded, so that another one is not overwritten
         assert (folder / "report.json").read_text() == "report.json"
 
 
-def test_a_folder_in_rays_copy_of_the_working_directory_is_warned_of(
+def test_a_folder_in_rays_copy_of_the_working_directory_causes_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = tmp_path / "working_dir_files" / "_ray_pkg_1"
@@ -307,4 +284,4 @@ def test_a_folder_in_rays_copy_of_the_working_directory_is_warned_of(
         warn_if_temporary(folder, "--runs")
     assert capsys.readouterr().err == ""
     warn_if_temporary("runs", "--runs")
-    assert "warning: runs lies in" in capsys.readouterr().err
+    assert "warning: runs is in" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`agggen facts inspect`: what it shows of texts and corpora."""
+"""`agggen facts inspect` of texts and corpora."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_facts_of_a_text(run: Run) -> None:
     assert "no trees" in err
 
 
-def test_the_shipped_tagger_cuts_by_default_and_a_level_may_be_named(run: Run) -> None:
+def test_the_shipped_tagger_is_the_default_and_levels_differ(run: Run) -> None:
     text = "The Fig serves fish and was built in 1990 by Ann Roe, who is a chef."
     shown = {}
     for arguments in ((), ("--facts", "embedded"), ("facts.level=full",), ("facts.level=paper",)):
@@ -36,15 +36,15 @@ def test_facts_of_a_corpus_with_their_triples(run: Run) -> None:
     assert "[discoveryPlace" in shown
 
 
-def test_a_frame_inside_an_argument_stands_where_it_stands_in_the_text() -> None:
+def test_a_frame_in_an_argument_keeps_its_position() -> None:
     text = "Ann ( 30 ) lives in Oslo , which lies in Norway ."
-    one = sentence(
+    nested = sentence(
         text,
         "[ARG0: Ann ( 30 )] [V: lives] [ARGM-LOC: in Oslo , which lies in Norway] .",
         "Ann ( 30 ) lives in [ARG1: Oslo] , [R-ARG1: which] [V: lies] [ARGM-LOC: in Norway] .",
     )
     inner = "(lies (ARG1 Oslo) , (R-ARG1 which) (V lies) (ARGM-LOC in Norway))"
-    assert bracketed(one) == f"(S (lives (ARG0 Ann -LRB- 30 -RRB-) (V lives) (ARGM-LOC in {inner})) .)"
+    assert bracketed(nested) == f"(S (lives (ARG0 Ann -LRB- 30 -RRB-) (V lives) (ARGM-LOC in {inner})) .)"
     assert bracketed(sentence("No verb .")) == "(S No verb .)"
 
 

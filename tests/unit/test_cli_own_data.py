@@ -1,12 +1,13 @@
-"""`agggen prepare`, `train` and `generate` on anybody's files."""
+"""`agggen prepare`, `train`, `evaluate` and `generate` on a user's files."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agggen import load_dataset, load_model
-from tests.command import Run, command
+from tests.command import Run
 
 NAMES = ("Aromi", "Zizzi", "Mill", "Blue Door", "Żubr", "Cotto", "Strada", "Oda", "Nils", "Ida", "Per", "Liv")
 TINY = (
@@ -16,22 +17,23 @@ TINY = (
 )
 
 
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def films(run: Run) -> None:
     lines = [
         "key,film,Made In,plot,url",
         *(f"{n},{name},{1950 + n},{name} is of {1950 + n}.,http://x" for n, name in enumerate(NAMES)),
     ]
-    content = "\n".join(lines).encode() + b"\n99,Caf\xe9,1999,bad,\n"
-    (tmp_path / "films.csv").write_bytes(content)
-    return command(capsys)
+    Path("films.csv").write_bytes("\n".join(lines).encode() + b"\n99,Caf\xe9,1999,bad,\n")
+
+
+def json_lines(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 COLUMNS = ("--id", "key", "--subject", "film", "--text", "plot", "--ignore", "url", "--rename", "Made In=year")
 
 
-def test_prepare_looks_at_the_data_and_writes_a_corpus(run: Run) -> None:
+def test_prepare_reports_on_the_data_and_writes_a_corpus(run: Run) -> None:
     code, out, err = run("prepare", "films.csv", "--out", "films", *COLUMNS)
     assert code == 0, err
     assert out.splitlines()[:4] == [
@@ -47,11 +49,11 @@ def test_prepare_looks_at_the_data_and_writes_a_corpus(run: Run) -> None:
     assert "train with: agggen train films" in err
     data = load_dataset("films")
     assert {str(triple.predicate) for record in data.train for triple in record.triples} == {"year"}
-    (line,) = Path("films/rejects.jsonl").read_text(encoding="utf-8").splitlines()
-    assert (json.loads(line)["line"], json.loads(line)["id"]) == (14, "99")
+    (reject,) = json_lines("films/rejects.jsonl")
+    assert (reject["line"], reject["id"]) == (14, "99")
 
 
-def test_a_model_is_trained_on_a_file_and_found_again(run: Run) -> None:
+def test_a_model_is_trained_evaluated_and_used_on_a_file(run: Run) -> None:
     command = ("train", "films.csv", *COLUMNS, *TINY)
     code, out, err = run(*command, "max_reject_share=0")
     assert code == 2 and "films.csv: 1 of 13 records were rejected" in err
@@ -67,18 +69,17 @@ def test_a_model_is_trained_on_a_file_and_found_again(run: Run) -> None:
     code, scores, err = run(*shown, "of-dev")
     assert code == 0 and "plain/bleu" in scores, err
     assert "1 records of films.csv cannot be read; the first: films.csv:14: record '99': not UTF-8" in err
-    assert json.loads(Path("of-dev/report.json").read_text(encoding="utf-8"))["run"]["records"] == 1
+    assert len(json_lines("of-dev/records.jsonl")) == 1
     code, _, err = run(*shown, "of-all", "--split", "all")
-    assert code == 0 and len(Path("of-all/records.jsonl").read_text(encoding="utf-8").splitlines()) == 12, err
-    other = {
-        json.loads(Path(f"of-{seed}/records.jsonl").read_text(encoding="utf-8"))["id"]
-        for seed in range(1, 6)
-        if run(*shown, f"of-{seed}", "--division-seed", str(seed))[0] == 0
-    }
-    assert len(other) > 1, "another seed, another division"
+    assert code == 0 and len(json_lines("of-all/records.jsonl")) == 12, err
+    for seed in range(1, 6):
+        assert run(*shown, f"of-{seed}", "--division-seed", str(seed))[0] == 0
+    assert len({json_lines(f"of-{seed}/records.jsonl")[0]["id"] for seed in range(1, 6)}) > 1, (
+        "seeds divide differently"
+    )
     for name, key in (("generate", "plan"), ("plan", "plans"), ("align", "facts")):
         code, _, err = run(name, bundle, "-i", "films.csv", *COLUMNS, "-o", f"{name}.jsonl")
-        lines = [json.loads(line) for line in Path(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+        lines = json_lines(f"{name}.jsonl")
         assert code == 0 and [line["id"] for line in lines] == [str(n) for n in range(12)], err
         assert "year" in json.dumps(lines[0][key]) and "url" not in json.dumps(lines[0][key])
     code, _, err = run("plan", bundle, "-i", "films.csv", "--subject", "movie")
@@ -113,7 +114,10 @@ def test_a_prepared_folder_is_trained_on_and_the_preset_can_be_chosen(run: Run) 
         (("prepare", "films.csv", "-o", "x", "--text", "plott"), "films.csv has no column 'plott'; it has"),
         (("prepare", "films.csv", "-o", "x", "--rename", "year"), "--rename takes COLUMN=PREDICATE"),
         (("prepare", "none.csv", "-o", "x"), "cannot read none.csv: there is no such file"),
-        (("train", "elements", "--text", "plot"), "options that name columns go with data, and elements is taken for"),
+        (
+            ("train", "elements", "--text", "plot"),
+            "options that name columns need data, and elements is read as a preset",
+        ),
         (("train", "none.csv"), "cannot read none.csv: there is no such file"),
     ],
 )

@@ -9,7 +9,8 @@ from agggen.corpora.prepared import write_records
 from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
 from tests.command import Run
-from tests.unit.score_files import score_texts, write
+from tests.unit.cli_write.examples import json_lines
+from tests.unit.score_files import score_texts
 
 RECORDS = [
     {"id": "1", "triples": [["Mill", "food", "Thai"]], "references": ["Mill serves Thai food.", "Mill is Thai."]},
@@ -21,7 +22,7 @@ SCORE = ("score", "--records", "records.jsonl", "--hypotheses", "texts.txt")
 @pytest.fixture
 def system(run: Run) -> Run:
     """`run` in a folder with records and the texts of a system."""
-    write("records.jsonl", RECORDS)
+    json_lines(Path("records.jsonl"), RECORDS)
     Path("texts.txt").write_text("Mill serves Thai food.\nMill is by the river side.\n", encoding="utf-8")
     return run
 
@@ -41,7 +42,7 @@ def test_texts_are_scored_and_written(system: Run) -> None:
     assert rows[1][1:] == [f"{scores['bleu'].value:.4f}", scores["bleu"].signature]
 
 
-def test_an_empty_line_is_a_text_and_is_said(system: Run) -> None:
+def test_an_empty_line_is_a_text_and_is_reported(system: Run) -> None:
     Path("texts.txt").write_text("\nMill is by the riverside.\n", encoding="utf-8")
     code, out, err = system(*SCORE, "--metrics", "ter")
     assert code == 0
@@ -62,19 +63,15 @@ def test_intervals_and_another_system(system: Run) -> None:
     assert bleu["low"] <= bleu["score"] <= bleu["high"]
     assert "bootstrap" in bleu["signature"]
     against = bleu["against"]
-    assert against["score"] == pytest.approx(100)
-    assert against["difference"] == pytest.approx(bleu["score"] - 100)
-    assert 0 < against["p_value"] <= 1
-    assert "paired" in against["signature"]
+    assert (against["score"], against["difference"]) == pytest.approx((100, bleu["score"] - 100))
+    assert 0 < against["p_value"] <= 1 and "paired" in against["signature"]
 
 
 def test_what_the_other_commands_write_can_be_scored(system: Run) -> None:
     write_records(Path("records.parquet"), [Record.of(record) for record in RECORDS], "mine", "test")
-    write(
-        "texts.jsonl", [{"id": "2", "text": "It is by the riverside.", "rank": 1}, {"id": "1", "text": "It is Thai."}]
-    )
-    lines = ("It is Thai.", "It is by the riverside.")
-    Path("texts.txt").write_text("\n".join(lines), encoding="utf-8")
+    first, second = "It is Thai.", "It is by the riverside."
+    json_lines(Path("texts.jsonl"), [{"id": "2", "text": second, "rank": 1}, {"id": "1", "text": first}])
+    Path("texts.txt").write_text(f"{first}\n{second}", encoding="utf-8")
     code, from_lines, _ = system(*SCORE)
     assert code == 0
     arguments = ("score", "--records", "records.parquet", "--hypotheses", "texts.jsonl")
@@ -82,12 +79,11 @@ def test_what_the_other_commands_write_can_be_scored(system: Run) -> None:
 
 
 @pytest.mark.parametrize("option", ["--hypotheses", "--against"])
-def test_bad_texts_exit_with_2_and_leave_the_output_alone(system: Run, option: str) -> None:
+def test_invalid_texts_are_exit_code_2_and_do_not_change_the_output(system: Run, option: str) -> None:
     Path("good.txt").write_text("one\ntwo\n", encoding="utf-8")
     Path("texts.txt").write_text("one\n", encoding="utf-8")
     Path("out.json").write_text("{}", encoding="utf-8")
-    files = {"--hypotheses": "good.txt", option: "texts.txt"}
-    arguments = [part for pair in files.items() for part in pair]
+    arguments = ["--hypotheses", "good.txt", option, "texts.txt"]  # of two --hypotheses the last one is used
     code, out, err = system("score", "--records", "records.jsonl", *arguments, "--json", "out.json")
     assert (code, out) == (2, "")
     assert err.startswith("error: texts.txt ends after line 1, but records.jsonl has 2 records")
@@ -99,7 +95,7 @@ def test_bad_texts_exit_with_2_and_leave_the_output_alone(system: Run, option: s
     ("name", "content", "message"),
     [
         ("r.csv", "id,subject,predicate,object\n1,Mill,food,Thai\n", "r.csv, record '1': there is no reference text"),
-        ("r.jsonl", "\n\n", "r.jsonl holds no record"),
+        ("r.jsonl", "\n\n", "r.jsonl contains no records"),
         ("r.jsonl", f"{json.dumps(RECORDS[0])}\n{{bad\n", "r.jsonl:2: not JSON at column 2"),
         ("r.jsonl", f"{json.dumps(RECORDS[0])}\n" * 2, "r.jsonl:2: record '1': line 1 has the same id"),
     ],

@@ -1,4 +1,4 @@
-"""`agggen train` as users run it: presets and overrides, a finished run found again, a killed run continued."""
+"""`agggen train` as users run it: presets, overrides, finished runs and errors."""
 
 import json
 from dataclasses import replace
@@ -41,7 +41,7 @@ def _records() -> list[Record]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a preset and a prepared corpus; all tests share it, since making a run log takes seconds."""
+    """A folder with a preset and a prepared corpus, shared by all tests, since creating a run log takes seconds."""
     path = tmp_path_factory.mktemp("train")
     (path / "corpus").mkdir()
     records = _records()
@@ -59,20 +59,19 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 @pytest.fixture
 def trained(run: Run, folder: Path) -> Path:
-    """The finished run of the plain preset: trained by the first test that asks for it."""
+    """The finished run of the preset, trained by the first test that needs it."""
     code, out, _ = run("tiny.yaml")
     assert code == 0
     return folder / out.strip()
 
 
-def test_a_preset_file_is_trained_and_found_again(run: Run, folder: Path) -> None:
+def test_a_finished_run_is_not_trained_again(run: Run, folder: Path) -> None:
     code, out, err = run("tiny.yaml", "--name", "first")
     assert code == 0
     bundle = folder / out.strip()
-    assert bundle.parent.parent == folder / "runs"
-    assert bundle.parent.name == "first"
+    assert bundle == folder / "runs" / "first" / "bundle"
     lines = err.splitlines()
-    assert lines[0] == f"Run {bundle.parent.name}"
+    assert lines[0] == "Run first"
     assert lines[1].startswith("Transformer: update 1 of 1  epoch 1  dev loss ")
     assert lines[2].startswith("joint model: update 1 of 1  epoch 1  dev loss ")
     assert lines[-1].endswith(f"compare runs: agggen runs ui --runs {Path('runs').resolve()}")
@@ -86,10 +85,10 @@ def test_a_preset_file_is_trained_and_found_again(run: Run, folder: Path) -> Non
     assert "This run is finished; --fresh trains it again" in err
     assert "update" not in err
     assert fingerprint(bundle) == before
-    assert (bundle.parent / "tracking.jsonl").read_bytes() == log  # looking at a finished run is no run
+    assert (bundle.parent / "tracking.jsonl").read_bytes() == log  # nothing is logged for a finished run
 
 
-def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_path: Path) -> None:
+def test_print_config_prints_a_preset_and_trains_nothing(run: Run, folder: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     code, out, err = run("tiny.yaml", "model.dropout=0.3", "--print-config", "--runs", str(runs))
     assert code == 0
@@ -114,7 +113,7 @@ def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_
         (("tiny.yaml", "--runs", "s3://models/runs"), "s3://models/runs: this can only be a folder of this machine"),
     ],
 )
-def test_a_configuration_that_cannot_be_is_one_line_and_exit_code_2(
+def test_an_invalid_configuration_is_one_line_and_exit_code_2(
     run: Run, folder: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     code, out, err = run("--runs", str(tmp_path / "runs"), *arguments)
@@ -134,7 +133,7 @@ def test_a_configuration_that_cannot_be_is_one_line_and_exit_code_2(
         ("facts.source=corpus", "has a reference without facts; set facts.source=embedded"),
     ],
 )
-def test_a_corpus_that_cannot_be_trained_on_is_exit_code_2(run: Run, trained: Path, setting: str, message: str) -> None:
+def test_an_unusable_corpus_is_exit_code_2(run: Run, trained: Path, setting: str, message: str) -> None:
     code, out, err = run("tiny.yaml", setting)
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith("error: ")
@@ -149,7 +148,7 @@ def test_a_loss_that_is_not_finite_is_exit_code_4(run: Run, trained: Path) -> No
 
 
 def test_a_first_evaluation_before_any_log_line_has_no_train_loss(capsys: pytest.CaptureFixture[str]) -> None:
-    """Regression: a stage shorter than log_every said `train loss nan`."""
+    """Regression: a stage shorter than log_every printed `train loss nan`."""
     show = ProgressLines()
     event = TrainingEvent("evaluation", "joint", 2, 2, 1, 3.0, {"dev_loss": 3.0})
     show(event)

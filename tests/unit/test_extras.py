@@ -1,4 +1,4 @@
-"""The command without the extras: everything on this machine works, and the rest says in one line what to install."""
+"""The command without the extras: what needs none works; other commands name the extra to install."""
 
 import json
 import re
@@ -38,7 +38,7 @@ open("results.json", "w").write(json.dumps(results))
 
 
 def results_of(commands: list[str], folder: Path) -> dict[str, tuple[Any, str, str]]:
-    """Exit code, stdout and stderr of each command, run one after the other where the extras are not installed."""
+    """Exit code, stdout and stderr of each command, without the extras."""
     (folder / "commands.json").write_text(json.dumps([command.split() for command in commands]))
     done = python_without(ABSENT, RUN, folder)
     assert done.returncode == 0, done.stderr
@@ -46,7 +46,7 @@ def results_of(commands: list[str], folder: Path) -> dict[str, tuple[Any, str, s
     return {command: tuple(result) for command, result in zip(commands, results, strict=True)}
 
 
-def test_everything_on_this_machine_works(tmp_path: Path) -> None:
+def test_commands_that_need_no_extra_work(tmp_path: Path) -> None:
     rows = [f"{name},Thai,city {number},{name} serves Thai food." for number, name in enumerate(NAMES)]
     (tmp_path / "places.csv").write_text("\n".join(["name,food,area,text", *rows]) + "\n")
     bundle = "runs/toy/bundle"
@@ -98,7 +98,7 @@ NEEDS_RAY = [
 ]
 
 
-def test_the_rest_says_what_to_install(tmp_path: Path, trained: Path) -> None:
+def test_other_commands_name_the_extra_to_install(tmp_path: Path, trained: Path) -> None:
     commands = [command.format(bundle=trained) for command in NEEDS_RAY]
     bulk = f"bulk {trained} places.jsonl --out texts --endpoint http://127.0.0.1:1"
     results = results_of([*commands, "ask http://127.0.0.1:1", bulk], tmp_path)
@@ -108,7 +108,7 @@ def test_the_rest_says_what_to_install(tmp_path: Path, trained: Path) -> None:
         last = err.splitlines()[-1]
         assert re.search(rf"error: .* not installed: pip install 'agggen\[{extra}\]'", last), (command, err)
         assert "Traceback" not in err
-    assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "nothing was begun"
+    assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "no run was started"
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
-"""Where records come from: the catalogue, or a prepared folder, here or in a store."""
+"""Records of the catalogue and of prepared folders in a store."""
 
 from pathlib import Path
 
 import pytest
 
 from agggen.corpora.prepared import write_records
+from agggen.datasets import load_dataset
 from agggen.errors import ConfigError, CorpusError
 from agggen.records import Record
-from agggen_platform.local import records_of
 from agggen_platform.storage.folder import Folder
 
 
@@ -28,8 +28,11 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
+def records_of(corpus: str, split: str) -> list[Record]:
+    return load_dataset(corpus, splits=(split,)).split(split)
+
+
 def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who prepares into `./e2e` and forgets a split hears of the catalogue's files, as without the folder."""
     (tmp_path / "e2e").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path / "home"))

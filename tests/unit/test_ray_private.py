@@ -1,6 +1,4 @@
-"""Names of Ray that it does not document: an upgrade that moves one fails here, by its name."""
-
-from __future__ import annotations
+"""Undocumented names of Ray, which an upgrade may move or remove."""
 
 import pytest
 

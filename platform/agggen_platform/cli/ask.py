@@ -24,7 +24,9 @@ def ask(
         Literal["strict", "off"] | None,
         typer.Option(help="strict: all values in full, no faults; off: no constraints."),
     ] = None,
-    deadline: Annotated[float, typer.Option(min=0.001, help="Seconds without a new text, retries included.")] = 300.0,
+    deadline: Annotated[
+        float, typer.Option(min=0.001, help="Seconds to wait for the next text, retries included.")
+    ] = 300.0,
     columns: own_data.Chosen = own_data.NONE,
 ) -> None:
     """Have an endpoint (`agggen serve`) write texts for records.
@@ -42,9 +44,9 @@ def ask(
 
     human = {} if plan is None else {"plan": str(Plan.parse(plan))}
     if complete and not human:
-        raise ConfigError("--complete goes with --plan")
+        raise ConfigError("--complete needs --plan")
     if human and level is not None:
-        raise ConfigError("--level does not go with --plan, which leaves nothing to choose")
+        raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
     options: dict[str, Any] = {"n_best": n_best}
     if verify is not None:
         options["verify"] = verify

@@ -21,7 +21,7 @@ def bulk(
     source: Annotated[
         str, typer.Argument(metavar="INPUT", help="Records: .parquet, .jsonl or .csv, or a folder of such; or s3://")
     ],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Where the texts go; or s3://")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="The folder of the texts; or s3://")],
     overrides: Overrides = None,
     actors: Actors = None,
     fresh: Fresh = False,

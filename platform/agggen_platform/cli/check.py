@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
+from agggen_platform.cli.options import names_in
 from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ CriticAddress = Annotated[
 @own_data.with_columns(*own_data.TABLE)
 def check(
     records: Annotated[
-        Path, typer.Argument(metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet; may hold the texts.")
+        Path,
+        typer.Argument(
+            metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet, with or without the texts."
+        ),
     ],
     texts: Annotated[
         Path | None,
@@ -47,8 +51,8 @@ def check(
 ) -> None:
     """Check what any system's texts say of their records: what is said, missing, contradicted, invented.
 
-    Two checks stand side by side: by words (strict about values, blind to relations), and by a learned critic, which
-    also sees wrong relations, subjects and negations. Each text gets coverage, correctness and fluency (0 to 1), and a
+    There are two checks: by words (strict about values, blind to relations), and by a learned critic, which also
+    detects wrong relations, subjects and negations. Each text gets coverage, correctness and fluency (0 to 1), and a
     risk. Without TEXTS, the texts are those of RECORDS: "text" beside "triples", references, or text columns.
 
     \b
@@ -73,8 +77,10 @@ def check(
     if meta_evaluate:
         _meta_evaluate(records, judge)
         return
-    read, written = _with_texts(records, Columns(**columns), texts is None)
-    if texts is not None:
+    if texts is None:
+        read, written = _with_texts(records, Columns(**columns))
+    else:
+        read = list(valid_records(records, Columns(**columns)))
         written = read_texts(texts, [record.id for record in read], records)
     checked = check_all(read, written, critic=judge)
     if json is not None:
@@ -92,8 +98,8 @@ def check(
         _print(checked, riskiest)
 
 
-def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], list[str]]:
-    """The records of a file; if `own`, also its texts, and a record is repeated for each of its texts.
+def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
+    """The texts of a file and their records: a record is repeated for each of its texts.
 
     Raises:
         CorpusError: there is no record, or one is invalid or has no text. Checking only the others would mislead.
@@ -104,7 +110,7 @@ def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], 
 
     records: list[Record] = []
     texts: list[str] = []
-    if own and path.suffix.lower() == ".jsonl" and not columns.named:
+    if path.suffix.lower() == ".jsonl" and not columns.named:
         for line, data in json_objects(path):
             if "triples" not in data or "text" not in data:
                 break
@@ -117,8 +123,6 @@ def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], 
             return records, texts
         if records:
             raise CorpusError(f"{path}, line {line}: has no triples or no text, but the lines before have both")
-    if not own:
-        return list(valid_records(path, columns)), []
     for record in valid_records(path, columns):
         if not record.references:
             raise CorpusError(f"{path}, record {record.id!r}: there is no text to check; name a file of texts")
@@ -158,13 +162,7 @@ def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> N
 def _meta_evaluate(path: Path, critic: Critic) -> None:
     """Prints how scores correlate with human ratings, and the share of passing texts that people rate incorrect."""
     from agggen.checks import RISKY, check_all
-    from agggen.evaluation.ratings import (
-        DIMENSIONS,
-        agreement,
-        passed_but_incorrect,
-        read_ratings,
-        reference_scores,
-    )
+    from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings, reference_scores
     from agggen.verification.lenient import verify
 
     rated = read_ratings(path)
@@ -203,14 +201,14 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
 
 
 def train_critic(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the critic goes.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the critic.")],
     corpora: Annotated[
         str, typer.Option(metavar="NAME,...", help="Corpora of the catalogue with splits train and dev.")
     ] = "rel2text,elements",
     steps: Annotated[
-        int, typer.Option(min=1, help="Updates of 48 texts; about half an hour on a core for 6,000.")
+        int, typer.Option(min=1, help="Updates, of 48 texts each; 6,000 take about half an hour on a core.")
     ] = 6000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the weights and the errors.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights and the errors.")] = 1,
 ) -> None:
     """Train the critic of `agggen check` on texts with synthetic errors. Takes one core, and no GPU.
 
@@ -228,7 +226,7 @@ def train_critic(
     from agggen.verification.critic.examples import WRONG, to_example
     from agggen.verification.critic.training import CriticTraining, examples_of, train_critic
 
-    names = [name.strip() for name in corpora.split(",") if name.strip()]
+    names = names_in(corpora)
     train, dev = (
         [example for name in names for example in examples_of(split_rejects(load(name, split))[0])]
         for split in ("train", "dev")
@@ -252,11 +250,11 @@ def train_critic(
             console.note(f"step {step:,} of {steps:,}, loss {loss:.3f}")
 
     config = CriticTraining(steps=steps, seed=seed)
-    sources = {"corpora": names, "texts": len(train), "steps": steps, "seed": seed}
+    sources = {"corpora": list(names), "texts": len(train), "steps": steps, "seed": seed}
     critic = train_critic(train, dev, config, sources=sources, progress=progress)
     critic.save(out)
     write_manifest(out, CRITIC_FILES)
     console.print_table(
-        ["measure", "dev, with made errors"], [(name, f"{value:.4f}") for name, value in critic.metrics.items()]
+        ["measure", "dev, with synthetic errors"], [(name, f"{value:.4f}") for name, value in critic.metrics.items()]
     )
     console.say(str(out))

@@ -6,6 +6,7 @@ is off, because it would interpret the square brackets of plans.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -67,19 +68,14 @@ Advance = Callable[[str, int, int | None], None]
 
 def byte_progress() -> Advance:
     """Shows the progress of downloads: a line every ten seconds and at the end of each file."""
-    last: dict[str, float] = {}
-    finished: set[str] = set()
+    due: dict[str, float] = {}  # when a file's next line may be printed; infinity after its last line
 
     def advance(file: str, done: int, total: int | None) -> None:
-        now = time.monotonic()
+        now, next_line = time.monotonic(), due.get(file, 0.0)
         complete = total is not None and done >= total
-        if file in finished or not (
-            complete or now - last.get(file, -_SECONDS_BETWEEN_LINES) >= _SECONDS_BETWEEN_LINES
-        ):
+        if now < next_line and not (complete and next_line < math.inf):
             return
-        last[file] = now
-        if complete:
-            finished.add(file)
+        due[file] = math.inf if complete else now + _SECONDS_BETWEEN_LINES
         note(f"{file}: {done:,} of {total:,} bytes" if total is not None else f"{file}: {done:,} bytes")
 
     return advance

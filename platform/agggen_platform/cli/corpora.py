@@ -22,7 +22,7 @@ def list_() -> None:
         present = "shipped" if corpus.folder is None else "yes" if (home / corpus.folder).is_dir() else "no"
         rows.append((corpus.name, present, ", ".join(corpus.splits), corpus.licence, corpus.title))
     console.print_table(("name", "present", "splits", "licence", "title"), rows)
-    console.note(f"Corpora lie in {home} (AGGGEN_DATA_HOME)")
+    console.note(f"The data home is {home} (AGGGEN_DATA_HOME)")
 
 
 @app.command()

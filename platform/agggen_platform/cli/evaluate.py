@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.options import Overrides, on_this_machine, warn_if_temporary
+from agggen_platform.cli.options import MetricNames, Overrides, names_in, on_this_machine, warn_if_temporary
 from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_elsewhere
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def evaluate(
     bundle: BundleAddress,
     corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or data: a file or a folder.")],
-    split: Annotated[str, typer.Option(help="The split; all is a whole file.")] = "dev",
+    split: Annotated[str, typer.Option(help="The split; all: all records of a file.")] = "dev",
     out: Annotated[
         str | None,
         typer.Option(
@@ -29,23 +29,18 @@ def evaluate(
             help="The folder of the report; or s3://. [default: in evaluation/ beside the folder BUNDLE, or here]",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only this many records, from the first on; 0: all.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="Only the first records, at most this many; 0: all.")] = 0,
     protocol: Annotated[
         str | None,
         typer.Option(
             metavar="plain|e2e|webnlg-2017", help="The scorer. [default: that of published results on the corpus]"
         ),
     ] = None,
-    metrics: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, say bleu,ter. [default: all]")
-    ] = None,
+    metrics: MetricNames = None,
     runs: Annotated[
         Path | None,
         typer.Option(
-            "--runs",
-            metavar="DIR",
-            callback=on_this_machine,
-            help="The folder of the run log. [default: the bundle's]",
+            "--runs", metavar="DIR", callback=on_this_machine, help="The folder of the run log. [default: the bundle's]"
         ),
     ] = None,
     run_archives: RunArchives = False,
@@ -82,7 +77,7 @@ def evaluate(
         overrides or (),
         limit=limit,
         protocol=protocol,
-        metrics=None if metrics is None else _names(metrics),
+        metrics=None if metrics is None else names_in(metrics),
         run_archives=run_archives,
         device=device,
         reading={"seed": division_seed, **columns},
@@ -98,10 +93,6 @@ def evaluate(
         _print_scores(report)
         run_id = evaluation.log_report(task, report, folder, runs or evaluation.runs_of(path), console.note)
     console.note(f"Report: {address}/report.html{f' and, in MLflow, runs:/{run_id}' if run_id else ''}")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _print_scores(report: Report) -> None:

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.options import FactSource
 
 if TYPE_CHECKING:
     from agggen.facts.frames import Sentence
     from agggen.facts.tree import Level, Node
     from agggen.records import Record
 
-app = typer.Typer(no_args_is_help=True, help="Show the facts of texts.", rich_markup_mode=None)
-
-AlignedFact = tuple[str, tuple[str, ...] | None]
-"""A fact and the predicates that it states; None if there is no record."""
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _SETTING = re.compile(r"facts\.[\w.]+=")
 
@@ -33,9 +31,9 @@ def _facts() -> None:
 def inspect(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, say facts.level=paper"),
+        typer.Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, such as facts.level=paper"),
     ] = None,
-    facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")] = None,
+    facts: FactSource = None,
     corpus: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show texts of this corpus: a name, or a prepared folder.")
     ] = None,
@@ -84,10 +82,10 @@ def inspect(
 
 def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
     """The first texts of a corpus, or of the records with these ids, with their records."""
+    from agggen.datasets import load_dataset
     from agggen.errors import CorpusError
-    from agggen_platform.local import records_of
 
-    records = records_of(corpus, split)
+    records = load_dataset(corpus, splits=(split,)).split(split)
     if ids:
         by_id = {record.id: record for record in records}
         if unknown := [identifier for identifier in ids if identifier not in by_id]:
@@ -97,7 +95,8 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
     return list(islice(pairs, limit))
 
 
-def _aligned(record: Record | None, facts: Sequence[str]) -> list[AlignedFact]:
+def _aligned(record: Record | None, facts: Sequence[str]) -> list[tuple[str, tuple[str, ...] | None]]:
+    """The facts, each with the predicates that it states; None if there is no record."""
     if record is None or not facts:
         return [(fact, None) for fact in facts]
     from agggen.alignment import align
@@ -122,7 +121,7 @@ def bracketed(sentence: Sentence, level: Level = "full") -> str:
 
 
 def _between(words: Sequence[str], nodes: Sequence[Node], start: int, end: int) -> Iterator[str]:
-    """The words [start, end) and the frames among them."""
+    """The words in [start, end), with the frames in this range in brackets."""
     for node in nodes:
         yield from _plain(words[start : node.start])
         yield f"({' '.join(_inside(words, node))})"

@@ -91,11 +91,7 @@ def register(
     ] = None,
     evaluation: Annotated[
         list[str] | None,
-        typer.Option(
-            "--evaluation",
-            metavar="REPORT",
-            help="A report for `agggen models record`; can be repeated.",
-        ),
+        typer.Option("--evaluation", metavar="REPORT", help="A report for `agggen models record`; can be repeated."),
     ] = None,
     registry: RegistryUri = None,
 ) -> None:

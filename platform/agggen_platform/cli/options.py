@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -14,21 +13,13 @@ from agggen_platform.cli import console
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` collapses two slashes to one
 
-Folders = TypeVar("Folders", Path, "list[Path] | None")
 
-
-def on_this_machine(value: Folders) -> Folders:
-    """Callback of an option for one or several folders; returns `value`.
-
-    Raises:
-        ConfigError: the value is the address of a store, which `Path` would treat as a folder named ``s3:``.
-    """
-    folders: Sequence[Path] = [value] if isinstance(value, Path) else value or ()
-    for folder in folders:
-        if address := _SCHEME.match(str(folder)):
-            path = str(folder)[address.end() :]
-            raise ConfigError(f"{address.group()}/{path}: this can only be a folder of this machine")
-    return value
+def on_this_machine(folder: Path | None) -> Path | None:
+    """Callback of an option; raises ConfigError for an address in a store, of which `Path` makes a folder ``s3:``."""
+    if address := _SCHEME.match(str(folder)):
+        path = str(folder)[address.end() :]
+        raise ConfigError(f"{address.group()}/{path}: this can only be a folder of this machine")
+    return folder
 
 
 Overrides = Annotated[
@@ -38,7 +29,16 @@ Runs = Annotated[
     Path, typer.Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=on_this_machine)
 ]
 Fresh = Annotated[bool, typer.Option(help="Start over: remove earlier results of the same name or folder.")]
+FactSource = Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")]
+MetricNames = Annotated[
+    str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, such as bleu,ter. [default: all]")
+]
 PrintConfig = Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")]
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The different names of ``a,b,c``."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def warn_if_temporary(folder: Path | str, instead: str) -> None:
@@ -49,6 +49,6 @@ def warn_if_temporary(folder: Path | str, instead: str) -> None:
     """
     if not (_SCHEME.match(str(folder)) or Path(folder).is_absolute()) and "working_dir_files" in Path.cwd().parts:
         console.note(
-            f"warning: {folder} lies in {Path.cwd()}, Ray's copy of the working directory, which is deleted after the "
+            f"warning: {folder} is in {Path.cwd()}, Ray's copy of the working directory, which is deleted after the "
             f"job; name another folder: {instead}"
         )

@@ -33,15 +33,13 @@ BundleAddress = Annotated[
     ),
 ]
 RunArchives = Annotated[
-    bool,
-    typer.Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code."),
+    bool, typer.Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code.")
 ]
 Device = Annotated[
     str, typer.Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second.")
 ]
 Input = Annotated[
-    str,
-    typer.Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -."),
+    str, typer.Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -.")
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
 
@@ -70,15 +68,13 @@ def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
         return chain(table.rejects, *table.records.values())
     if columns.named:
         raise ConfigError("options that name columns need a table: CSV, JSON, Parquet, or a file of JSON lines of rows")
-    if source == "-":
-        from agggen.corpora.json_lines import read_jsonl
-
-        if sys.stdin.isatty():
-            console.note("Reading records from the keyboard, one JSON object a line; end with Ctrl-D")
-        return read_jsonl(sys.stdin.buffer, "standard input")
     from agggen.corpora.json_lines import read_jsonl
 
-    return read_jsonl(path)
+    if source != "-":
+        return read_jsonl(path)
+    if sys.stdin.isatty():
+        console.note("Reading records from the keyboard, one JSON object per line; end with Ctrl-D")
+    return read_jsonl(sys.stdin.buffer, "standard input")
 
 
 def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record]:
@@ -93,7 +89,7 @@ def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
             raise CorpusError(str(record))
         yield record
     if record is None:
-        raise CorpusError(f"{path} holds no record")
+        raise CorpusError(f"{path} contains no records")
 
 
 def _holds_objects(path: Path) -> bool:
@@ -153,17 +149,18 @@ class Rejected:
             CorpusError: all records were rejected; gives the first reason.
         """
         name_unknown(self.unknown)
-        file = _rejects_file(output)
+        file = None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
         if not self.rejects:
             if not self.used:
-                raise CorpusError("the input holds no record")
+                raise CorpusError("the input contains no records")
             if file:
                 file.unlink(missing_ok=True)  # rejects of an earlier run
             return
         if file:
             write_rejects(file, self.rejects)
-        where = f"; see {file}" if file else "; --output FILE lists all in FILE.rejects.jsonl"
-        where = where if file or len(self.rejects) > 1 else ""
+        where = f"; see {file}" if file else ""
+        if not file and len(self.rejects) > 1:
+            where = "; --output FILE lists all in FILE.rejects.jsonl"
         first = self.rejects[0]
         location = first.file + (f", line {first.line}" if first.line else "")
         if first.id and repr(first.id) not in first.reason:
@@ -182,11 +179,6 @@ def name_unknown(predicates: Mapping[str, int]) -> None:
     named = ", ".join(f"{name} ({count:,})" for name, count in by_count[:_MAX_NAMED])
     more = f" and {len(by_count) - _MAX_NAMED:,} more" if len(by_count) > _MAX_NAMED else ""
     console.note(f"Predicates that are not in the training data, with their number of records: {named}{more}")
-
-
-def _rejects_file(output: str) -> Path | None:
-    """The file for the rejects of an output; None if the output is a stream."""
-    return None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
 
 
 def _is_stream(target: Path) -> bool:

@@ -15,7 +15,7 @@ def reproduce(
     table: Annotated[str | None, typer.Argument(metavar="TABLE", help="A table. [default: list them]")] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Settings of all trainings, say training.threads=1"),
+        typer.Argument(metavar="KEY=VALUE", help="Settings of all trainings, such as training.threads=1"),
     ] = None,
     runs: Annotated[
         Path | None,
@@ -27,8 +27,7 @@ def reproduce(
         ),
     ] = None,
     seeds: Annotated[
-        str | None,
-        typer.Option(metavar="SEED,...", help="First make the missing records of these seeds."),
+        str | None, typer.Option(metavar="SEED,...", help="First make the missing records for these seeds.")
     ] = None,
     fresh: Annotated[
         bool, typer.Option(help="Evaluate again and replace the records; finished trainings are kept.")
@@ -95,5 +94,5 @@ def _seeds(text: str) -> list[int]:
 
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts) or len({int(part) for part in parts}) < len(parts):
-        raise ConfigError(f"--seeds takes different whole numbers, say 1,2,3, not {text!r}")
+        raise ConfigError(f"--seeds takes different whole numbers, such as 1,2,3, not {text!r}")
     return [int(part) for part in parts]

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from agggen_platform.tracking.runs import Run
 
 app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="List and compare runs, and send unsent entries to MLflow.",
+    no_args_is_help=True, rich_markup_mode=None, help="List and compare runs, and send unsent entries to MLflow."
 )
 Uri = Annotated[str | None, typer.Option(help="The address of an MLflow. [default: that of each run]")]
 _SHOWN = 3  # metrics in the list
@@ -76,7 +74,7 @@ def sync(
 def ui(
     runs: Runs = Path("runs"),
     uri: Uri = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Of a server on this machine.")] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of a server on this machine.")] = 5000,
 ) -> None:
     """Open MLflow: a server on loopback for a folder of runs, or the browser for --uri http://..."""
     import os
@@ -121,10 +119,6 @@ def compare(
 
 def _shown(run: Run) -> str:
     """The last values of a few metrics: those on test data first, then those on development data."""
-    kinds = ("test", "dev", "")
-
-    def rank(name: str) -> int:
-        return next(number for number, kind in enumerate(kinds) if kind in name)
-
-    names = sorted((name for name in run.metrics if not name.startswith("system/")), key=rank)
+    names = [name for name in run.metrics if not name.startswith("system/")]
+    names.sort(key=lambda name: 0 if "test" in name else 1 if "dev" in name else 2)
     return " ".join(f"{name}={run.metrics[name]:.4g}" for name in names[:_SHOWN])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.options import MetricNames, names_in
 from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ def score(
             metavar="plain|e2e|webnlg-2017", help="The scorer; scores of different protocols are not comparable."
         ),
     ] = "plain",
-    metrics: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, say bleu,ter. [default: all]")
-    ] = None,
+    metrics: MetricNames = None,
     tokenised: Annotated[bool, typer.Option("--tokenised", help="Texts and references are already tokenised.")] = False,
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Another system's texts, for a paired comparison.")
@@ -68,7 +67,7 @@ def score(
     from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of
 
     check_json(json, [records, hypotheses, *([against] if against else [])])
-    names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+    names = None if metrics is None else names_in(metrics)
     metrics_of(protocol, names, [])  # fails before the files are read
     read = list(valid_records(records))
     if unreferenced := [record.id for record in read if not record.references]:
@@ -84,11 +83,7 @@ def score(
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:
-    """Checks the output file before anything is scored.
-
-    Raises:
-        ConfigError: its folder does not exist, or it is one of the inputs.
-    """
+    """Raises ConfigError if the folder of the output file `path` does not exist, or `path` is one of the inputs."""
     from agggen.errors import ConfigError
 
     if path is None or path == "-":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.options import Fresh, Overrides, Runs
+from agggen_platform.cli.options import FactSource, Fresh, Overrides, Runs
 from agggen_platform.cli.shards import Actors, RunLog, reused, shard_progress
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def segment(
     source: Annotated[str, typer.Argument(metavar="CORPUS", help="A prepared corpus: its folder or a file; or s3://")],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Where the result goes; or s3://")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="The folder of the result; or s3://")],
     overrides: Overrides = None,
-    facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")] = None,
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
+    facts: FactSource = None,
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated. [default: all]")] = None,
     actors: Actors = None,
     fresh: Fresh = False,
     runs: Runs = Path("runs"),

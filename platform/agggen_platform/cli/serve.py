@@ -19,10 +19,10 @@ _POLL_SECONDS = 0.25
 def serve(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say http.port=8080 generator.cpus=4")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, such as http.port=8080 generator.cpus=4")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster, or auto. [default: one of its own]")
+        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster, or auto. [default: a new local one]")
     ] = None,
     follow: Annotated[
         float,
@@ -95,10 +95,12 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
 def studio(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings as of agggen serve, say http.port=8080")
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Settings as of agggen serve, such as http.port=8080"),
     ] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="A second bundle, whose texts are shown beside.")
+        str | None,
+        typer.Option(metavar="BUNDLE", help="A second bundle, whose texts are shown beside those of the first."),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
@@ -138,8 +140,7 @@ def studio(
 def serve_key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The owner of the key; it is in logs and limits.")],
     file: Annotated[
-        Path | None,
-        typer.Option("--file", help="Add the key's line to this file, which is created with mode 0600."),
+        Path | None, typer.Option("--file", help="Add the key's line to this file, which is created with mode 0600.")
     ] = None,
 ) -> None:
     """Create a random key and print it. Only its hash is stored.

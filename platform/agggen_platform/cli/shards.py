@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agggen_platform.tracking import Tracker
 
 _SECONDS_BETWEEN_LINES = 10.0
-Say = Callable[["Progress[Any]"], str]
+Format = Callable[["Progress[Any]"], str]
 
 Actors = Annotated[
     int | None, typer.Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")
@@ -51,11 +51,11 @@ class RunLog:
 
 def reused(progress: Progress[Any]) -> str:
     """A message about the shards that an earlier run finished; empty if there are none."""
-    return f"; {progress.reused:,} of {progress.total:,} shards were done before" if progress.reused else ""
+    return f"; {progress.reused:,} of {progress.total:,} shards were already done" if progress.reused else ""
 
 
 @contextmanager
-def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]], None]]:
+def shard_progress(speed: Format, counts: Format) -> Iterator[Callable[[Progress[Any]], None]]:
     """Yields a callback that prints the progress of the job every few seconds. Redirects Ray's output to stderr.
 
     Args:

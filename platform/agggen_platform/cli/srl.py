@@ -9,7 +9,7 @@ import typer
 
 from agggen_platform.cli import console
 
-app = typer.Typer(no_args_is_help=True, help="Semantic role labelling by AllenNLP's models.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
@@ -28,7 +28,7 @@ def check(
 ) -> None:
     """Check that AllenNLP can be imported in its environment, and print the versions.
 
-    What an archive finds in a text:
+    To see the semantic roles that an archive finds in a text:
 
     \b
         agggen facts inspect "Ada wrote it." --facts allennlp facts.allennlp.archive=srl.tar.gz

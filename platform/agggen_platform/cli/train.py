@@ -62,7 +62,7 @@ def train(
         dataset = training_dataset(source, seed=division_seed, **columns)
         config = config_for(JobConfig, dataset, preset or AUTO, overrides or ())
     elif any(columns.values()):
-        raise ConfigError(f"options that name columns go with data, and {source} is taken for a preset; give --preset")
+        raise ConfigError(f"options that name columns need data, and {source} is read as a preset; give --preset")
     else:
         config = load_config(JobConfig, source, overrides or ())
     if print_config:

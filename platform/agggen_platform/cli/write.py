@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from agggen.records import Record
 
 Settings = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say level=1; see agggen inspect.")
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Inference settings, such as level=1; see agggen inspect."),
 ]
 _PLANNING_SETTINGS = ("plans", "planner", "ablation", "level", "top_p", "seed")
 
@@ -64,10 +65,10 @@ def generate(
 
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
-        raise ConfigError("--complete goes with --plan")
+        raise ConfigError("--complete needs --plan")
     unused = [setting for setting in settings or () if setting.partition("=")[0] in _PLANNING_SETTINGS]
     if human is not None and unused:
-        raise ConfigError(f"{unused[0]} does not go with --plan, which leaves nothing to choose")
+        raise ConfigError(f"{unused[0]} cannot be combined with --plan, which already fixes the facts")
     model = load_model(bundle, device)
     config = model.settings(settings or ())
     generator = model.generator

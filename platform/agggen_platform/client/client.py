@@ -7,13 +7,12 @@ import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
-from types import TracebackType
 from typing import Any
 
 import httpx
 
+import agggen
 from agggen_platform.client.answers import (
     AlignedAnswer,
     CheckedAnswer,
@@ -147,7 +146,7 @@ class Client:
     def width(self, records: int) -> Callable[[], int]:
         """Returns a function for the number of concurrent requests, of `records` each, that keep all generators busy.
 
-        Together these requests hold the endpoint's `records_at_once` records; one extra request bridges the time
+        Together these requests contain the endpoint's `records_at_once` records; one extra request bridges the time
         between two requests. The function queries the endpoint again every few seconds.
         """
         due, width = 0.0, self._concurrency or 1
@@ -172,7 +171,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -290,18 +289,16 @@ def _checked_url(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise RefusedError("the endpoint's address is like http://127.0.0.1:8000 or https://texts.example.org")
     if parsed.userinfo or parsed.query or parsed.fragment:
-        raise RefusedError("the endpoint's address takes no user, query or fragment; the key goes into api_key")
+        raise RefusedError(
+            "the endpoint's address must not have a user, query or fragment; the key is given as api_key"
+        )
     return str(parsed).rstrip("/")
 
 
 def _headers(key: str | None) -> dict[str, str]:
-    try:
-        release = version("agggen")
-    except PackageNotFoundError:
-        release = "source"
-    headers = {"user-agent": f"agggen/{release}", "accept": "application/json"}
+    headers = {"user-agent": f"agggen/{agggen.__version__}", "accept": "application/json"}
     if key:
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise RefusedError(f"the API key ({KEY_VARIABLE}) holds blanks or characters that no header takes")
+            raise RefusedError(f"the API key ({KEY_VARIABLE}) contains blanks or characters that a header cannot have")
         headers["authorization"] = f"Bearer {key}"
     return headers

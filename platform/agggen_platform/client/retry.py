@@ -26,7 +26,9 @@ class Retry:
         if self.attempts < 1:
             raise ValueError(f"attempts must be at least 1, not {self.attempts}")
         if self.first_wait < 0 or self.longest_wait < self.first_wait:
-            raise ValueError(f"waits must rise from 0 or more, not {self.first_wait} to {self.longest_wait}")
+            raise ValueError(
+                f"waits must satisfy 0 <= first_wait <= longest_wait, not {self.first_wait} and {self.longest_wait}"
+            )
 
     def wait(self, attempt: int, retry_after: float | None, draw: float) -> float:
         """Seconds between attempt number `attempt` and the next; `draw` is a random number from 0 to 1."""

@@ -26,21 +26,11 @@ class Transport:
     """Sends the requests of a client."""
 
     def __init__(self, http: httpx.Client, url: str, headers: Mapping[str, str], timeout: float) -> None:
-        """
-        Args:
-            http: the pool of connections.
-            url: the endpoint's address, without credentials or a trailing slash.
-            headers: sent with each request, including the API key.
-            timeout: seconds to connect, and to wait for the next byte of an answer.
-        """
+        """`url` has no trailing slash; `timeout`: seconds to connect, and to wait for the next byte of an answer."""
         self.url, self._http, self._headers, self._timeout = url, http, headers, timeout
 
     def call(self, method: str, path: str, attempts: Attempts, body: bytes | None = None) -> dict[str, Any]:
-        """The JSON object in the endpoint's answer; transient failures are retried.
-
-        Raises:
-            RefusedError, UnavailableError, DeadlineError, FailedError, AnswerError
-        """
+        """The JSON object in the endpoint's answer; transient failures are retried. Raises EndpointError."""
         while True:
             try:
                 return self._attempt(method, path, attempts, body)

@@ -41,40 +41,28 @@ def is_model_address(address: str) -> bool:
 
 
 def parse_address(address: str) -> ModelAddress:
-    """Parses an address, whose ``models:/`` is optional.
-
-    Raises:
-        RegistryError: `address` is invalid.
-    """
+    """Parses an address, whose ``models:/`` is optional; raises RegistryError if it is invalid."""
     text = address.removeprefix(SCHEME)
     name, at, alias = text.partition("@")
     if at:
         return ModelAddress(check_name(name), alias=check_alias(alias))
     name, slash, version = text.partition("/")
     if not slash or not re.fullmatch(r"[1-9][0-9]*", version):
-        raise RegistryError(
-            f"{address!r} names no version of a model; write models:/NAME/VERSION or models:/NAME@ALIAS"
-        )
+        raise RegistryError(f"{address!r} is not a version of a model: give models:/NAME/VERSION or models:/NAME@ALIAS")
     return ModelAddress(check_name(name), version=version)
 
 
 def check_name(name: str) -> str:
-    """`name`, if it is a valid model name.
-
-    Raises:
-        RegistryError: it is empty or has characters other than letters, digits, ``_``, ``-`` and ``.``.
-    """
+    """`name`; raises RegistryError if it has other characters than letters, digits, ``_``, ``-`` and ``.``."""
     if not _NAME.fullmatch(name):
-        raise RegistryError(f"a model's name is made of letters, digits, '_', '-' and '.', say agggen; not {name!r}")
+        raise RegistryError(
+            f"a model's name consists of letters, digits, '_', '-' and '.', as in agggen-2; not {name!r}"
+        )
     return name
 
 
 def check_alias(alias: str) -> str:
-    """`alias`, if it is valid.
-
-    Raises:
-        RegistryError: it is not a lower-case word, or could be taken for a version (``v2``, ``latest``).
-    """
+    """`alias`; raises RegistryError if it is not a lower-case word, or looks like a version (``v2``, ``latest``)."""
     if not _ALIAS.fullmatch(alias):
         raise RegistryError(
             "an alias is a lower-case word such as champion (letters, digits, '_', '-'; at most 63), and neither "

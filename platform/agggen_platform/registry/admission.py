@@ -24,10 +24,9 @@ _MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Admitted:
-    """A checked bundle or critic, with its local path and its fingerprint."""
+    """A checked bundle or critic."""
 
     bundle: Bundle | Critic
-    path: Path
     fingerprint: str
 
     @property
@@ -57,20 +56,15 @@ def admit(address: str, expected: str | None = None) -> Admitted:
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
-    return Admitted(load(path), path, actual)
+    return Admitted(load(path), actual)
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:
-    """The local path of the verified bundle at `address`, and its fingerprint.
-
-    Raises:
-        BundleError: there is no bundle, it was changed, or its fingerprint is not `expected`.
-        StorageError: the store refused access or did not answer.
-    """
+    """The local path of the verified bundle at `address`, and its fingerprint; for errors see `admit`."""
     path = get_bundle(address)
     actual = fingerprint(path)
     if expected is not None and actual != expected:
-        raise BundleError(f"{address} is another bundle than expected: its fingerprint is {actual}, not {expected}")
+        raise BundleError(f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected}")
     return path, actual
 
 
@@ -104,12 +98,15 @@ def smoke(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
         return _fault_of_critic(bundle)
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
-    faults = ((_fault(generator, record, config) for config in configs.values()) for record in _smoke_records(bundle))
-    return [fault for of_record in faults if (fault := next(filter(None, of_record), None))]
+    faults = []
+    for record in _smoke_records(bundle):
+        per_config = (_fault(generator, record, config) for config in configs.values())
+        faults.append(next(filter(None, per_config), None))  # the first fault of each record
+    return [fault for fault in faults if fault is not None]
 
 
 def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str | None:
-    where = f"writing about record {record.id!r}"
+    where = f"generation for record {record.id!r}"
     try:
         (written,) = generator.generate([record], config=config)[0]
         resolve_plan(record, written.plan)

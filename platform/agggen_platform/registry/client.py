@@ -65,11 +65,6 @@ def registry_errors(uri: str) -> Iterator[None]:
         raise RegistryError(f"the registry {masked(uri)} cannot be used: {reason}") from error
 
 
-def is_missing(error: Exception) -> bool:
-    """Whether MLflow reports that the object does not exist."""
-    return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
-
-
 def _check_file(uri: str, create: bool) -> None:
     """Checks the file of an SQLite registry: MLflow would retry for an hour on a file that is not a database."""
     path = sqlite_file(uri)

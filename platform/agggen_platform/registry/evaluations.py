@@ -79,7 +79,7 @@ class Evaluation:
 
 
 def evaluations_of(version: Version) -> list[Evaluation]:
-    """The evaluations of a version, newest last."""
+    """The evaluations of a version, oldest first."""
     return sorted(map(Evaluation.from_json, version.tagged(EVALUATION).values()), key=lambda evaluation: evaluation.at)
 
 
@@ -101,7 +101,7 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     in_mlflow = address.startswith("runs:/")
     content = _artifact(address.removeprefix("runs:/"), uri) if in_mlflow else Folder(address).read("report.json")
     if content is None:
-        raise ConfigError(f"{address} holds no report of `agggen evaluate`: there is no {file}")
+        raise ConfigError(f"{address} has no report of `agggen evaluate`: there is no {file}")
     try:
         read = json.loads(content)
         identity, run, bundle = read["identity"], read["run"], read["identity"]["bundle"]
@@ -112,7 +112,7 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
             count=int(run["records"]),
             partial=bool(read["partial"]),
             protocol=identity["protocol"],
-            at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            at=utc_now(),
             scores={
                 f"{section}/{measure['name']}": (float(measure["value"]), str(measure["signature"]))
                 for section, table in read["scores"].items()
@@ -125,8 +125,12 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     if bundle != fingerprint:
         raise ConfigError(f"the report in {address} is about another bundle: {bundle}, not {fingerprint}")
     if differs := _other_settings(run, inference):
-        raise ConfigError(f"the report in {address} is not about the bundle as it writes by itself: {differs}")
+        raise ConfigError(f"the report in {address} is about other inference settings than the bundle's: {differs}")
     return evaluation
+
+
+def utc_now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _artifact(run_id: str, uri: str) -> bytes | None:
@@ -162,8 +166,8 @@ class Gate:
     def __post_init__(self) -> None:
         if _leaf(self.metric) not in _HIGHER | _LOWER or "/" not in self.metric:
             raise ConfigError(
-                f"no gate by {self.metric!r}: write a section and a metric of a report, say plain/bleu, plain/ter or "
-                "faithfulness/values_whole; a metric without a better direction cannot decide"
+                f"{self.metric!r} is not a metric for the gate: give a section and a metric of a report, such as "
+                "plain/bleu, plain/ter or faithfulness/values_whole, of which higher or lower values are better"
             )
         if not self.tolerance >= 0:
             raise ConfigError(f"the tolerance must be a number of 0 or more, not {self.tolerance}")

@@ -9,14 +9,13 @@ All three are checked before the alias is moved, and every failure is reported. 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError
 from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias
 from agggen_platform.registry.admission import Admitted, admit, smoke
-from agggen_platform.registry.evaluations import Gate
+from agggen_platform.registry.evaluations import Gate, utc_now
 from agggen_platform.registry.store import Move, Registry, Version
 
 
@@ -77,7 +76,7 @@ def promote(
         raise PromotionRefused(f"{candidate} as {alias}", failures)
     forced = force and not verdict.passed
     origin = None if before is None else before.number
-    registry.move(name, alias, Move(_now(), origin, candidate.number, forced=forced, gate=verdict.note))
+    registry.move(name, alias, Move(utc_now(), origin, candidate.number, forced=forced, gate=verdict.note))
     return Promotion(candidate, alias, before, verdict.note, forced)
 
 
@@ -92,18 +91,18 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
     current = registry.holder(name, alias)
     earlier = earlier_versions(registry.moves(name, alias))
     if not earlier:
-        raise RegistryError(f"no version of {name!r} was {alias} before; there is nothing to go back to")
+        raise RegistryError(f"no version of {name!r} was {alias} before; there is no version to roll back to")
     number = earlier[-1]
     try:
         target = registry.version(ModelAddress(name, version=number))
+        failures = _admitted(target)[1]
     except RegistryError as error:
-        raise PromotionRefused(f"going back to {name}/{number}", [f"{error}{_other_choice(name, alias)}"]) from error
-    _, failures = _admitted(target)
+        failures = [str(error)]
     if failures:
-        raise PromotionRefused(
-            f"going back to {target}", [failure + _other_choice(name, alias) for failure in failures]
-        )
-    registry.move(name, alias, Move(_now(), None if current is None else current.number, number, back=True))
+        option = "" if alias == CHAMPION else f" --alias {alias}"
+        choice = f"; choose another version: agggen models promote {name}/VERSION{option}"
+        raise PromotionRefused(f"rollback to {name}/{number}", [failure + choice for failure in failures])
+    registry.move(name, alias, Move(utc_now(), None if current is None else current.number, number, back=True))
     return Promotion(target, alias, current, "rolled back")
 
 
@@ -127,12 +126,3 @@ def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
         return admit(version.source, version.fingerprint), []
     except AggGenError as error:
         return None, [f"bundle: {error}"]
-
-
-def _other_choice(name: str, alias: str) -> str:
-    option = "" if alias == CHAMPION else f" --alias {alias}"
-    return f"; choose another version: agggen models promote {name}/VERSION{option}"
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

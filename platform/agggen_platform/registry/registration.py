@@ -37,7 +37,7 @@ def register(
     candidate does not change. `Version.new` shows whether a version was created.
 
     Args:
-        bundle_address: a folder or ``s3://...``; a server of MLflow accepts no folder.
+        bundle_address: a folder or ``s3://...``; an MLflow server accepts no folder.
         metrics: metrics to store with the version in addition to the bundle's own.
         tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``.
         evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
@@ -53,14 +53,15 @@ def register(
     uri = registry_uri(uri)
     if not accepts(uri, address):
         raise RegistryError(
-            f"the registry {masked(uri)} accepts no folder of this machine ({address}): others could not read it; put "
-            "the bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
+            f"the registry {masked(uri)} accepts no folder of this machine ({address}), which other machines cannot "
+            "read; copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
         )
     admitted = admit(address)
     reports = [read_evaluation(file, admitted.fingerprint, admitted.inference, uri) for file in evaluations]
     registry = Registry(uri, create=True)
     existing = _known(registry, name, admitted.fingerprint, address)
-    version = existing or _add(registry, name, address, admitted, metrics or {}, tags or {})
+    described = {**_tags_of(admitted, address, metrics or {}), **(tags or {}), FINGERPRINT: admitted.fingerprint}
+    version = existing or registry.add_version(name, address, described)
     for report in reports:
         registry.tag(version, report.key, report.to_json())
     if existing is None:
@@ -119,14 +120,8 @@ def _is_at(address: str, expected: str) -> bool:
         return False
 
 
-def _add(
-    registry: Registry,
-    name: str,
-    address: str,
-    admitted: Admitted,
-    metrics: Mapping[str, float],
-    tags: Mapping[str, str],
-) -> Version:
+def _tags_of(admitted: Admitted, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
+    """The tags that describe a bundle or critic and its origin."""
     bundle = admitted.bundle
     described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
     if run := _run_of(address):
@@ -134,8 +129,7 @@ def _add(
     for source, value in bundle.sources.items():
         described[mlflow_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
     numbers = {**bundle.metrics, **metrics}
-    described |= {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
-    return registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
+    return described | {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
 
 
 def _run_of(address: str) -> str:

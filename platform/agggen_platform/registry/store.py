@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from textwrap import shorten
 from typing import Any
 
 from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name
-from agggen_platform.registry.client import connect, is_missing, registry_errors, registry_uri
+from agggen_platform.registry.client import connect, registry_errors, registry_uri
 
 FINGERPRINT = "bundle.fingerprint"
 CONFIG_HASH = "bundle.config_hash"
@@ -109,12 +109,8 @@ class Registry:
                 held = ", ".join(f"{alias} (version {version})" for alias, version in aliases.items()) or "none"
                 raise RegistryError(f"the model {address.name!r} has no alias {address.alias!r}; it has {held}")
             number = aliases[address.alias]
-        with registry_errors(self.uri):
-            try:
-                return _version(self._client.get_model_version(address.name, number), aliases)
-            except Exception as error:
-                if not is_missing(error):
-                    raise
+        if (registered := self._existing(self._client.get_model_version, address.name, number)) is not None:
+            return _version(registered, aliases)
         known = ", ".join(version.number for version in self.versions(address.name)) or "none"
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {known}")
 
@@ -140,16 +136,22 @@ class Registry:
         return moves
 
     def _model(self, name: str) -> Any:
-        with registry_errors(self.uri):
-            try:
-                return self._client.get_registered_model(check_name(name))
-            except Exception as error:
-                if not is_missing(error):
-                    raise
+        if (model := self._existing(self._client.get_registered_model, check_name(name))) is not None:
+            return model
         names = self.names()
         near = get_close_matches(name, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
         raise RegistryError(f"the registry has no model {name!r}; {hint}")
+
+    def _existing(self, get: Callable[..., Any], *key: str) -> Any:
+        """What `get` returns for the key; None if it does not exist."""
+        with registry_errors(self.uri):
+            try:
+                return get(*key)
+            except Exception as error:
+                if getattr(error, "error_code", None) != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                return None
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -197,8 +199,8 @@ class Registry:
         if actual != number:
             now = f"version {actual}" if actual else "no version"
             raise RegistryError(
-                f"{name}@{alias} is {now}, where version {number or 'none'} was expected: somebody else has moved it; "
-                "look at `agggen models list` and try again"
+                f"{name}@{alias} is {now}, where version {number or 'none'} was expected: another process moved it; "
+                "check `agggen models list` and try again"
             )
 
 

@@ -37,12 +37,6 @@ class Comparison:
     missing: tuple[str, ...]
     """Why numbers of our systems are missing."""
 
-    @property
-    def signatures(self) -> dict[str, str]:
-        """The signature of each of our scores."""
-        shown = ((name, score.signature) for _, name, _, score in _scores(self.table, self.records))
-        return {name: method(signature) for name, signature in shown if signature}
-
 
 def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     """Builds the table.
@@ -92,8 +86,8 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
     for record in records:
         if table.inputs not in (None, record.inputs):
             raise ConfigError(
-                f"the record {record.name} is of {record.inputs:,} test records, the published numbers of table "
-                f"{table.name} of {table.inputs:,}; {_remedy(table)}"
+                f"the record {record.name} is for {record.inputs:,} test records, but the published numbers of table "
+                f"{table.name} are for {table.inputs:,}; {_remedy(table)}"
             )
     _check_equal(table, "recipe", [(record.name, record.recipe) for record in records])
     _check_equal(table, "protocol", [(record.name, record.protocol) for record in records])
@@ -120,7 +114,7 @@ def _check_equal(table: Table, subject: str, values: Sequence[tuple[str, object]
 
 
 def _remedy(table: Table) -> str:
-    return f"remove it, or evaluate anew: agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
+    return f"remove it, or evaluate again: agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
 
 
 # --- output --------------------------------------------------------------------------------------------------------
@@ -158,7 +152,9 @@ def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
         f"Ours: from the records {where}, {table.corpus} {table.split} ({record.inputs:,} records), trained by "
         f"{' '.join(record.recipe)}. Means over n seeds, with both values for n=2, ± the standard deviation from n=3."
     )
-    yield from (f"{name}: {signature}" for name, signature in comparison.signatures.items())
+    scores = [(name, score) for _, name, _, score in _scores(table, comparison.records) if score.signature]
+    signatures = {name: method(score.signature) for name, score in scores}
+    yield from (f"{name}: {signature}" for name, signature in signatures.items())
     yield from comparison.missing
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -72,14 +72,11 @@ class RunRecord:
 
     def to_json(self) -> str:
         """The record as one line of JSON."""
-        scores = {
-            name: {key: value for key, value in asdict(score).items() if value not in (None, "")}
-            for name, score in self.scores.items()
-        }
-        return json.dumps(asdict(self) | {"scores": scores}, ensure_ascii=False, allow_nan=False) + "\n"
+        values = _ADAPTER.dump_python(self, exclude_defaults=True)
+        return json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-_READER: TypeAdapter[RunRecord] = TypeAdapter(RunRecord)
+_ADAPTER: TypeAdapter[RunRecord] = TypeAdapter(RunRecord)
 
 
 def records_of(table: Table, runs: Path | None = None) -> list[RunRecord]:
@@ -108,7 +105,7 @@ def records_of(table: Table, runs: Path | None = None) -> list[RunRecord]:
 
 def _read(source: str, text: str) -> RunRecord:
     try:
-        return _READER.validate_json(text, strict=True)
+        return _ADAPTER.validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -116,11 +113,7 @@ def _read(source: str, text: str) -> RunRecord:
 
 
 def write_record(runs: Path, table: Table, record: RunRecord) -> Path:
-    """Writes a record below the folder of runs, atomically, and returns its path.
-
-    Raises:
-        StorageError: the file system refuses.
-    """
+    """Writes a record below the folder of runs, atomically, and returns its path."""
     name = f"{FOLDER}/{table.name}/{record.name}.json"
     Folder(str(runs)).write(name, record.to_json().encode())
     return runs / name

@@ -19,11 +19,11 @@ from agggen.evaluation.values import VALUES
 Model = Literal["transformer", "agggen", "student"]
 """A student learns from texts of AggGen models; see `agggen_platform.distillation`."""
 MODELS: tuple[Model, ...] = ("transformer", "agggen")
-"""Those that learn from the corpus, in the order in which they are trained."""
+"""The models trained on the corpus itself, in the order of training."""
 TEACHERS = (1, 2, 3)
 """The seeds of the AggGen models that write the texts of every student."""
 SUBSETS = 20_000
-"""The teachers write texts for at most so many subsets of training records, too. WebNLG has 12,444 that are drawn."""
+"""The largest number of subsets of training records for which the teachers write texts. WebNLG has 12,444."""
 
 _SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
 _MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
@@ -33,14 +33,14 @@ _PLAN_SETTINGS = ("planner", "top_p", "order_beam", "aggregations", "level", "ab
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the models of a corpus are trained: a plain Transformer, AggGen, which starts from its weights, and perhaps a
-    student, which starts from AggGen's.
+    """How the models of a corpus are trained: a plain Transformer; AggGen, which starts from its weights; and, for some
+    tables, a student, which starts from AggGen's.
     """
 
     name: str
     """The first part of the runs' names."""
     corpus: str
-    """The corpus of the catalogue that both are trained on."""
+    """The name of the corpus in the catalogue."""
     preset: str
     overrides: tuple[str, ...] = ()
 
@@ -118,15 +118,11 @@ class Table:
     inputs: int | None = None
     """The number of test records of the published numbers; None: unknown."""
 
-    @property
-    def texts(self) -> bool:
-        """Whether the scores depend on the generated texts, and not on plans or alignments alone."""
-        names = [name for line in self.lines for name in line.scores.values()]
-        return not all(name.startswith(("plans/", "alignment/")) for name in names)
-
     def relevant(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """The inference settings that the scores depend on."""
-        return {name: value for name, value in settings.items() if self.texts or name in _PLAN_SETTINGS}
+        """The inference settings that the scores depend on: scores of plans and alignments only on those of plans."""
+        names = [name for line in self.lines for name in line.scores.values()]
+        of_plans = all(name.startswith(("plans/", "alignment/")) for name in names)
+        return {name: value for name, value in settings.items() if not of_plans or name in _PLAN_SETTINGS}
 
 
 _AS_PUBLISHED = ("verify=off", "choice=score", "plan_weight=1")  # the joint probability of text and plan, equation 9
@@ -244,11 +240,7 @@ TABLES: dict[str, Table] = {table.name: table for table in _all()}
 
 
 def find_table(name: str) -> Table:
-    """The table called `name`.
-
-    Raises:
-        ConfigError: it does not exist; the message names the nearest.
-    """
+    """The table called `name`; if there is none, raises ConfigError, which names the most similar one."""
     if name in TABLES:
         return TABLES[name]
     near = get_close_matches(name, TABLES, 1)
@@ -257,10 +249,7 @@ def find_table(name: str) -> Table:
 
 
 def check_overrides(overrides: Sequence[str]) -> None:
-    """
-    Raises:
-        ConfigError: an override sets what the table fixes: corpus, seed, start or inference settings.
-    """
+    """Raises ConfigError if an override sets what the table fixes: corpus, seed, start or inference settings."""
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key in _TABLE_KEYS or key.split(".")[0] in _TABLE_KEYS:

@@ -33,16 +33,7 @@ from agggen_platform.bulk.model import open_model
 from agggen_platform.distillation import Distillation
 from agggen_platform.job_config import JobConfig
 from agggen_platform.reproduction.records import FOLDER, RunRecord, Score, records_of, write_record
-from agggen_platform.reproduction.tables import (
-    MODELS,
-    SUBSETS,
-    TEACHERS,
-    Model,
-    Recipe,
-    System,
-    Table,
-    check_overrides,
-)
+from agggen_platform.reproduction.tables import MODELS, SUBSETS, TEACHERS, Model, Recipe, System, Table, check_overrides
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import Finished, train_job
@@ -187,8 +178,8 @@ class _Seed:
         task = evaluation.task_of(str(bundle), bundle, table.corpus, table.split, inference)
         if table.inputs not in (None, len(task.records)):
             raise CorpusError(
-                f"{table.corpus} {table.split} has {len(task.records):,} records here, the published numbers of table "
-                f"{table.name} are of {table.inputs:,}: this is another test set"
+                f"{table.corpus} {table.split} has {len(task.records):,} records, but the published numbers of table "
+                f"{table.name} are for {table.inputs:,}: this is another test set"
             )
         self.say(f"{system.name}, seed {self.seed}: {len(task.records):,} records of {task.corpus} {task.split}")
         path = folder / "evaluation" / task.name
@@ -206,11 +197,13 @@ class _Seed:
     def record_of(self, system: System, settings: Mapping[str, Any], report: Mapping[str, Any]) -> RunRecord:
         identity = report["identity"]
         shown = {name for line in self.table.lines for name in line.scores.values()}
-        measures = {
-            f"{key}/{measure['name']}": measure
-            for key, section in report["scores"].items()
-            for measure in section["measures"]
-        }
+        scores = {}
+        for key, section in report["scores"].items():
+            for measure in section["measures"]:
+                if (name := f"{key}/{measure['name']}") in shown:
+                    reason = measure.get("not_computed", "")
+                    interval, signature = measure.get("interval_95"), measure.get("signature", "")
+                    scores[name] = Score(measure["value"], interval, signature, reason)
         return RunRecord(
             system.key,
             self.seed,
@@ -220,16 +213,7 @@ class _Seed:
             identity["protocol"],
             identity["bundle"],
             self.table.relevant(settings),
-            {
-                name: Score(
-                    measure["value"],
-                    measure.get("interval_95"),
-                    measure.get("signature", ""),
-                    measure.get("not_computed", ""),
-                )
-                for name, measure in measures.items()
-                if name in shown
-            },
+            scores,
         )
 
 

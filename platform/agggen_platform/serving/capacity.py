@@ -38,8 +38,11 @@ class Room:
 GENERATORS_PER_HELPER = 8
 """One ingress replica and one planner suffice for this many generators: they need a few milliseconds per record."""
 _MAX_GENERATORS = 1000
-_ROLES = ("ingress", "planner", "generator")
-"""The deployments, by the names of their settings."""
+
+
+def _roles(config: ServeConfig) -> dict[str, ReplicaConfig]:
+    """The settings of each deployment."""
+    return {"ingress": config.ingress, "planner": config.planner, "generator": config.generator}
 
 
 def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
@@ -70,7 +73,7 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
 
 
 def _room(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Room:
-    roles: list[ReplicaConfig] = [getattr(config, name) for name in _ROLES]
+    roles = _roles(config).values()
     return sum((Room(role.cpus * replicas(role), role.gpus * replicas(role)) for role in roles), Room())
 
 
@@ -110,8 +113,7 @@ def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> Non
         CapacityError: a replica fits on no node, or the smallest number of replicas does not fit on all nodes together.
     """
     rooms = [Room.from_resources(node) for node in nodes]
-    for name in _ROLES:
-        role: ReplicaConfig = getattr(config, name)
+    for name, role in _roles(config).items():
         replica = Room(role.cpus, role.gpus)
         if not any(room.holds(replica) for room in rooms):
             largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if replica.gpus else (room.cpus, room.gpus))
@@ -124,6 +126,5 @@ def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> Non
 
 
 def _too_small(config: ServeConfig, available: str) -> CapacityError:
-    roles: dict[str, ReplicaConfig] = {name: getattr(config, name) for name in _ROLES}
-    parts = (f"{name}.cpus={role.cpus:g} x {max(1, role.min_replicas)}" for name, role in roles.items())
+    parts = (f"{name}.cpus={role.cpus:g} x {max(1, role.min_replicas)}" for name, role in _roles(config).items())
     return CapacityError(f"the endpoint needs {least(config)}, and {available}: lower {', '.join(parts)}")

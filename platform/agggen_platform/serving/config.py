@@ -22,9 +22,8 @@ from agggen.errors import ConfigError
 
 def _check_least(section: Any, name: str, least: dict[str, float]) -> None:
     for key, smallest in least.items():
-        value = getattr(section, key)
-        if not value >= smallest:
-            raise ConfigError(f"{name}.{key} must be at least {smallest}, not {value}")
+        if not getattr(section, key) >= smallest:
+            raise ConfigError(f"{name}.{key} must be at least {smallest}, not {getattr(section, key)}")
 
 
 @dataclass(frozen=True)

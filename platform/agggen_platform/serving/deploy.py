@@ -19,7 +19,7 @@ from typing import Any
 
 from agggen.config import resolved
 from agggen.errors import ConfigError
-from agggen_platform.ray_cluster import connected, nodes
+from agggen_platform.ray_cluster import connected, nodes, starts_cluster
 from agggen_platform.ray_private import (
     cluster_nodes,
     deploy_applications,
@@ -74,7 +74,7 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         ClusterError: no cluster answers at the address, or a local one does not start.
     """
     config = _checked(config)
-    local = (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
+    local = starts_cluster(address)
     if local:
         _check_local(config)
         # A dead proxy is replaced after three failed health checks; by default, that takes half a minute.
@@ -104,7 +104,9 @@ class Endpoint:
         from ray.exceptions import RayActorError
 
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
-        self.config, self.target = config, None
+        self.config = config
+        self.target: Target | None = None
+        """The served bundle; None before the first deployment has succeeded."""
         self._say = say
         self._deployed = False
         self._last_status, self._next_check = "", 0.0  # for `watch`
@@ -121,9 +123,6 @@ class Endpoint:
         host = host or "localhost"  # None: there are no proxies
         self.url = _url(host, port)
         self._check_listening(host, port)
-
-    target: Target | None
-    """The served bundle; None before the first deployment has succeeded."""
 
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
         """Deploys the bundle and waits until its replicas run. Until then the previous bundle is served.
@@ -199,22 +198,19 @@ class Endpoint:
 
     def _apply(self, target: Target, *overridden: dict[str, Any]) -> None:
         others = self._others()
-        for name, (route, _) in others.items():
-            if route == "/":
+        for name, details in others.items():
+            if details["route_prefix"] == "/":
                 raise CapacityError(
-                    f"the application {name!r} answers at {self.url} already: `serve delete {name}` takes it down"
+                    f"the application {name!r} is already deployed at {self.url}: `serve delete {name}` removes it"
                 )
         application = application_of(target.fixed(self.config)) | {"deployments": list(overridden)}
-        deploy_applications([*(deployed for _, deployed in others.values() if deployed is not None), application])
+        kept = [details.get("deployed_app_config") for details in others.values()]
+        deploy_applications([*filter(None, kept), application])
         self._deployed = True
 
-    def _others(self) -> dict[str, tuple[str | None, dict[str, Any] | None]]:
-        """The route of each other application, and its configuration if it was deployed from one."""
-        return {
-            name: (details["route_prefix"], details.get("deployed_app_config"))
-            for name, details in deployed_applications().items()
-            if name != APPLICATION
-        }
+    def _others(self) -> dict[str, dict[str, Any]]:
+        """Serve's details of each other application."""
+        return {name: details for name, details in deployed_applications().items() if name != APPLICATION}
 
     def _wait(self, stop: Stop) -> None:
         from ray import serve
@@ -290,7 +286,7 @@ def _check_local(config: ServeConfig) -> None:
     """Checks the keys file, CPUs and port on this machine before anything is started."""
     keys = config.security.keys_file
     if keys is not None and not Path(keys).is_file():
-        raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} makes one")
+        raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} creates it")
     local_cpus(config)
     host, port = config.http.host.strip("[]"), config.http.port
     try:
@@ -298,7 +294,7 @@ def _check_local(config: ServeConfig) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
             probe.bind((host, port))
     except OSError as error:
-        raise PortError(f"http.port {host}:{port} cannot be listened at ({error.strerror})") from error
+        raise PortError(f"the endpoint cannot listen at {host}:{port} ({error.strerror}): set http.port") from error
 
 
 def _url(host: str, port: int) -> str:

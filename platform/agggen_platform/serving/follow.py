@@ -17,11 +17,7 @@ class Follower:
     """Deploys the bundle of an alias whenever the alias moves."""
 
     def __init__(self, config: ServeConfig, endpoint: Endpoint, say: Say) -> None:
-        """`config.bundle` is the alias.
-
-        Raises:
-            ConfigError: it is not an alias.
-        """
+        """`config.bundle` is the alias; see `check_followed`."""
         self._address = check_followed(config)
         self._config, self._endpoint, self._say = config, endpoint, say
         self._refused: str | None = None  # the address of a version that failed its self-test
@@ -32,41 +28,34 @@ class Follower:
 
         A repeated failure is reported only once. After a failure the previous bundle stays in service.
         """
-        failure = ""
         try:
-            address = f"{SCHEME}{Registry().version(self._address)}"
-            served = self._endpoint.target
-            if address == self._refused or (served is not None and address == served.shown):
-                return False
-            try:
-                return self._deploy(address, stop)
-            except (BundleError, DeployError):  # other errors may be transient
-                self._refused = address
-                raise
+            deployed, failure = self._update(stop), ""
         except AggGenError as error:
-            failure = f"{error}; the previous bundle stays in service"
-            return False
-        finally:
-            if failure and failure != self._reported:
-                self._say(failure)
-            self._reported = failure
+            deployed, failure = False, f"{error}; the previous bundle stays in service"
+        if failure and failure != self._reported:
+            self._say(failure)
+        self._reported = failure
+        return deployed
 
-    def _deploy(self, address: str, stop: Stop) -> bool:
-        target = find_target(replace(self._config, bundle=address))
-        check_target(target)  # before anything changes on the cluster
-        self._say(f"{self._config.bundle} is {address} now")
-        self._endpoint.deploy(target, stop)
+    def _update(self, stop: Stop) -> bool:
+        address, served = f"{SCHEME}{Registry().version(self._address)}", self._endpoint.target
+        if address == self._refused or (served is not None and address == served.shown):
+            return False
+        try:
+            target = find_target(replace(self._config, bundle=address))
+            check_target(target)  # before anything changes on the cluster
+            self._say(f"{self._config.bundle} is {address} now")
+            self._endpoint.deploy(target, stop)
+        except (BundleError, DeployError):  # other errors may be transient
+            self._refused = address
+            raise
         self._refused = None
         self._say(f"serving {address} ({target.fingerprint[:12]})")
         return True
 
 
 def check_followed(config: ServeConfig) -> ModelAddress:
-    """The alias to follow.
-
-    Raises:
-        ConfigError: the bundle's address is not an alias, or its fingerprint is fixed.
-    """
+    """The alias to follow; raises ConfigError if the bundle's address is not an alias or its fingerprint is fixed."""
     if not is_model_address(config.bundle) or not (address := parse_address(config.bundle)).alias:
         raise ConfigError(f"--follow takes an alias that may move, like models:/agggen@champion; not {config.bundle}")
     if config.fingerprint is not None or config.shown_as is not None:

@@ -36,7 +36,7 @@ class Key:
 def new_key(name: str) -> tuple[str, Key]:
     """A random key of 256 bits, and its line for the file; raises ConfigError for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"a key's name is of letters, digits, '.', '_' and '-' (at most 64), not {name!r}")
+        raise ConfigError(f"a key's name consists of letters, digits, '.', '_' and '-' (at most 64), not {name!r}")
     key = f"agk_{secrets.token_urlsafe(32)}"
     return key, Key(name, hashlib.sha256(key.encode()).digest())
 
@@ -52,7 +52,7 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
         if len(words) != 2:
             raise ConfigError(f"{where}: expected NAME sha256:HEX")
         if not _NAME.fullmatch(words[0]):
-            raise ConfigError(f"{where}: a name is of letters, digits, '.', '_' and '-' (at most 64)")
+            raise ConfigError(f"{where}: a name consists of letters, digits, '.', '_' and '-' (at most 64)")
         match = _HASH.fullmatch(words[1])
         if not match:  # not quoted in the message: it may be a key that was written here by mistake
             raise ConfigError(f"{where}: expected sha256: and 64 lower-case hexadecimal digits after the name")
@@ -77,7 +77,7 @@ def check_keys_required(config: ServeConfig) -> None:
     if not config.http.is_loopback and config.security.keys_file is None:
         raise ConfigError(
             f"http.host={config.http.host} can be reached from other machines, so security.keys_file must name a file "
-            "of keys: agggen serve-key NAME --file FILE makes one"
+            "of keys: agggen serve-key NAME --file FILE creates one"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,11 +58,7 @@ def find_target(config: ServeConfig) -> Target:
 
 
 def check_target(target: Target) -> None:
-    """Checks that the bundle generates texts on this machine's CPU, and that the critic judges one.
-
-    Raises:
-        BundleError: one of them fails its self-test, or there is no critic.
-    """
+    """Raises BundleError if the bundle generates no texts on this CPU, or the critic is missing or judges none."""
     if faults := smoke(load_bundle(get_bundle(target.source))):
         raise BundleError(f"the bundle {target.shown} does not pass its self-test: {faults[0]}")
     if target.critic is not None and (faults := smoke(open_critic(target.critic)[0])):
@@ -74,6 +71,4 @@ def settings_of(args: Mapping[str, Any]) -> list[str]:
     They are ``{"generator.max_replicas": "4"}`` from ``serve run serve.app:app KEY=VALUE``, and nested mappings of YAML
     values from the ``args:`` of a ``serve deploy`` file.
     """
-    import json
-
     return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in args.items()]

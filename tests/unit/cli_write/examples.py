@@ -1,8 +1,7 @@
-"""What the tests of `generate`, `plan`, `align` and `inspect` share: records, and ways to run the commands.
+"""Records and helpers for tests of `generate`, `plan`, `align` and `inspect`.
 
-The bundle has random weights: what it writes is nonsense, but every path from a file of records to lines of output,
-and every message about what cannot be read, is the real one. No test names a real device as an output: the command
-must never replace one, and a test that shows that it does must not do harm.
+The bundle has random weights, so its texts are nonsense. No test writes to a real device: a bug could replace it by a
+file.
 """
 
 import json

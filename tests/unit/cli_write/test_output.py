@@ -1,4 +1,4 @@
-"""Where output goes: whole or not at all, never over what was there, and into pipes and devices as they are."""
+"""Output is written atomically, never over the input, and into pipes and devices."""
 
 import os
 import subprocess
@@ -11,14 +11,7 @@ import pytest
 from agggen.generation.generator import Generator
 from agggen_platform.cli import records as cli_records
 from tests.command import Run
-from tests.unit.cli_write.examples import (
-    COMMAND,
-    ENVIRONMENT,
-    RESTAURANTS,
-    TWO_PARTS,
-    json_lines,
-    parsed,
-)
+from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, TWO_PARTS, json_lines, parsed
 
 
 def test_output_is_not_written_over_the_input(run: Run, bundle: Path, records: Path) -> None:
@@ -44,9 +37,9 @@ def test_an_output_that_cannot_be_a_file_is_refused(
     assert message in err
 
 
-def test_a_full_disk_is_exit_code_5_and_leaves_nothing(bundle: Path, records: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_exit_code_5_and_leaves_no_file(bundle: Path, records: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", *COMMAND]  # no file may grow: like a disk without room
+    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", *COMMAND]  # no file may grow, as on a full disk
     done = subprocess.run(
         [*limited, "plan", str(bundle), "-i", str(records), "-o", str(folder / "out.jsonl")],
         env=ENVIRONMENT | {"PYTHONDONTWRITEBYTECODE": "1"},
@@ -59,8 +52,8 @@ def test_a_full_disk_is_exit_code_5_and_leaves_nothing(bundle: Path, records: Pa
     assert list(folder.iterdir()) == []
 
 
-def test_a_pipe_named_as_output_is_written_to_and_not_replaced(run: Run, bundle: Path, tmp_path: Path) -> None:
-    """Regression: the finished file took the place of what was there, so root's `-o /dev/null` removed the device."""
+def test_a_pipe_is_written_to_and_not_replaced(run: Run, bundle: Path, tmp_path: Path) -> None:
+    """Regression: the finished file replaced the target, so root's `-o /dev/null` removed the device."""
     json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0], TWO_PARTS])
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -76,7 +69,7 @@ def test_a_pipe_named_as_output_is_written_to_and_not_replaced(run: Run, bundle:
     assert not (tmp_path / "pipe.rejects.jsonl").exists()
 
 
-def test_a_link_keeps_pointing_at_what_is_written(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
+def test_a_link_is_followed_and_kept(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
     (tmp_path / "link.jsonl").symlink_to("real.jsonl")
     assert run("plan", bundle, "-i", records, "-o", "link.jsonl")[0] == 0
     assert (tmp_path / "link.jsonl").is_symlink()

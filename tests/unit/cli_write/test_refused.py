@@ -1,4 +1,4 @@
-"""Records, choices, plans and bundles that cannot be used: refused in one line, and never in the way of others."""
+"""Invalid records, options, plans and bundles: one error line; valid records are still written."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Run
-from tests.unit.cli_write.examples import (
-    RESTAURANTS,
-    TWO_PARTS,
-    json_lines,
-    parsed,
-)
+from tests.unit.cli_write.examples import RESTAURANTS, TWO_PARTS, json_lines, parsed
 
 
 @pytest.mark.parametrize(
@@ -21,13 +16,13 @@ from tests.unit.cli_write.examples import (
         (("--plan", "[food]"), "plan for record '1' omits near; add them, or"),
         (("--plan", "[food near] [food]"), "column 14 of plan '[food near] [food]': 'food' occurs a second time"),
         (("--plan", "[fod]", "--complete"), "did you mean food?"),
-        (("--complete",), "--complete goes with --plan"),
-        (("--plan", "[food] [near]", "level=1"), "level=1 does not go with --plan"),
+        (("--complete",), "--complete needs --plan"),
+        (("--plan", "[food] [near]", "level=1"), "level=1 cannot be combined with --plan"),
         (("level=4",), "aggregation level 4 exceeds this model's largest group of 3 predicates"),
         (("planner=exakt",), "'planner' must be 'exact', 'two-stage' or 'sample', not 'exakt'"),
     ],
 )
-def test_a_choice_that_does_not_fit_is_one_line_and_exit_code_2(
+def test_an_invalid_option_is_one_line_and_exit_code_2(
     run: Run, bundle: Path, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     path = json_lines(tmp_path / "one.jsonl", RESTAURANTS[:1])
@@ -52,11 +47,8 @@ def test_a_missing_input_is_named(run: Run, bundle: Path) -> None:
 
 @pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])
 def test_an_unknown_bundle_is_exit_code_3(run: Run, command: str) -> None:
-    assert run(command, "nowhere") == (
-        3,
-        "",
-        "error: there is no bundle at nowhere; `agggen train` writes one and prints its path\n",
-    )
+    message = "error: there is no bundle at nowhere; `agggen train` writes one and prints its path\n"
+    assert run(command, "nowhere") == (3, "", message)
 
 
 FORTY = {"id": "forty", "triples": [["a", f"p{number}", "b"] for number in range(40)]}
@@ -66,7 +58,7 @@ FORTY = {"id": "forty", "triples": [["a", f"p{number}", "b"] for number in range
     ("name", "content", "message"),
     [
         ("r.jsonl", b"", "r.jsonl is empty"),
-        ("r.jsonl", b"\n\n", "the input holds no record"),
+        ("r.jsonl", b"\n\n", "the input contains no records"),
         ("r.jsonl", json.dumps(TWO_PARTS).encode(), "a triple needs 3 parts (subject, predicate, object), this has 2"),
         ("r.jsonl", b'{"id": "1\0"}\n', "the line contains a NUL byte at position 10 (r.jsonl, line 1)"),
         ("r.csv", b"id,subject,predicate,object\n1,a\0,b,c\n", "the line contains a NUL byte at position 4"),
@@ -77,7 +69,7 @@ FORTY = {"id": "forty", "triples": [["a", f"p{number}", "b"] for number in range
     ],
 )
 @pytest.mark.parametrize("command", ["generate", "plan", "align"])
-def test_input_that_cannot_be_used_is_one_line_and_exit_code_2(
+def test_unusable_input_is_one_line_and_exit_code_2(
     run: Run, bundle: Path, tmp_path: Path, command: str, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -88,7 +80,7 @@ def test_input_that_cannot_be_used_is_one_line_and_exit_code_2(
     assert message in err
 
 
-def test_good_records_of_a_mixed_file_are_written_and_the_others_listed(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_valid_records_are_written_and_the_others_are_listed(run: Run, bundle: Path, tmp_path: Path) -> None:
     lines = [json.dumps(value).encode() for value in (RESTAURANTS[0], TWO_PARTS, FORTY)]
     lines += [b'{"id": "n\0"}', b"x" * 10_000_001, b"[1", json.dumps(RESTAURANTS[0]).encode()]
     lines += [json.dumps(RESTAURANTS[4]).encode()]
@@ -109,7 +101,7 @@ def test_good_records_of_a_mixed_file_are_written_and_the_others_listed(run: Run
     assert sorted(path.name for path in (tmp_path / "new/folder").iterdir()) == ["out.jsonl", "out.jsonl.rejects.jsonl"]
 
 
-def test_when_nothing_can_be_used_the_reasons_are_listed_and_no_output_appears(
+def test_without_a_valid_record_the_reasons_are_listed_and_there_is_no_output(
     run: Run, bundle: Path, tmp_path: Path
 ) -> None:
     json_lines(tmp_path / "bad.jsonl", [TWO_PARTS, FORTY])
@@ -120,7 +112,7 @@ def test_when_nothing_can_be_used_the_reasons_are_listed_and_no_output_appears(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_rejects_of_an_earlier_run_do_not_stay_beside_a_clean_one(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_rejects_of_an_earlier_run_are_removed(run: Run, bundle: Path, tmp_path: Path) -> None:
     json_lines(tmp_path / "r.jsonl", [TWO_PARTS, RESTAURANTS[0]])
     assert run("plan", bundle, "-i", "r.jsonl", "-o", "out.jsonl")[0] == 0
     assert (tmp_path / "out.jsonl.rejects.jsonl").exists()

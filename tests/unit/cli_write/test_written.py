@@ -1,4 +1,4 @@
-"""What `generate`, `plan`, `align`, `inspect` and `adjust` write, from which formats, and what their help says."""
+"""The output of `generate`, `plan`, `align`, `inspect` and `adjust`, from several formats."""
 
 import json
 import subprocess
@@ -18,13 +18,7 @@ from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
 from agggen_platform.cli import records as cli_records
 from tests.command import Run
-from tests.unit.cli_write.examples import (
-    COMMAND,
-    ENVIRONMENT,
-    RESTAURANTS,
-    json_lines,
-    parsed,
-)
+from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, json_lines, parsed
 
 
 def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path, records: Path) -> None:
@@ -59,7 +53,7 @@ def test_options_change_plans_and_the_number_of_texts(run: Run, bundle: Path, re
     assert line["plan"].startswith("[near area]") and len(Plan.parse(line["plan"]).predicates) == 4
 
 
-def test_verify_decides_whether_texts_must_be_true(run: Run, bundle: Path, records: Path) -> None:
+def test_verify_decides_whether_texts_must_be_faithful(run: Run, bundle: Path, records: Path) -> None:
     strict = run("generate", bundle, "-i", records, "verify=strict")
     assert all(line["fulfilled"] for line in parsed(strict[1]))
     assert strict == run("generate", bundle, "-i", records), "the default"
@@ -69,9 +63,7 @@ def test_verify_decides_whether_texts_must_be_true(run: Run, bundle: Path, recor
 
 
 @pytest.mark.parametrize("command", ["generate", "plan"])
-def test_predicates_that_training_never_saw_are_named_once(
-    run: Run, bundle: Path, tmp_path: Path, command: str
-) -> None:
+def test_unknown_predicates_are_listed_once(run: Run, bundle: Path, tmp_path: Path, command: str) -> None:
     strange = [["Mill", "owner", "Oda"], ["Mill", "built", "1871"]]
     inputs = [RESTAURANTS[2]["triples"] + strange[:count] for count in (0, 1, 2)]
     path = json_lines(tmp_path / "r.jsonl", [{"triples": triples} for triples in inputs])
@@ -104,10 +96,10 @@ TWO = ["Aromi serves English food ", "and is loved by Crown Hall."]
         (FactsConfig(source="corpus"), TWO),
     ],
 )
-def test_new_texts_are_cut_as_the_bundle_says(
+def test_new_texts_are_segmented_as_the_bundle_says(
     run: Run, bundle: Path, tmp_path: Path, config: FactsConfig, facts: list[str]
 ) -> None:
-    """Where the training facts came with their texts, the shipped tagger stands in."""
+    """If the training facts came with their texts, the shipped tagger is used."""
     other = replace(load_bundle(bundle), facts=config.source, segmenter=config.for_new_texts)
     save_bundle(tmp_path / "other", other)
     path = json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0] | {"references": ["".join(facts)]}])
@@ -126,7 +118,7 @@ def test_a_record_without_a_text_cannot_be_aligned(run: Run, bundle: Path, tmp_p
     assert "1 of 2 records rejected, first: record '2' has no reference text to align" in err
 
 
-def test_inspect_says_what_is_in_a_bundle(run: Run, bundle: Path) -> None:
+def test_inspect_describes_a_bundle(run: Run, bundle: Path) -> None:
     lexicon = Lexicon({"UK": ("Britain", "British")}, {"open": {"yes": ("open",)}}, templates={"food": "{subject}"})
     save_bundle("taught", replace(load_bundle(bundle), lexicon=lexicon))
     code, out, err = run("inspect", "taught")
@@ -139,7 +131,7 @@ def test_inspect_says_what_is_in_a_bundle(run: Run, bundle: Path) -> None:
     assert (table["wordings of values"], table["truth values of"], table["templates"]) == ("2 of 1 values", "open", "1")
 
 
-def test_an_adjusted_bundle_has_the_same_weights_and_writes_otherwise(run: Run, bundle: Path, records: Path) -> None:
+def test_an_adjusted_bundle_has_the_same_weights_and_other_settings(run: Run, bundle: Path, records: Path) -> None:
     code, out, err = run("adjust", bundle, "level=2", "beam.beam=1", "-o", "made/adjusted")
     assert (code, out, err) == (0, "made/adjusted\n", "")
     old, new = load_bundle(bundle), load_bundle("made/adjusted")
@@ -156,15 +148,13 @@ def test_an_adjusted_bundle_has_the_same_weights_and_writes_otherwise(run: Run, 
     assert run("generate", "made/back", "-i", records) == run("generate", bundle, "-i", records)
 
 
-def test_wordings_that_a_user_gives_are_taken_for_values(run: Run, bundle: Path) -> None:
+def test_wordings_of_a_user_are_accepted_as_values(run: Run, bundle: Path) -> None:
     Path("own.json").write_text(json.dumps({"Polish": ["from Poland", "Silesian"], "city": ["downtown"]}), "utf-8")
     assert run("adjust", bundle, "--wordings", "own.json", "-o", "new") == (0, "new\n", "")
     old, new = load_bundle(bundle), load_bundle("new")
     assert new.inference == old.inference and new.sources["adjusted bundle"] == fingerprint(bundle)
-    record, text = (
-        Record("r", (Triple("Mill", "food", "Polish"), Triple("Mill", "area", "city"))),
-        "Mill, downtown, Silesian.",
-    )
+    record = Record("r", (Triple("Mill", "food", "Polish"), Triple("Mill", "area", "city")))
+    text = "Mill, downtown, Silesian."
     assert [value.how for value in Checker(old.lexicon).check(record, text).values] == ["missing", "missing"]
     assert [value.how for value in Checker(new.lexicon).check(record, text).values] == ["lexicon", "lexicon"]
     Path("more.json").write_text(json.dumps({"city": ["downtown", "in town"]}), "utf-8")
@@ -175,7 +165,7 @@ def test_wordings_that_a_user_gives_are_taken_for_values(run: Run, bundle: Path)
     assert shown["wordings of values"] == "4 of 2 values"
 
 
-def test_unknown_predicates_are_said_by_sentences_that_a_user_gives(run: Run, bundle: Path) -> None:
+def test_unknown_predicates_are_stated_by_sentences_of_a_user(run: Run, bundle: Path) -> None:
     Path("own.tsv").write_text("owner\t{object} owns {subject}", "utf-8")
     assert run("adjust", bundle, "--phrases", "own.tsv", "-o", "new") == (0, "new\n", "")
     json_lines(Path("r.jsonl"), [{"id": "1", "triples": [["Mill", "owner", "Ann"], ["Mill", "builder", "Bob"]]}])
@@ -196,7 +186,7 @@ def test_unknown_predicates_are_said_by_sentences_that_a_user_gives(run: Run, bu
         (("plans=2",), "there", 3, "there exists already; a bundle is never overwritten"),
     ],
 )
-def test_an_adjusted_bundle_that_cannot_be_is_not_written(
+def test_invalid_adjustments_write_no_bundle(
     run: Run, bundle: Path, settings: tuple[str, ...], output: str, code: int, message: str
 ) -> None:
     Path("there").mkdir()
@@ -216,12 +206,10 @@ def test_output_does_not_depend_on_how_records_are_batched(
 
     together = list(lines())
     monkeypatch.setattr(cli_records, "_BATCH_RECORDS", block)
-    for apart, expected in zip(lines(), together, strict=True):
-        assert [apart.get(key) for key in ("id", "text", "plan", "rank")] == [
-            expected.get(key) for key in ("id", "text", "plan", "rank")
-        ]
-        if "score" in expected:
-            assert apart["score"] == pytest.approx(expected["score"], abs=1e-4)
+    for line, expected in zip(lines(), together, strict=True):
+        for key in ("id", "text", "plan", "rank"):
+            assert line.get(key) == expected.get(key)
+        assert line.get("score", 0) == pytest.approx(expected.get("score", 0), abs=1e-4)
 
 
 # --- formats --------------------------------------------------------------------------------------------------------
@@ -238,7 +226,7 @@ def test_csv_parquet_and_json_lines_give_the_same_texts(run: Run, bundle: Path, 
     assert run("generate", bundle, "-i", "r.parquet") == expected
 
 
-def test_stdin_to_stdout_keeps_unicode_whatever_the_terminal(bundle: Path) -> None:
+def test_stdin_and_stdout_are_utf8_in_any_terminal(bundle: Path) -> None:
     record = RESTAURANTS[1] | {"id": "Zoë 日本 🍣"}
     environment = ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
@@ -255,7 +243,7 @@ def test_stdin_to_stdout_keeps_unicode_whatever_the_terminal(bundle: Path) -> No
     assert "日本 🍣" in done.stdout.decode("utf-8")
 
 
-def test_a_reader_that_takes_one_line_is_no_error(bundle: Path, tmp_path: Path) -> None:
+def test_a_closed_output_pipe_prints_no_error(bundle: Path, tmp_path: Path) -> None:
     many = [RESTAURANTS[2] | {"id": f"{number}{'x' * 500}"} for number in range(600)]
     path = json_lines(tmp_path / "many.jsonl", many)
     with subprocess.Popen(

@@ -1,7 +1,5 @@
 """A client of a scripted endpoint."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +14,14 @@ QUICK = Retry(attempts=4, first_wait=0.001, longest_wait=0.002)
 RECORD = {"id": "a", "triples": [["Aromi", "food", "English"]]}
 
 
-def made(answering: Callable[[httpx.Request], httpx.Response], **settings: Any) -> Client:
-    """A client whose requests `answering` answers; one request at a time."""
-    return Client(URL, transport=httpx.MockTransport(answering), **({"retry": QUICK, "concurrency": 1} | settings))
+def client_of(handler: Callable[[httpx.Request], httpx.Response], **settings: Any) -> Client:
+    """A client whose requests are answered by `handler`; one request at a time."""
+    return Client(URL, transport=httpx.MockTransport(handler), **({"retry": QUICK, "concurrency": 1} | settings))
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits that clients make, which take no time."""
+    """The seconds that clients would have waited; the waits are skipped."""
     seconds: list[float] = []
     monkeypatch.setattr(retry.time, "sleep", seconds.append)
     return seconds
@@ -43,17 +41,17 @@ def error(index: int, record: str, code: str, retryable: bool) -> dict[str, Any]
 
 
 def text(index: int, record: str) -> dict[str, Any]:
-    """The answer to a record that did not."""
+    """The answer to a record that succeeded."""
     return {"index": index, "id": record, "status": "ok", "texts": [{"text": f"About {record}."}]}
 
 
-def asked(request: httpx.Request) -> list[dict[str, Any]]:
+def records_in(request: httpx.Request) -> list[dict[str, Any]]:
     """The records of a request."""
     records: list[dict[str, Any]] = json.loads(request.content)["records"]
     return records
 
 
-def answered(request: httpx.Request) -> httpx.Response:
-    """Texts for all that is asked."""
-    answers = [text(i, str(record.get("id", i))) for i, record in enumerate(asked(request))]
+def answer_all(request: httpx.Request) -> httpx.Response:
+    """Answers a request with a text for each record."""
+    answers = [text(i, str(record.get("id", i))) for i, record in enumerate(records_in(request))]
     return httpx.Response(200, json={"answers": answers})

@@ -1,7 +1,5 @@
 """Single requests: content, retries and errors; and which packages importing the client loads."""
 
-from __future__ import annotations
-
 import json
 import logging
 import subprocess
@@ -26,11 +24,11 @@ from agggen_platform.client import (
     UnavailableError,
 )
 from agggen_platform.client.retry import retry_after
-from tests.unit.client.conftest import QUICK, RECORD, URL, answered, asked, error, made, problem, text
+from tests.unit.client.conftest import QUICK, RECORD, URL, answer_all, client_of, error, problem, records_in, text
 
 
 class Script:
-    """Answers by a list, one a request; the last one answers all further ones."""
+    """Answers requests in order from a list; the last answer is repeated."""
 
     def __init__(self, *answers: httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]) -> None:
         self.answers, self.requests = list(answers), list[httpx.Request]()
@@ -57,8 +55,8 @@ class Script:
     ],
 )
 def test_a_call_sends_records_and_options(name: str, options: dict[str, Any], path: str) -> None:
-    script = Script(answered)
-    answers = getattr(made(script), name)(iter([RECORD]), **options)
+    script = Script(answer_all)
+    answers = getattr(client_of(script), name)(iter([RECORD]), **options)
     (request,) = script.requests
     assert (request.method, request.url.path, request.headers["content-type"]) == ("POST", path, "application/json")
     assert json.loads(request.content) == {"records": [RECORD], "options": options}
@@ -76,19 +74,19 @@ TRANSIENT = [
     httpx.Response(502, text="Bad Gateway"),
     httpx.Response(503, text="no server"),
     httpx.Response(408),
-    httpx.Response(500, text="Internal Server Error"),  # of Serve's proxy, whose application died
+    httpx.Response(500, text="Internal Server Error"),  # from Serve's proxy after the application died
 ]
 
 
 @pytest.mark.parametrize("failure", TRANSIENT, ids=lambda failure: repr(failure)[:40])
 def test_transient_failures_are_retried(waits: list[float], failure: httpx.Response | Exception) -> None:
-    script = Script(failure, failure, answered)
-    assert made(script).generate([RECORD]) == [text(0, "a")]
+    script = Script(failure, failure, answer_all)
+    assert client_of(script).generate([RECORD]) == [text(0, "a")]
     assert len({request.content for request in script.requests}) == 1
     assert len(waits) == 2
 
 
-LASTING = [
+PERMANENT = [
     (problem(422, "record", record="a", index=0, field="triples.0.object"), RefusedError, "field triples.0.object"),
     (problem(401, "unauthorized"), RefusedError, "it is unauthorized"),
     (problem(413, "too-large"), RefusedError, "413"),
@@ -104,14 +102,14 @@ LASTING = [
 ]
 
 
-@pytest.mark.parametrize(("failure", "kind", "says"), LASTING, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(("failure", "error_type", "message"), PERMANENT, ids=lambda value: repr(value)[:40])
 def test_permanent_failures_are_not_retried(
-    waits: list[float], failure: httpx.Response | Exception, kind: type[EndpointError], says: str
+    waits: list[float], failure: httpx.Response | Exception, error_type: type[EndpointError], message: str
 ) -> None:
     script = Script(failure)
-    with pytest.raises(kind, match=r"POST http://127\.0\.0\.1:8000/v1/generate") as caught:
-        made(script).generate([RECORD])
-    assert says in str(caught.value)
+    with pytest.raises(error_type, match=r"POST http://127\.0\.0\.1:8000/v1/generate") as caught:
+        client_of(script).generate([RECORD])
+    assert message in str(caught.value)
     assert len(script.requests) == 1
     assert not waits
 
@@ -120,7 +118,7 @@ def test_an_error_carries_the_problem() -> None:
     errors = [{"type": "urn:agggen:problem:plan", "detail": "no", "status": 422, "record": "b", "retryable": False}]
     failure = problem(422, "plan", record="a", index=3, field="plan", errors=errors)
     with pytest.raises(RefusedError) as caught:
-        made(Script(failure)).generate([RECORD])
+        client_of(Script(failure)).generate([RECORD])
     error = caught.value
     assert (error.status, error.record, error.field, error.request_id) == (422, "a", "plan", "r-1")
     assert error.problem is not None
@@ -130,7 +128,7 @@ def test_an_error_carries_the_problem() -> None:
 
 def test_retry_after_is_waited_for(waits: list[float]) -> None:
     busy = problem(429, "busy", retryable=True, headers={"retry-after": "7"})
-    made(Script(busy, answered)).generate([RECORD])
+    client_of(Script(busy, answer_all)).generate([RECORD])
     (wait,) = waits
     assert 7 <= wait <= 7 + QUICK.first_wait
 
@@ -138,7 +136,7 @@ def test_retry_after_is_waited_for(waits: list[float]) -> None:
 def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(waits: list[float]) -> None:
     busy = problem(429, "rate", retryable=True, headers={"retry-after": "60"})
     with pytest.raises(DeadlineError, match="it is rate") as caught:
-        made(Script(busy)).generate([RECORD], deadline=5)
+        client_of(Script(busy)).generate([RECORD], deadline=5)
     assert caught.value.status == 429
     assert not waits
 
@@ -146,16 +144,16 @@ def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(waits: list[flo
 def test_attempts_are_limited(waits: list[float]) -> None:
     script = Script(problem(503, "lost", retryable=True))
     with pytest.raises(UnavailableError, match="it is lost"):
-        made(script).generate([RECORD])
+        client_of(script).generate([RECORD])
     assert len(script.requests) == QUICK.attempts
     with pytest.raises(UnavailableError, match="connection refused"):
-        made(Script(httpx.ConnectError("connection refused"))).model()
+        client_of(Script(httpx.ConnectError("connection refused"))).model()
 
 
-def test_the_deadline_holds_for_all_attempts_together() -> None:
+def test_the_deadline_includes_all_attempts() -> None:
     for deadline in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="deadline"):
-            made(Script(answered)).generate([RECORD], deadline=deadline)
+            client_of(Script(answer_all)).generate([RECORD], deadline=deadline)
 
     def slow(request: httpx.Request) -> httpx.Response:
         time.sleep(0.05)
@@ -163,51 +161,51 @@ def test_the_deadline_holds_for_all_attempts_together() -> None:
 
     script = Script(slow)
     with pytest.raises(DeadlineError, match=r"no answer within 0\.12 s"):
-        made(script, deadline=0.12, retry=None).generate([RECORD])
+        client_of(script, deadline=0.12, retry=None).generate([RECORD])
     assert len(script.requests) == 1
 
 
-def test_an_attempt_gets_no_more_time_than_the_call_has() -> None:
-    script = Script(answered)
-    made(script, timeout=50).generate([RECORD], deadline=8)
-    made(script, timeout=5).generate([RECORD], deadline=8)
+def test_the_timeout_of_an_attempt_ends_with_the_deadline_of_the_call() -> None:
+    script = Script(answer_all)
+    client_of(script, timeout=50).generate([RECORD], deadline=8)
+    client_of(script, timeout=5).generate([RECORD], deadline=8)
     first, second = (request.extensions["timeout"]["read"] for request in script.requests)
     assert 0 < first <= 8
     assert second == 5
-    assert script.header("x-deadline-seconds")[1] == "4.500"  # so that it is the endpoint that says that it is late
+    assert script.header("x-deadline-seconds")[1] == "4.500"  # before the client's own timeout
 
 
 THREE = [{"id": "a", "triples": []}, {"triples": []}, {"id": "c", "triples": []}]
 
 
-def test_records_that_were_lost_are_asked_for_again(waits: list[float]) -> None:
+def test_lost_records_are_retried(waits: list[float]) -> None:
     partly = [text(0, "a"), error(1, "1", "lost", True), error(2, "c", "plan", False)]
-    script = Script(httpx.Response(200, json={"answers": partly}), answered)
-    answers = made(script).generate(THREE, n_best=2)
+    script = Script(httpx.Response(200, json={"answers": partly}), answer_all)
+    answers = client_of(script).generate(THREE, n_best=2)
     assert answers == [text(0, "a"), text(0, "0") | {"index": 1, "id": "1"}, error(2, "c", "plan", False)]
-    assert asked(script.requests[1]) == [{"triples": []}]
+    assert records_in(script.requests[1]) == [{"triples": []}]
     assert json.loads(script.requests[1].content)["options"] == {"n_best": 2}
     assert len(waits) == 1
 
 
-def test_a_batch_of_its_own_is_retried_whole(waits: list[float]) -> None:
-    """The first record has its text already, which once hid the error of the others."""
+def test_with_alone_the_whole_batch_is_retried(waits: list[float]) -> None:
+    """Regression: the text of the first record hid the errors of the others."""
     partly = [text(0, "a"), error(1, "1", "lost", True), text(2, "c")]
-    script = Script(httpx.Response(200, json={"answers": partly}), answered)
-    answers = made(script).generate(THREE, alone=True)
+    script = Script(httpx.Response(200, json={"answers": partly}), answer_all)
+    answers = client_of(script).generate(THREE, alone=True)
     assert [answer["status"] for answer in answers] == ["ok"] * 3
-    assert asked(script.requests[1]) == THREE
+    assert records_in(script.requests[1]) == THREE
 
 
 def test_records_that_stay_lost_keep_their_error(waits: list[float]) -> None:
     partly = [text(0, "a"), error(1, "1", "lost", True), text(2, "c")]
     script = Script(httpx.Response(200, json={"answers": partly}), problem(503, "lost", retryable=True))
-    assert made(script).generate(THREE) == partly
+    assert client_of(script).generate(THREE) == partly
     assert len(script.requests) == QUICK.attempts
 
 
 @pytest.mark.parametrize(
-    ("record", "says"),
+    ("record", "message"),
     [
         ({"triples": [["a", "b", float("nan")]]}, "cannot be written as JSON"),
         ({"triples": [["a", "b", {1, 2}]]}, "cannot be written as JSON"),
@@ -215,10 +213,10 @@ def test_records_that_stay_lost_keep_their_error(waits: list[float]) -> None:
         ("text", "record 0 must be an object"),
     ],
 )
-def test_what_is_no_json_is_refused_before_it_is_sent(record: Any, says: str) -> None:
-    script = Script(answered)
-    with pytest.raises(RefusedError, match=says):
-        made(script).generate([record])
+def test_records_that_json_cannot_represent_are_not_sent(record: Any, message: str) -> None:
+    script = Script(answer_all)
+    with pytest.raises(RefusedError, match=message):
+        client_of(script).generate([record])
     assert not script.requests
 
 
@@ -240,11 +238,11 @@ def test_the_key_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture, monke
 
 def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_API_KEY", KEY)
-    script = Script(answered)
-    made(script).generate([RECORD])
-    made(script, api_key="").generate([RECORD])
+    script = Script(answer_all)
+    client_of(script).generate([RECORD])
+    client_of(script, api_key="").generate([RECORD])
     assert script.header("authorization") == [f"Bearer {KEY}", None]
-    for key in ("a b", "new\nline", "kéy"):  # that no header takes
+    for key in ("a b", "new\nline", "kéy"):  # invalid in a header
         with pytest.raises(RefusedError) as caught:
             Client(URL, key)
         assert key not in str(caught.value)
@@ -257,7 +255,7 @@ def test_invalid_addresses_are_refused(url: str) -> None:
 
 
 def test_an_address_may_have_a_prefix_and_a_slash() -> None:
-    script = Script(answered)
+    script = Script(answer_all)
     with Client("https://texts.example.org/agggen/", transport=httpx.MockTransport(script)) as client:
         client.generate([RECORD])
     assert str(script.requests[0].url) == "https://texts.example.org/agggen/v1/generate"
@@ -266,13 +264,10 @@ def test_an_address_may_have_a_prefix_and_a_slash() -> None:
 HEAVY = ("torch", "ray", "numpy", "pandas", "pyarrow", "mlflow", "fastapi", "pydantic")
 
 
-def test_importing_it_loads_nothing_heavy() -> None:
+def test_importing_the_client_loads_no_heavy_package() -> None:
     code = f"import sys, agggen_platform.client; print([name for name in {HEAVY} if name in sys.modules])"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
-
-
-# --- waits ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -284,15 +279,15 @@ def test_retry_after_is_a_number_of_seconds(header: str | None, seconds: float |
 
 
 @given(st.integers(1, 10_000), st.none() | st.floats(0, 1000), st.floats(0, 1))
-def test_waits_grow_to_a_bound_and_are_never_shorter_than_asked(attempt: int, asked: float | None, draw: float) -> None:
+def test_waits_grow_to_a_bound_and_respect_retry_after(attempt: int, minimum: float | None, draw: float) -> None:
     retry = Retry(first_wait=0.25, longest_wait=10)
-    wait = retry.wait(attempt, asked, draw)
-    assert wait >= (asked or 0)
-    assert 0.125 <= wait <= max(10, (asked or 0) + 0.25)
-    assert retry.wait(attempt + 1, asked, draw) >= wait
+    wait = retry.wait(attempt, minimum, draw)
+    assert wait >= (minimum or 0)
+    assert 0.125 <= wait <= max(10, (minimum or 0) + 0.25)
+    assert retry.wait(attempt + 1, minimum, draw) >= wait
 
 
 @pytest.mark.parametrize("settings", [{"attempts": 0}, {"first_wait": -1}, {"first_wait": 3, "longest_wait": 1}])
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]) -> None:
+def test_invalid_retry_settings_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must"):
         Retry(**settings)  # type: ignore[arg-type]

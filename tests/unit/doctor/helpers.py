@@ -11,7 +11,7 @@ Answer = tuple[int, str]
 
 
 @contextmanager
-def answering(answers: Mapping[str, Answer], otherwise: Answer = (404, "no such page")) -> Iterator[str]:
+def stub_server(answers: Mapping[str, Answer], otherwise: Answer = (404, "no such page")) -> Iterator[str]:
     """The address of a server with these answers by path, and one answer for all other paths."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -38,7 +38,7 @@ def levels(findings: Iterable[Finding]) -> dict[str, str]:
     return {finding.subject: finding.level for finding in findings}
 
 
-def only(findings: Iterable[Finding], subject: str) -> Finding:
+def finding_about(findings: Iterable[Finding], subject: str) -> Finding:
     """The only finding about `subject`."""
     (finding,) = [finding for finding in findings if finding.subject == subject]
     return finding

@@ -10,9 +10,10 @@ import pytest
 from agggen_platform.doctor import cluster, store, tracking
 from agggen_platform.doctor.findings import Finding
 from agggen_platform.doctor.settings import Settings
+from agggen_platform.storage.folder import Folder
 from tests.processes import free_ports
 from tests.s3_faults import FaultyS3
-from tests.unit.doctor.helpers import Answer, answering, levels, only
+from tests.unit.doctor.helpers import Answer, finding_about, levels, stub_server
 
 JOINING = Settings(address="127.0.0.1:6379")
 TOKEN = "0123456789abcdef" * 4
@@ -49,7 +50,7 @@ def test_the_token(
 def test_an_address_where_nothing_listens(scheme: str) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'agggen[ray]'")
     address = f"{scheme}127.0.0.1:{free_ports(1)[0]}"
-    finding = only(cluster.check(Settings(address=address)), "cluster")
+    finding = finding_about(cluster.check(Settings(address=address)), "cluster")
     assert (finding.level, "Connection refused" in finding.message) == ("error", True)
     assert str(finding.remedy).startswith("nc -vz 127.0.0.1 ")
 
@@ -69,29 +70,20 @@ def test_the_room_for_the_jobs_workers(settings: Settings, level: str | None) ->
 
 @pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "warning")])
 def test_a_dashboard_asks_for_a_token(status: int, level: str) -> None:
-    with answering({"/api/version": (status, "{}")}) as url:
+    with stub_server({"/api/version": (status, "{}")}) as url:
         assert cluster.dashboard(url).level == level
 
 
-def look_at_store(address: str) -> list[Finding]:
+def check_store(address: str) -> list[Finding]:
     return list(store.check(Settings(storage=address)))
 
 
-def keys(address: str) -> list[str]:
-    import boto3
-
-    bucket = address.removeprefix("s3://").partition("/")[0]
-    return [item["Key"] for item in boto3.client("s3").list_objects_v2(Bucket=bucket).get("Contents", ())]
-
-
 def test_a_store_that_works(s3: str, faulty_s3: FaultyS3) -> None:
-    import boto3
-
-    boto3.client("s3").put_object(Bucket=s3.removeprefix("s3://"), Key="models/runs/model", Body=b"mine")
+    Folder(s3).write("models/runs/model", b"content")
     faulty_s3.requests.clear()
-    assert levels(look_at_store(f"{s3}/models/runs")) == {"objects": "ok"}
+    assert levels(check_store(f"{s3}/models/runs")) == {"objects": "ok"}
     assert {method for method, _ in faulty_s3.requests} == {"GET", "PUT", "DELETE"}
-    assert keys(s3) == ["models/runs/model"]
+    assert Folder(s3).names() == ["models/runs/model"]
 
 
 @pytest.mark.parametrize(
@@ -100,36 +92,36 @@ def test_a_store_that_works(s3: str, faulty_s3: FaultyS3) -> None:
 )
 def test_the_step_that_is_refused_is_named(method: str, path: str, step: str, s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("403", -1, method=method, path=path)
-    finding = only(look_at_store(f"{s3}/models"), step)
+    finding = finding_about(check_store(f"{s3}/models"), step)
     assert (finding.level, "AccessDenied" in finding.message) == ("error", True)
     assert ("may be left there" in finding.message) == (step != "put")
     assert "AWS_ACCESS_KEY_ID" in str(finding.remedy)
 
 
-def test_what_is_read_back_must_be_what_was_written(s3: str, faulty_s3: FaultyS3) -> None:
+def test_an_object_that_is_read_back_differently_is_an_error(s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short upload", method="PUT")
-    assert levels(look_at_store(s3))["get"] == "error"
+    assert levels(check_store(s3))["get"] == "error"
 
 
 def test_a_bucket_that_does_not_exist(s3: str) -> None:
-    assert str(only(look_at_store(f"{s3}-other/models"), "put").remedy).startswith("aws s3 mb s3://test-")
+    assert str(finding_about(check_store(f"{s3}-other/models"), "put").remedy).startswith("aws s3 mb s3://test-")
 
 
 def test_a_store_that_is_busy_or_down(s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> None:
     faulty_s3.inject("503", 1)
-    assert levels(look_at_store(s3)) == {"objects": "ok"}
+    assert levels(check_store(s3)) == {"objects": "ok"}
     faulty_s3.inject("503", -1)
-    assert "failed 2 times" in only(look_at_store(s3), "put").message
+    assert "failed 2 times" in finding_about(check_store(s3), "put").message
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
-    finding = only(look_at_store(s3), "put")
+    finding = finding_about(check_store(s3), "put")
     assert "nothing answers at http://127.0.0.1" in finding.message
     assert str(finding.remedy).startswith("curl ")
 
 
 def test_folders(home: Path) -> None:
     (home / "file").write_text("")
-    assert levels(look_at_store(f"{home}/runs")) == {"objects": "ok"}
-    assert only(look_at_store(f"{home}/file/runs"), "put").remedy == "storage.url=FOLDER"
+    assert levels(check_store(f"{home}/runs")) == {"objects": "ok"}
+    assert finding_about(check_store(f"{home}/file/runs"), "put").remedy == "storage.url=FOLDER"
     assert [path.name for path in home.rglob("*") if path.is_file()] == ["file"]
 
 
@@ -137,10 +129,8 @@ def test_a_job_on_a_cluster_needs_a_store_that_all_nodes_share(home: Path) -> No
     job = {"address": "head:6379", "workers": 2}
     assert levels(store.check(Settings())) == {"storage": "note"}
     assert levels(store.check(Settings(**job))) == {"storage": "warning"}
-    assert (
-        "other nodes must see the same folder"
-        in only(store.check(Settings(**job, storage=str(home))), "objects").message
-    )
+    finding = finding_about(store.check(Settings(**job, storage=str(home))), "objects")
+    assert "other nodes must see the same folder" in finding.message
 
 
 EXPERIMENT, MODELS = "/api/2.0/mlflow/experiments/get-by-name", "/api/2.0/mlflow/registered-models/search"
@@ -148,18 +138,18 @@ ABSENT = (404, json.dumps({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "
 DELETED = {"experiment_id": "7", "name": "agggen", "lifecycle_stage": "deleted"}
 
 
-def look_at_mlflow(uri: str | None = None) -> list[Finding]:
+def check_mlflow(uri: str | None = None) -> list[Finding]:
     return list(tracking.check(Settings(tracking=uri)))
 
 
 def test_the_file_in_runs(home: Path) -> None:
-    assert levels(look_at_mlflow()) == {"tracking": "ok", "registry": "ok"}
+    assert levels(check_mlflow()) == {"tracking": "ok", "registry": "ok"}
     assert list(home.iterdir()) == []
     (home / "runs").write_text("a file where a folder should be")
-    assert levels(look_at_mlflow()) == {"tracking": "error", "registry": "error"}
+    assert levels(check_mlflow()) == {"tracking": "error", "registry": "error"}
 
 
-def test_an_experiment_that_can_and_that_cannot_be_written_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiments_that_are_writable_outdated_and_deleted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One file for all cases: MLflow takes seconds to create it."""
     from mlflow import MlflowClient
 
@@ -167,25 +157,24 @@ def test_an_experiment_that_can_and_that_cannot_be_written_to(home: Path, monkey
     uri = f"sqlite:///{path}"
     client = MlflowClient(uri)
     number = client.create_experiment("agggen")
-    assert "lets this user write to the experiment 'agggen'" in only(look_at_mlflow(uri), "tracking").message
+    assert "lets this user write to the experiment 'agggen'" in finding_about(check_mlflow(uri), "tracking").message
     assert "agggen.doctor" in client.get_experiment(number).tags
     shutil.copy(path, home / "old.db")
     with sqlite3.connect(home / "old.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
     connection.close()
-    assert str(only(look_at_mlflow(f"sqlite:///{home}/old.db"), "tracking").remedy).startswith(
-        "mlflow db upgrade sqlite:///"
-    )
+    old = finding_about(check_mlflow(f"sqlite:///{home}/old.db"), "tracking")
+    assert str(old.remedy).startswith("mlflow db upgrade sqlite:///")
     client.delete_experiment(number)
-    finding = only(look_at_mlflow(uri), "tracking")
+    finding = finding_about(check_mlflow(uri), "tracking")
     assert (finding.level, str(finding.remedy).startswith("mlflow experiments restore")) == ("error", True)
 
 
 def test_a_server_that_works() -> None:
-    with answering({EXPERIMENT: ABSENT, MODELS: (200, "{}")}) as url:
-        findings = look_at_mlflow(url)
+    with stub_server({EXPERIMENT: ABSENT, MODELS: (200, "{}")}) as url:
+        findings = check_mlflow(url)
     assert levels(findings) == {"tracking": "ok", "registry": "ok"}
-    assert "will create the experiment 'agggen'" in only(findings, "tracking").message
+    assert "will create the experiment 'agggen'" in finding_about(findings, "tracking").message
 
 
 @pytest.mark.parametrize(
@@ -200,13 +189,13 @@ def test_a_server_that_works() -> None:
     ],
 )
 def test_a_server_that_refuses(answer: Answer, remedy: str) -> None:
-    with answering({EXPERIMENT: answer, MODELS: (200, "{}")}) as url:
-        finding = only(look_at_mlflow(url), "tracking")
+    with stub_server({EXPERIMENT: answer, MODELS: (200, "{}")}) as url:
+        finding = finding_about(check_mlflow(url), "tracking")
     assert (finding.level, remedy in str(finding.remedy)) == ("error", True), finding
 
 
 @pytest.mark.parametrize("scheme", ["http", "postgresql"])
 def test_an_mlflow_where_nothing_listens(scheme: str) -> None:
     uri = f"{scheme}://ann:swordfish@127.0.0.1:{free_ports(1)[0]}/mlflow"
-    finding = only(look_at_mlflow(uri), "tracking")
+    finding = finding_about(check_mlflow(uri), "tracking")
     assert (finding.level, "swordfish" in str(finding)) == ("error", False)

@@ -9,9 +9,7 @@ from agggen_platform.doctor import areas
 from agggen_platform.doctor.settings import Settings, settings_of
 from tests.command import Run
 from tests.processes import free_ports
-from tests.unit.doctor.helpers import answering
-
-# --- what the job would use --------------------------------------------------------------------------------------
+from tests.unit.doctor.helpers import stub_server
 
 
 def test_the_settings_of_a_job() -> None:
@@ -21,9 +19,6 @@ def test_the_settings_of_a_job() -> None:
     assert (settings.corpus, settings.workers, settings.gpus_per_worker) == ("elements", 4, 1.0)
     assert settings.distributed
     assert settings_of(None, (), "runs") == Settings(), "no configuration is read, which would import torch"
-
-
-# --- checks in child processes -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -44,9 +39,6 @@ def test_a_library_that_breaks_or_hangs_is_a_finding(
         monkeypatch.setattr(areas, "SECONDS", 2.0)
     (finding,) = areas.examine(Settings(), [areas.Area.TORCH])[areas.Area.TORCH]
     assert (finding.level, finding.subject, words in finding.message) == ("error", subject, True), finding
-
-
-# --- the command -------------------------------------------------------------------------------------------------
 
 
 def test_every_area_is_checked_by_default(run: Run) -> None:
@@ -90,7 +82,7 @@ def test_no_secret_is_printed(s3: str, run: Run, monkeypatch: pytest.MonkeyPatch
     }
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
-    with answering({"/api/2.0/mlflow/experiments/get-by-name": (400, " ".join(secrets.values()))}) as url:
+    with stub_server({"/api/2.0/mlflow/experiments/get-by-name": (400, " ".join(secrets.values()))}) as url:
         code, out, err = run(
             *("doctor", "--json", "--only", "ray", "--only", "mlflow", "--only", "storage"),
             *(f"tracking.uri={url.replace('://', '://bob:uri-secret@')}", f"storage.url={s3}-other/x"),

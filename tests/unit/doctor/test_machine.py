@@ -8,11 +8,9 @@ import pytest
 
 from agggen_platform.doctor.machine import accelerator, data, disk, packages
 from agggen_platform.doctor.settings import Settings
-from tests.unit.doctor.helpers import levels, only
+from tests.unit.doctor.helpers import finding_about, levels
 
 HERE = Settings()
-
-# --- packages ----------------------------------------------------------------------------------------------------
 
 
 def distribution(folder: Path, name: str, version: str, *requires: str) -> None:
@@ -40,12 +38,9 @@ def test_installed_packages_must_be_in_the_declared_ranges(
     if version is not None:
         distribution(tmp_path, requirement.partition(">")[0].partition("[")[0], version)
     monkeypatch.syspath_prepend(str(tmp_path))
-    finding = only(packages(HERE), "packages")
+    finding = finding_about(packages(HERE), "packages")
     assert finding.level == ("ok" if problem is None else "error")
     assert problem is None or (finding.message, str(finding.remedy)[:13]) == (problem, "pip install '")
-
-
-# --- torch -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -64,14 +59,11 @@ def test_a_torch_without_gpu(settings: Settings, driver: bool, level: str, monke
     assert levels(accelerator(settings))["GPU"] == level
 
 
-# --- corpora -----------------------------------------------------------------------------------------------------
-
-
 def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(home))
     findings = list(data(HERE))
     assert {levels(findings)[name] for name in ("e2e", "webnlg", "webnlg-plans")} == {"note"}
-    assert only(findings, "e2e").remedy == "agggen corpora fetch e2e"
+    assert finding_about(findings, "e2e").remedy == "agggen corpora fetch e2e"
     assert levels(data(Settings(corpus="e2e")))["e2e"] == "error"
     from agggen.corpora.fetch import read_manifest
 
@@ -84,7 +76,7 @@ def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatc
     assert levels(data(Settings(corpus="e2e")))["e2e"] == "ok"
     with (home / "e2e" / files[0].path).open("ab") as stream:
         stream.write(b"x")
-    finding = only(data(HERE), "e2e")
+    finding = finding_about(data(HERE), "e2e")
     assert (finding.level, f"the first is {files[0].path}" in finding.message) == ("warning", True)
 
 
@@ -92,9 +84,6 @@ def test_a_corpus_that_does_not_exist(home: Path) -> None:
     assert levels(data(Settings(corpus="webnlk")))["corpus"] == "error"
     (home / "prepared").mkdir()
     assert "corpus" not in levels(data(Settings(corpus="prepared")))
-
-
-# --- disks -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A registry of each test's own, in SQLite; its schema, which takes seconds to make, is made once and copied."""
+"""A new SQLite registry for each test: a copy of an empty one, whose schema takes seconds to create."""
 
 import shutil
 from pathlib import Path

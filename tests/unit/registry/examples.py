@@ -17,7 +17,7 @@ SIGNATURE = "nrefs:3|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 
 
 def empty_registry(folder: Path) -> Path:
-    """A registry in `folder` that holds nothing, to copy; made by whoever asks first, which takes seconds."""
+    """An empty registry in `folder`, to be copied; the first call creates it, which takes seconds."""
     from agggen_platform.registry.client import connect
 
     path = folder / "empty-registry.db"
@@ -33,7 +33,6 @@ def small_model(seed: int) -> Bundle:
 
 
 def save_model(path: Path, seed: int) -> Path:
-    """Saves `small_model(seed)` to `path`."""
     save_bundle(path, small_model(seed))
     return path
 

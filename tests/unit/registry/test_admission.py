@@ -22,7 +22,7 @@ def own(trained: list[Path], tmp_path: Path) -> Path:
 
 
 def fix_manifest(bundle: Path, name: str) -> None:
-    """Makes the manifest agree with a file, as whoever put it there would."""
+    """Adds a file to the manifest, as an attacker would."""
     content = (bundle / name).read_bytes()
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -32,7 +32,7 @@ def fix_manifest(bundle: Path, name: str) -> None:
 
 def test_a_bundle_is_admitted(trained: list[Path]) -> None:
     result = admit(str(trained[0]), fingerprint(trained[0]))
-    assert (result.path, result.fingerprint) == (trained[0], fingerprint(trained[0]))
+    assert result.fingerprint == fingerprint(trained[0])
     assert smoke(result.bundle) == []
 
 
@@ -49,10 +49,7 @@ def test_a_pickle_is_refused_and_never_run(own: Path, tmp_path: Path, name: str,
     assert not canary.was_loaded
 
 
-# --- smoke test ---
-
-
-def test_a_model_whose_numbers_are_broken_is_found(tmp_path: Path) -> None:
+def test_a_model_with_nan_weights_fails_the_smoke_test(tmp_path: Path) -> None:
     broken = small_model(1)
     with torch.no_grad():
         for parameter in broken.model.parameters():

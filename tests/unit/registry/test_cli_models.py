@@ -9,17 +9,13 @@ from agggen.bundle import CRITIC_FILES, fingerprint, write_manifest
 from agggen.checks import included_critic
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.target import find_target
-from tests.command import Run, command
+from tests.command import Run
 from tests.unit.registry.examples import write_report
 
-
-@pytest.fixture
-def run(store: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command in this process and in a folder with an empty registry: exit code, stdout, stderr."""
-    return command(capsys)
+pytestmark = pytest.mark.usefixtures("store")
 
 
-def test_from_bundle_to_champion_and_back(run: Run, trained: list[Path], tmp_path: Path) -> None:
+def test_register_record_promote_and_roll_back(run: Run, trained: list[Path], tmp_path: Path) -> None:
     reports = [write_report(tmp_path / f"report-{n}", bundle, 50.0 + n) for n, bundle in enumerate(trained)]
     code, out, err = run("models", "register", trained[0], "--evaluation", reports[0])
     assert (code, out) == (0, "models:/agggen/1\n")
@@ -88,9 +84,9 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
     [
         (("generate", "models:/agggen@champion"), 8, "has no alias 'champion'; it has candidate (version 3)"),
         (("evaluate", "models:/agggen/9", "--corpus", "elements"), 8, "has no version 9; it has 1, 2, 3"),
-        (("inspect", "models:/agggen"), 8, "names no version of a model"),
+        (("inspect", "models:/agggen"), 8, "is not a version of a model"),
         (("models", "show", "aggen/1"), 8, "did you mean agggen?"),
-        (("models", "record", "agggen/1", "nowhere"), 2, "nowhere holds no report of `agggen evaluate`"),
+        (("models", "record", "agggen/1", "nowhere"), 2, "nowhere has no report of `agggen evaluate`"),
         (("models", "record", "agggen/1", "runs:/0123"), 8, "cannot be used: Run with id=0123 not found"),
         (("models", "register", "nowhere"), 3, "there is no bundle at"),
         (("models", "register", "s3:///x"), 2, "names no bucket"),
@@ -129,7 +125,7 @@ def test_a_critic_is_registered_promoted_and_used(run: Run, critic: Path, tmp_pa
     assert target.critic == str(next((tmp_path / "store").glob("*/bundle")))
 
 
-def test_a_critic_is_no_model_and_a_changed_one_is_refused(run: Run, critic: Path, tmp_path: Path) -> None:
+def test_a_critic_cannot_be_evaluated_and_a_changed_one_is_refused(run: Run, critic: Path, tmp_path: Path) -> None:
     code, _, err = run("evaluate", critic, "--corpus", "elements", "-o", tmp_path / "report")
     assert (code, "is a critic of `agggen check`, which writes no texts" in err) == (3, True)
     (critic / "notes.txt").write_text("x")

@@ -41,7 +41,7 @@ def damage(bundle: Path) -> None:
 # --- promotion ---
 
 
-def test_a_better_version_takes_the_place(three: list[Path]) -> None:
+def test_a_better_version_is_promoted(three: list[Path]) -> None:
     promote("agggen", "1")
     done = promote("agggen", "3")
     assert done.before is not None
@@ -62,7 +62,7 @@ def test_a_worse_version_is_refused(three: list[Path]) -> None:
     assert promote("agggen", "1", gate=Gate(tolerance=1.0)).version.number == "1"
 
 
-def test_force_skips_the_gate_alone_and_is_written_down(three: list[Path]) -> None:
+def test_force_skips_only_the_gate_and_is_recorded(three: list[Path]) -> None:
     promote("agggen", "2")
     assert promote("agggen", "1", force=True).forced
     move = Registry().moves("agggen", "champion")[-1]
@@ -74,7 +74,7 @@ def test_force_skips_the_gate_alone_and_is_written_down(three: list[Path]) -> No
     assert len(raised.value.failures) == 1
     assert raised.value.failures[0].startswith("bundle: ")
     assert champion() == "1"
-    assert not promote("agggen", "2", force=True).forced, "it was not needed"
+    assert not promote("agggen", "2", force=True).forced, "the gate passes without force"
 
 
 def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
@@ -90,7 +90,6 @@ def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
 
 
 def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path], tmp_path: Path, s3: str) -> None:
-    """A job's own folder is one that no command of the user sees."""
     folder = Folder(f"{s3}/reports/one")
     for file in write_report(tmp_path / "one", trained[0], 50.0).iterdir():
         folder.upload(file.name, file)
@@ -110,10 +109,10 @@ def test_a_version_that_agggen_did_not_register_is_refused(three: list[Path]) ->
         promote("agggen", "4")
 
 
-# --- going back ---
+# --- rollback ---
 
 
-def test_rollback_walks_back_step_by_step(three: list[Path]) -> None:
+def test_each_rollback_goes_one_version_back(three: list[Path]) -> None:
     for number in "123":
         promote("agggen", number)
     done = rollback("agggen")
@@ -125,7 +124,7 @@ def test_rollback_walks_back_step_by_step(three: list[Path]) -> None:
     assert champion() == "1"
 
 
-def test_a_bundle_that_was_damaged_is_not_gone_back_to(three: list[Path]) -> None:
+def test_rollback_refuses_a_damaged_bundle(three: list[Path]) -> None:
     promote("agggen", "1")
     promote("agggen", "2")
     damage(three[0])
@@ -150,7 +149,7 @@ def test_the_earlier_versions_of_an_alias(steps: list[tuple[Any, ...]], expected
     assert earlier_versions([Move("", *step) for step in steps]) == expected
 
 
-# --- moves that are many, were cut off, made by hand, or by two at once ---
+# --- the history of an alias: long, incomplete, or changed by another process ---
 
 
 def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None:
@@ -167,7 +166,7 @@ def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None
     assert rollback("agggen").version.number == "2"
 
 
-def test_a_move_that_was_noted_and_never_made_is_not_gone_back_over(
+def test_rollback_ignores_a_move_that_was_recorded_but_not_made(
     three: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promote("agggen", "1")
@@ -180,11 +179,12 @@ def test_a_move_that_was_noted_and_never_made_is_not_gone_back_over(
     assert rollback("agggen").version.number == "1"
 
 
-def test_who_finds_the_alias_moved_since_the_checks_says_so(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alias_that_is_moved_during_the_checks_is_an_error(
+    three: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     promote("agggen", "1")
     monkeypatch.setattr(
-        "agggen_platform.registry.promotion.smoke",
-        lambda *_: Registry().set_alias("agggen", "champion", "3") or [],
+        "agggen_platform.registry.promotion.smoke", lambda *_: Registry().set_alias("agggen", "champion", "3") or []
     )
     with pytest.raises(RegistryError, match=r"agggen@champion is version 3, where version 1 was expected"):
         promote("agggen", "2")

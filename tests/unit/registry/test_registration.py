@@ -18,7 +18,7 @@ from tests.unit.registry.examples import write_report
 pytestmark = pytest.mark.usefixtures("store")
 
 
-def test_a_version_says_what_its_bundle_is_and_where(trained: list[Path]) -> None:
+def test_a_version_has_the_address_and_origin_of_its_bundle(trained: list[Path]) -> None:
     version = register(str(trained[0]), metrics={"test/bleu": 61.5}, tags={"bundle.run": "job-7", "owner": "ann"})
     assert (version.name, version.number, version.source) == ("agggen", "1", str(trained[0]))
     assert version.aliases == ("candidate",)
@@ -35,11 +35,8 @@ def test_a_version_says_what_its_bundle_is_and_where(trained: list[Path]) -> Non
 
 def test_the_same_bundle_is_the_same_version(trained: list[Path], tmp_path: Path) -> None:
     first, second, repeated = (register(str(trained[number])) for number in (0, 1, 0))
-    assert [(version.number, version.new) for version in (first, second, repeated)] == [
-        ("1", True),
-        ("2", True),
-        ("1", False),
-    ]
+    numbers = [(version.number, version.new) for version in (first, second, repeated)]
+    assert numbers == [("1", True), ("2", True), ("1", False)]
     assert Registry().aliases("agggen") == {"candidate": "2"}
     assert get_bundle("models:/agggen@candidate") == trained[1]
     assert register(str(shutil.copytree(trained[0], tmp_path / "copy"))).number == "1"
@@ -52,9 +49,6 @@ def test_a_bundle_that_was_moved_is_a_new_version(trained: list[Path], tmp_path:
     place.rename(tmp_path / "new")
     repeated = register(str(tmp_path / "new"))
     assert (repeated.number, repeated.source) == ("2", str(tmp_path / "new"))
-
-
-# --- evaluations ---
 
 
 def test_evaluations_are_kept_with_their_version(trained: list[Path], tmp_path: Path) -> None:
@@ -75,10 +69,7 @@ def test_an_evaluation_of_another_bundle_is_refused_before_anything_is_registere
     assert Registry().names() == []
 
 
-# --- addresses ---
-
-
-def test_looking_for_a_registry_creates_none(store: Path) -> None:
+def test_reading_does_not_create_a_registry(store: Path) -> None:
     store.unlink()
     with pytest.raises(RegistryError, match=f"there is no registry at {store}"):
         resolve("models:/agggen@champion")
@@ -88,11 +79,8 @@ def test_looking_for_a_registry_creates_none(store: Path) -> None:
         resolve("models:/agggen@champion")
 
 
-# --- a registry that does not answer ---
-
-
 @pytest.mark.parametrize("scheme", ["http", "postgresql"])
-def test_a_dead_server_costs_seconds(scheme: str) -> None:
+def test_an_unreachable_server_is_an_error_within_seconds(scheme: str) -> None:
     uri = f"{scheme}://someone:secret@127.0.0.1:{free_ports(1)[0]}"
     started = time.monotonic()
     with pytest.raises(RegistryError, match="cannot be") as raised:
@@ -101,7 +89,7 @@ def test_a_dead_server_costs_seconds(scheme: str) -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_a_server_takes_no_folder_of_this_machine(trained: list[Path]) -> None:
+def test_a_server_accepts_no_folder_of_this_machine(trained: list[Path]) -> None:
     with pytest.raises(RegistryError, match=r"accepts no folder of this machine .* --to s3://"):
         register(str(trained[0]), uri="http://127.0.0.1:9")
 
@@ -130,12 +118,12 @@ def test_an_address_names_a_version_or_an_alias(address: str, expected: ModelAdd
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("models:/agggen", "names no version of a model"),
-        ("models:/agggen/latest", "names no version"),
-        ("models:/agggen/0", "names no version"),
-        ("models:/agggen/1/bundle", "names no version"),
-        ("models:/@champion", "a model's name is made of"),
-        ("models:/a'b@champion", "a model's name is made of"),
+        ("models:/agggen", "is not a version of a model"),
+        ("models:/agggen/latest", "is not a version of a model"),
+        ("models:/agggen/0", "is not a version of a model"),
+        ("models:/agggen/1/bundle", "is not a version of a model"),
+        ("models:/@champion", "a model's name consists of"),
+        ("models:/a'b@champion", "a model's name consists of"),
         ("models:/agggen@Champion", "an alias is a lower-case word"),
         ("models:/agggen@v2", "an alias is a lower-case word"),
         (f"models:/agggen@{'a' * 64}", "an alias is a lower-case word"),

@@ -16,7 +16,7 @@ from agggen_platform.reproduction.comparison import compare, notes_of, rows_of
 from agggen_platform.reproduction.records import Score, records_of, write_record
 from agggen_platform.reproduction.tables import MODELS, TABLES, Table, check_overrides
 from agggen_platform.reproduction.work import inference_of
-from tests.unit.reproduction.made import made_record, made_table
+from tests.unit.reproduction.examples import example_table, toy_record
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
@@ -43,17 +43,21 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
     "override",
     ["corpus.limit=100", "corpus={name: elements}", "training.seed=4", "training.start=x", "inference.plans=1"],
 )
-def test_what_the_table_decides_cannot_be_set(override: str) -> None:
+def test_settings_fixed_by_the_table_are_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="the table fixes"):
         check_overrides(["training.threads=1", override])
 
 
-TABLE = made_table()
+TABLE = example_table()
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_records_are_read_back_as_written(tmp_path: Path) -> None:
     assert records_of(TABLE, tmp_path) == []
-    records = [made_record("agggen", 2), made_record("agggen", 10, chrf="no Java"), made_record("transformer", 1)]
+    records = [
+        toy_record("agggen", 2),
+        toy_record("agggen", 10, chrf="no Java"),
+        toy_record("transformer", 1),
+    ]
     for record in records:
         path = write_record(tmp_path, TABLE, record)
         assert path == tmp_path / "records" / "toy" / f"{record.system}-{record.seed}.json"
@@ -72,14 +76,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_an_invalid_record_is_refused_by_name(tmp_path: Path, content: str | dict[str, object], message: str) -> None:
-    path = write_record(tmp_path, TABLE, made_record())
+    path = write_record(tmp_path, TABLE, toy_record())
     path.write_text(content if isinstance(content, str) else json.dumps(json.loads(path.read_text()) | content))
     with pytest.raises(ConfigError, match=message):
         records_of(TABLE, tmp_path)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
-def test_shipped_records_are_of_what_the_table_says(table: Table) -> None:
+def test_shipped_records_match_the_recipe_and_settings_of_the_table(table: Table) -> None:
     records = records_of(table)
     compare(table, records)
     assert records or table.name == "e2e-cleaned"
@@ -90,8 +94,8 @@ def test_shipped_records_are_of_what_the_table_says(table: Table) -> None:
         assert record.inputs == table.inputs
 
 
-def test_ours_stand_below_the_published_row_of_the_same_name_and_the_others_last() -> None:
-    rows = rows_of(compare(TABLE, [made_record("transformer"), made_record("agggen"), made_record("agggen-od")]))
+def test_our_rows_follow_the_published_row_of_the_same_name_or_come_last() -> None:
+    rows = rows_of(compare(TABLE, [toy_record("transformer"), toy_record("agggen"), toy_record("agggen-od")]))
     assert [(row[0], row[-1]) for row in rows] == [
         ("system", "from"),
         ("Elsewhere", "[1]"),
@@ -107,7 +111,7 @@ def test_ours_stand_below_the_published_row_of_the_same_name_and_the_others_last
     [([50.0], "50.00"), ([50.0, 51.0], "50.50 (50.00 to 51.00)"), ([50.0, 51.0, 53.0], "51.33 ± 1.53")],
 )
 def test_a_cell_has_the_mean_and_the_spread_over_seeds(values: list[float], cell: str) -> None:
-    comparison = compare(TABLE, [made_record(seed=seed, bleu=value) for seed, value in enumerate(values)])
+    comparison = compare(TABLE, [toy_record(seed=seed, bleu=value) for seed, value in enumerate(values)])
     assert rows_of(comparison)[3] == ["AggGen", cell, rows_of(comparison)[3][2], f"ours, n={len(values)}"]
 
 
@@ -115,21 +119,21 @@ def test_notes_have_the_sources_the_recipe_and_the_signatures() -> None:
     without, *_ = notes = list(notes_of(compare(TABLE, []), "in DIR"))
     assert without == "[1] Somebody 2020." and notes[1] == "[2] The paper, table 1; mean of 3."
     assert "agggen reproduce toy --runs runs --seeds 1,2,3" in notes[-1]
-    text = "\n".join(notes_of(compare(TABLE, [made_record(), made_record("transformer")]), "in DIR"))
+    text = "\n".join(notes_of(compare(TABLE, [toy_record(), toy_record("transformer")]), "in DIR"))
     assert "plain/bleu: bleu|v1" in text and "trained by tiny." in text and "(3 records)" in text
 
 
-def test_a_row_shows_no_mean_of_a_part_of_its_seeds_and_says_what_is_missing() -> None:
-    comparison = compare(TABLE, [made_record(seed=1), made_record(seed=2, chrf="no Java")])
+def test_a_mean_needs_all_seeds_and_missing_scores_are_listed() -> None:
+    comparison = compare(TABLE, [toy_record(seed=1), toy_record(seed=2, chrf="no Java")])
     assert rows_of(comparison)[3][1:3] == ["50.00 (50.00 to 50.00)", "-"]
     assert comparison.missing == ("chrf has no number for agggen-2: no Java",)
 
 
-RECORD = made_record(seed=3)
+RECORD = toy_record(seed=3)
 
 
 @pytest.mark.parametrize(
-    ("what", "change"),
+    ("difference", "change"),
     [
         ("corpus fingerprint", {"corpus_fingerprint": "other"}),
         ("protocol", {"protocol": "e2e"}),
@@ -139,40 +143,36 @@ RECORD = made_record(seed=3)
         ("signature of plain/bleu", {"scores": {**RECORD.scores, "plain/bleu": Score(50.0, signature="bleu|v2")}}),
     ],
 )
-def test_records_that_do_not_compare_are_refused_by_name(what: str, change: dict[str, Any]) -> None:
-    records = [made_record(seed=1), made_record(seed=2), replace(RECORD, **change)]
-    with pytest.raises(ConfigError, match=f"agggen-1 and agggen-3 are not comparable: the {what} is"):
+def test_records_that_are_not_comparable_are_refused(difference: str, change: dict[str, Any]) -> None:
+    records = [toy_record(seed=1), toy_record(seed=2), replace(RECORD, **change)]
+    with pytest.raises(ConfigError, match=f"agggen-1 and agggen-3 are not comparable: the {difference} is"):
         compare(TABLE, records)
 
 
-def test_systems_may_write_differently_and_new_settings_have_their_defaults() -> None:
+def test_systems_may_differ_in_settings_and_missing_settings_have_their_defaults() -> None:
     older = {key: value for key, value in RECORD.settings.items() if key != "group_reward"}
-    plain = replace(made_record("transformer"), settings={**RECORD.settings, "ablation": "plain"})
-    compare(TABLE, [made_record(), replace(RECORD, settings=older), plain])
+    plain = replace(toy_record("transformer"), settings={**RECORD.settings, "ablation": "plain"})
+    compare(TABLE, [toy_record(), replace(RECORD, settings=older), plain])
 
 
-def test_a_part_of_the_test_set_does_not_stand_beside_published_numbers() -> None:
-    with pytest.raises(ConfigError, match=r"agggen-3 is of 2 test records, the published .* of 3;"):
+def test_records_for_a_part_of_the_test_set_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"agggen-3 is for 2 test records, but the published .* are for 3;"):
         compare(TABLE, [replace(RECORD, inputs=2)])
 
 
-def test_scores_of_plans_do_not_depend_on_how_texts_were_written() -> None:
+def test_scores_of_plans_depend_only_on_settings_of_planning() -> None:
     first, second = (
-        replace(made_record(seed=seed), inputs=100, scores={"plans/nmi_avg": Score(0.65)}) for seed in (1, 2)
+        replace(toy_record(seed=seed), inputs=100, scores={"plans/nmi_avg": Score(0.65)}) for seed in (1, 2)
     )
     compare(TABLES["plans"], [first, replace(second, settings={**second.settings, "verify": "off"})])
     with pytest.raises(ConfigError, match="inference setting level"):
         compare(TABLES["plans"], [first, replace(second, settings={**second.settings, "level": 1})])
 
 
-def test_signatures_may_differ_in_what_was_found_in_the_texts() -> None:
-    table = made_table(extra=("values_whole",))
-    runs = [
-        replace(
-            made_record(seed=seed), scores={"faithfulness/values_whole": Score(95.0 + seed, None, f"s|said:{seed}")}
-        )
-        for seed in (1, 2)
-    ]
+def test_signatures_may_differ_in_their_counts() -> None:
+    table = example_table(extra=("values_whole",))
+    scores = {seed: Score(95.0 + seed, None, f"s|said:{seed}") for seed in (1, 2)}
+    runs = [replace(toy_record(seed=n), scores={"faithfulness/values_whole": s}) for n, s in scores.items()]
     comparison = compare(table, runs)
     assert rows_of(comparison)[3][3] == "96.50 (96.00 to 97.00)"
     assert any(note.startswith("values_whole: ") and "(strict)" in note for note in notes_of(comparison, "in DIR"))

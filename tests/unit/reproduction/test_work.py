@@ -1,4 +1,4 @@
-"""A table made from nothing: trained, evaluated once, recorded; and what must not happen twice or by mistake."""
+"""Reproducing a table: training, one evaluation of each system, records; resumption and refusals."""
 
 import json
 import shutil
@@ -19,14 +19,14 @@ from agggen_platform.reproduction import work
 from agggen_platform.reproduction.comparison import compare, rows_of
 from agggen_platform.reproduction.records import RunRecord, records_of
 from agggen_platform.reproduction.tables import SYSTEMS, System, Table
-from tests.unit.reproduction.made import toy_table
+from tests.unit.reproduction.examples import toy_table
 from tests.unit.training.toy import RECORDS
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # this store takes no time
+        patch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, which takes no time
         yield
 
 
@@ -43,7 +43,7 @@ def reproduce(table: Table, runs: Path, *overrides: str, seeds: Sequence[int] = 
 
 @pytest.fixture(scope="module")
 def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Two seeds from nothing; the log has the splits that were read, too."""
+    """The folder of runs with two seeds, and the log, which also has the splits that were read."""
     runs, log = tmp_path_factory.mktemp("runs"), list[str]()
     with pytest.MonkeyPatch.context() as patch:
         load = data.load_dataset
@@ -70,7 +70,7 @@ def runs(finished: tuple[Path, list[str]], tmp_path: Path) -> Path:
 @pytest.fixture
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("it was done already")
+        raise AssertionError("nothing must be trained or evaluated again")
 
     monkeypatch.setattr(work, "train_job", refuse)
     monkeypatch.setattr(evaluation, "evaluate", refuse)
@@ -84,7 +84,7 @@ def path_of(runs: Path, name: str) -> Path:
     return runs / "records" / "toy" / f"{name}.json"
 
 
-# --- what is made --------------------------------------------------------------------------------------------------
+# --- trainings and records -----------------------------------------------------------------------------------------
 
 
 def test_each_seed_is_two_trainings_and_a_record_of_each_system(finished: tuple[Path, list[str]], table: Table) -> None:
@@ -99,7 +99,7 @@ def test_each_seed_is_two_trainings_and_a_record_of_each_system(finished: tuple[
     assert [row[-1] for row in rows] == ["from", "[1]", "[2]"] + ["ours, n=2"] * len(SYSTEMS)
 
 
-def test_the_test_split_is_read_once_a_system_and_only_when_both_models_are_final(
+def test_the_test_split_is_read_once_per_system_after_both_trainings(
     finished: tuple[Path, list[str]],
 ) -> None:
     first = finished[1][: finished[1].index("Run toy-transformer-2")]
@@ -123,26 +123,26 @@ def test_a_system_can_have_sentences_for_unknown_predicates(runs: Path, table: T
 
 
 def test_a_student_learns_from_texts_of_all_teachers(runs: Path, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
+    teachers: list[list[str]] = []
 
     def write(distillation: Distillation, *_: object, **__: object) -> Dataset:
-        asked.append([teacher.address for teacher in distillation.teachers])
+        teachers.append([teacher.address for teacher in distillation.teachers])
         return Dataset("written", {"train": RECORDS[:4], "dev": RECORDS[4:]})
 
     monkeypatch.setattr(Distillation, "write", write)
     student = System("agggen-student", "AggGen, distilled", "student")
     with_student = replace(table, systems=(*table.systems, student))
     assert "Run toy-agggen-3" in reproduce(with_student, runs, seeds=(2,))
-    assert sorted(*asked) == [str(runs / f"toy-agggen-{seed}" / "bundle") for seed in (1, 2, 3)]
+    assert sorted(*teachers) == [str(runs / f"toy-agggen-{seed}" / "bundle") for seed in (1, 2, 3)]
     bundle = load_bundle(runs / "toy-student-2" / "bundle")
     assert bundle.sources["start"] == fingerprint(runs / "toy-agggen-2" / "bundle")
     assert bundle.config["training"]["seed"] == 2 and bundle.config["corpus"]["name"] == "written"
     record = record_of(with_student, runs, "agggen-student-2")
     assert record.bundle == fingerprint(runs / "toy-student-2" / "bundle")
-    assert reproduce(with_student, runs, seeds=(2,)) == ["toy, seed 2: all 6 records exist"] and len(asked) == 1
+    assert reproduce(with_student, runs, seeds=(2,)) == ["toy, seed 2: all 6 records exist"] and len(teachers) == 1
 
 
-# --- what is not done twice ----------------------------------------------------------------------------------------
+# --- resumption ----------------------------------------------------------------------------------------------------
 
 
 def test_a_second_call_trains_and_evaluates_nothing(runs: Path, table: Table, no_work: None) -> None:
@@ -155,7 +155,7 @@ def test_a_second_call_trains_and_evaluates_nothing(runs: Path, table: Table, no
 def test_a_new_default_of_inference_needs_no_training(
     runs: Path, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither with a finished run; the systems are evaluated with the new default."""
+    """Finished runs are kept, and the systems are evaluated with the new default."""
     preset = json.loads(Path(table.recipe.preset).read_text())
     preset["inference"]["plan_weight"] = 0.125
     changed = tmp_path / "changed.json"
@@ -188,7 +188,7 @@ def test_after_a_kill_between_report_and_record_it_resumes_at_the_record(
     assert path.read_bytes() == before
 
 
-# --- what is refused -----------------------------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------------------------
 
 
 def test_another_bundle_under_a_record_is_refused_and_fresh_replaces_it(runs: Path, table: Table) -> None:
@@ -224,7 +224,7 @@ def test_another_test_set_is_refused_before_anything_is_written(runs: Path, tabl
     shutil.copytree(table.corpus, corpus)
     write_records(corpus / "test.parquet", RECORDS[:2], "toy", "test")
     path_of(runs, "agggen-1").unlink()
-    with pytest.raises(CorpusError, match=r"has 2 records here, the published numbers of table toy are of 3"):
+    with pytest.raises(CorpusError, match=r"has 2 records, but the published numbers of table toy are for 3"):
         reproduce(replace(table, corpus=str(corpus)), runs)
     assert not path_of(runs, "agggen-1").exists()
 

@@ -123,7 +123,7 @@ def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle
     with torch.no_grad():
         broken.model.output_bias.fill_(float("nan"))
     save_bundle(tmp_path / "broken", broken)
-    with pytest.raises(BundleError, match=r"does not pass its self-test: writing about record .* failed|gave"):
+    with pytest.raises(BundleError, match=r"does not pass its self-test: generation for record .* failed|gave"):
         PlannerReplica(replace(serve_config, bundle=str(tmp_path / "broken")))
 
 

@@ -1,7 +1,5 @@
 """Whether an endpoint fits a cluster."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 
@@ -25,14 +23,14 @@ def test_the_smallest_and_the_largest_endpoint() -> None:
 
 
 def test_one_setting_of_a_role_keeps_its_other_defaults() -> None:
-    """`ingress.max_replicas=4` once gave back what ingress and planner have of their own."""
+    """Regression: `ingress.max_replicas=4` reset the other defaults of ingress and planner."""
     chosen, usual = config("ingress.max_replicas=4", "planner.min_replicas=2", "planner.max_replicas=4"), config()
     assert chosen.ingress == replace(usual.ingress, max_replicas=4)
     assert chosen.planner == replace(usual.planner, min_replicas=2, max_replicas=4)
 
 
 @pytest.mark.parametrize("name", ["ingress", "planner"])
-def test_what_answers_probes_does_not_scale_to_zero(name: str) -> None:
+def test_deployments_that_answer_probes_do_not_scale_to_zero(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"{name}\.min_replicas must be at least 1"):
         config(f"{name}.min_replicas=0")
 

@@ -1,7 +1,5 @@
 """A followed alias: which failures are retried."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,15 +16,15 @@ from tests.unit.serve.conftest import save_tiny_model
 
 
 class Endpoint:
-    """Serves what it is told to, or fails as `errors` say."""
+    """An endpoint whose first deployments fail with `errors`."""
 
     def __init__(self, *errors: AggGenError) -> None:
         self.target: Any = SimpleNamespace(shown="models:/agggen/0")
         self.errors = list(errors)
-        self.tried = 0
+        self.attempts = 0
 
     def deploy(self, target: Any, stop: Any) -> None:
-        self.tried += 1
+        self.attempts += 1
         if self.errors:
             raise self.errors.pop(0)
         self.target = target
@@ -48,7 +46,7 @@ def checked(config: ServeConfig, endpoint: Any, monkeypatch: pytest.MonkeyPatch)
     return [follower.check() for _ in range(3)], notes
 
 
-def test_a_store_that_does_not_answer_does_not_keep_a_bundle_out(
+def test_a_deployment_is_retried_after_an_error_of_the_store(
     config: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = Endpoint(StorageError("no answer"), StorageError("no answer"))
@@ -59,10 +57,10 @@ def test_a_store_that_does_not_answer_does_not_keep_a_bundle_out(
 
 
 @pytest.mark.parametrize("error", [BundleError("broken"), DeployError("broken")])
-def test_a_bundle_that_does_not_work_is_tried_once(
+def test_a_broken_bundle_is_not_retried(
     config: ServeConfig, monkeypatch: pytest.MonkeyPatch, error: AggGenError
 ) -> None:
     endpoint = Endpoint(error)
     deployed, notes = checked(config, endpoint, monkeypatch)
-    assert (deployed, endpoint.tried) == ([False] * 3, 1)
+    assert (deployed, endpoint.attempts) == ([False] * 3, 1)
     assert "the previous bundle stays in service" in notes[-1]

@@ -1,6 +1,4 @@
-"""Which bundle an endpoint is to serve, and the arguments of its application."""
-
-from __future__ import annotations
+"""Which bundle an endpoint serves, and the arguments of its application."""
 
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from agggen_platform.serving.target import check_target, find_target, settings_o
 from tests.unit.serve.conftest import save_tiny_model
 
 
-def test_a_folder_is_fixed_to_its_place_and_fingerprint(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_pinned_by_path_and_fingerprint(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bundle.parent)
     target = find_target(ServeConfig("bundle"))
     assert (target.source, target.shown, target.fingerprint) == (str(bundle), str(bundle), fingerprint(bundle))
@@ -27,7 +25,7 @@ def test_a_folder_is_fixed_to_its_place_and_fingerprint(bundle: Path, monkeypatc
     assert find_target(fixed) == target
 
 
-def test_an_alias_is_fixed_to_its_version(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alias_is_pinned_to_its_version(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{tmp_path / 'registry.db'}")
     register(str(bundle))
     Registry().set_alias("agggen", "champion", "1")
@@ -37,25 +35,21 @@ def test_an_alias_is_fixed_to_its_version(bundle: Path, tmp_path: Path, monkeypa
     assert find_target(target.fixed(ServeConfig("models:/agggen@champion"))) == target  # replicas need no registry
 
 
-def test_another_bundle_than_was_asked_for_is_refused(bundle: Path, tmp_path: Path) -> None:
+def test_another_fingerprint_is_refused(bundle: Path, tmp_path: Path) -> None:
     other = fingerprint(save_tiny_model(tmp_path / "other", 9))
-    with pytest.raises(BundleError, match="is another bundle than expected"):
+    with pytest.raises(BundleError, match="is not the expected bundle"):
         find_target(ServeConfig(str(bundle), fingerprint=other))
 
 
 def test_arguments_are_the_same_flat_and_nested() -> None:
     flat = {"bundle": "s3://models/a", "generator.max_replicas": "4", "security.hosts": "[a.example]"}
-    nested = {
-        "bundle": "s3://models/a",
-        "generator": {"max_replicas": 4},
-        "security": {"hosts": ["a.example"]},
-    }
+    nested = {"bundle": "s3://models/a", "generator": {"max_replicas": 4}, "security": {"hosts": ["a.example"]}}
     assert load_config(ServeConfig, None, settings_of(flat)) == load_config(ServeConfig, None, settings_of(nested))
     with pytest.raises(ConfigError, match="did you mean"):
         load_config(ServeConfig, None, settings_of({"bundle": "b", "generator": {"max_replica": 4}}))
 
 
-def test_an_application_holds_its_whole_configuration(bundle: Path) -> None:
+def test_an_application_contains_its_configuration(bundle: Path) -> None:
     config = ServeConfig(str(bundle), security=SecurityConfig(hosts=("a.example",)))
     target = find_target(config)
     (application,) = yaml.safe_load(deploy_file(config, target))["applications"]

@@ -16,7 +16,7 @@ from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.runs import UnsentError, find_runs, sync
 from agggen_platform.tracking.store import classify
 from tests.processes import free_ports, until
-from tests.unit.doctor.helpers import answering
+from tests.unit.doctor.helpers import stub_server
 
 
 @contextmanager
@@ -57,8 +57,8 @@ def run_against(
     [
         (refusing, "Connection refused"),
         (silent, "did not answer within 0.5 s"),
-        (lambda: answering({}, (500, "")), "500 error responses"),
-        (lambda: answering({}, (503, "")), "503 error responses"),
+        (lambda: stub_server({}, (500, "")), "500 error responses"),
+        (lambda: stub_server({}, (503, "")), "503 error responses"),
     ],
     ids=["refusing", "silent", "500", "503"],
 )
@@ -79,7 +79,7 @@ def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server,
 
 @pytest.mark.parametrize("problem", ["401", "no such store"])
 def test_permanent_errors_are_not_waited_for(problem: str, tmp_path: Path) -> None:
-    with answering({}, (401, "")) as address:
+    with stub_server({}, (401, "")) as address:
         uri = address if problem == "401" else "nonsense://x"
         _, messages, _, end = run_against(uri, tmp_path, 60)
     assert end < 10

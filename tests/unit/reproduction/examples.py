@@ -1,4 +1,4 @@
-"""Run records with made-up numbers, and a table of a toy corpus that is trained and evaluated in seconds."""
+"""Run records with example scores, and a table of a toy corpus that is trained and evaluated in seconds."""
 
 import json
 from dataclasses import replace
@@ -16,17 +16,17 @@ INPUTS = 3
 
 
 def toy_table(folder: Path) -> Table:
-    """Trained on eight records, tested on three."""
+    """A table whose models are trained on eight records and tested on three."""
     corpus = write_corpus(folder / "toy")
     tests = [replace(record, id=f"test-{record.id}") for record in RECORDS[:INPUTS]]
     write_records(corpus / "test.parquet", tests, "toy", "test")
     preset = folder / "tiny.json"
     preset.write_text(json.dumps(resolved(config_of(corpus))), encoding="utf-8")
-    return made_table(str(corpus), str(preset))
+    return example_table(str(corpus), str(preset))
 
 
-def made_table(corpus: str = "toy", preset: str = "tiny", extra: tuple[str, ...] = ()) -> Table:
-    """Two published systems, one of which is one of ours too."""
+def example_table(corpus: str = "toy", preset: str = "tiny", extra: tuple[str, ...] = ()) -> Table:
+    """A table of our systems and two published ones, one of which has the name of one of ours."""
     published = (
         Published("Elsewhere", {"bleu": 61.5, "chrf": 70.25}, "Somebody 2020"),
         Published("AggGen", {"bleu": 58.5}, "The paper, table 1", 3),
@@ -35,8 +35,8 @@ def made_table(corpus: str = "toy", preset: str = "tiny", extra: tuple[str, ...]
     return table_of_texts("toy", "A toy", Recipe("toy", corpus, preset), board, extra)
 
 
-def made_record(system: str = "agggen", seed: int = 1, bleu: float = 50.0, chrf: float | str = 60.0) -> RunRecord:
-    """A record of the toy table; a text instead of a number says why there is none."""
+def toy_record(system: str = "agggen", seed: int = 1, bleu: float = 50.0, chrf: float | str = 60.0) -> RunRecord:
+    """A record of the toy table; a text instead of a number is the reason why it is missing."""
     scores = {
         f"plain/{name}": Score(value, (value - 1, value + 1), f"{name}|v1")
         if isinstance(value, float)
