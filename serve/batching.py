@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -92,10 +93,6 @@ class Batcher(Generic[T, A]):
         self.failed_in_a_row = 0
         """Failed items since the last successful one."""
 
-    def __len__(self) -> int:
-        """The number of waiting items."""
-        return len(self._waiting)
-
     @property
     def load(self) -> int:
         """The number of items that wait or are being processed."""
@@ -130,14 +127,14 @@ class Batcher(Generic[T, A]):
             for entry in entries:
                 self._waiting.pop(entry.number, None)
                 if not entry.answer.done():
-                    entry.answer.set_result(too_late())
+                    entry.answer.set_result(late_failure())
         return [entry.answer.result() for entry in entries]
 
     def _entry(self, item: T, rank: int, now: float, deadline: float) -> _Waiting[T, A]:
         answer: asyncio.Future[A | Failure] = asyncio.get_running_loop().create_future()
         entry = _Waiting(item, self._measure(item), rank, next(self._numbers), now, deadline, answer)
         if deadline <= now:
-            answer.set_result(too_late())
+            answer.set_result(late_failure())
         elif len(self._waiting) >= self._config.queue:
             answer.set_result(Failure("busy", f"{self._config.queue} records wait already; try again later"))
         else:
@@ -178,7 +175,7 @@ class Batcher(Generic[T, A]):
             finally:  # every caller gets an answer, even after an error
                 self._began, self._batch = None, []
                 for entry in batch:
-                    _settle(entry, broken())
+                    _settle(entry, internal_failure())
 
     async def _fill(self) -> None:
         """Waits until a batch is full or its oldest item has waited long enough."""
@@ -187,15 +184,13 @@ class Batcher(Generic[T, A]):
             oldest = next(iter(self._waiting.values()))
             left = oldest.arrived + self._config.wait_ms / 1000 - asyncio.get_running_loop().time()
             if left > 0:
-                try:
+                with suppress(TimeoutError):
                     await asyncio.wait_for(self._full.wait(), left)
-                except TimeoutError:
-                    return
 
     def _take(self, now: float) -> list[_Waiting[T, A]]:
         """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
-            _settle(self._waiting.pop(entry.number), too_late())
+            _settle(self._waiting.pop(entry.number), late_failure())
         if not self._waiting:
             return []
         oldest = next(iter(self._waiting.values()))
@@ -219,12 +214,12 @@ class Batcher(Generic[T, A]):
             self.failed_in_a_row = 0
             return answers
         except Abandoned:
-            return [too_late()] * len(items)
+            return [late_failure()] * len(items)
         except Exception:
             if len(items) == 1:
                 _log.exception("a record could not be processed")
                 self.failed_in_a_row += 1
-                return [broken()]
+                return [internal_failure()]
         middle = len(items) // 2
         return self._answers(work, items[:middle]) + self._answers(work, items[middle:])
 
@@ -234,11 +229,11 @@ def _settle(entry: _Waiting[T, A], answer: A | Failure) -> None:
         entry.answer.set_result(answer)
 
 
-def too_late() -> Failure:
+def late_failure() -> Failure:
     """The failure of a record that missed its deadline."""
     return Failure("deadline", "the deadline passed before this record was done")
 
 
-def broken() -> Failure:
+def internal_failure() -> Failure:
     """The failure of a record after an unexpected error, which is logged."""
     return Failure("internal", "this record could not be processed; the server's log says why")

@@ -1,4 +1,4 @@
-"""The generator replica: writes texts by plans and ranks them, aligns and checks given texts; on a CPU or a GPU."""
+"""The generator replica: writes and ranks texts of plans, aligns and checks texts of others; on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Write:
 
 
 class _TimedChecker(Checker):
-    """Sums the seconds of its checks, most of which the search runs while it generates."""
+    """Measures the total seconds of its checks; most are called by the search during generation."""
 
     seconds = 0.0
 
@@ -207,6 +207,6 @@ class GeneratorReplica(Replica[Work, Answer]):
                 self._segmenter = self._segmenter or segmenter(config)
                 return self._segmenter.segment([text])[0] or (text,)
         except (AggGenError, ImportError, OSError):
-            _log.exception("the segmenter %s cannot cut a text", config.source)
-        detail = f"this model's texts are cut by {config.source}, which the endpoint cannot run"
-        return Failure("text", f"{detail}; send the text's facts with it", "facts")
+            _log.exception("the segmenter %s failed", config.source)
+        detail = f"this model's texts are segmented by {config.source}, which the endpoint cannot run"
+        return Failure("text", f"{detail}; send the text's facts too", "facts")

@@ -11,14 +11,14 @@ import torch
 from agggen.bundle import load_bundle
 from agggen.errors import BundleError
 from agggen_platform.registry.admission import fetch, smoke
-from agggen_platform.serving.config import LogConfig, ReplicaConfig, ServeConfig
+from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from serve.batching import A, Batcher, Measure, T
 from serve.engine import Failure
-from serve.meters import Meters, replica_id
-from serve.observe import set_up_logging
+from serve.meters import Meters
+from serve.observe import log_as_replica
 from serve.scaling import RECORDS
 
-_SUSPICIOUS = 3  # failed records in a row
+_SUSPICIOUS = 3  # failed records in a row, after which the self-test runs
 
 
 class Replica(ABC, Generic[T, A]):
@@ -83,9 +83,3 @@ class Replica(ABC, Generic[T, A]):
 
 class ReplicaError(RuntimeError):
     """The replica no longer works and should be replaced."""
-
-
-def log_as_replica(log: LogConfig) -> None:
-    """Logs JSON lines if this process is a replica of Ray Serve; else logging stays as it is."""
-    if replica := replica_id():
-        set_up_logging(log, replica=replica)

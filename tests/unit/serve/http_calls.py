@@ -20,16 +20,18 @@ Ask = Callable[..., httpx.Response]
 
 
 def asking(app: ASGIApp) -> Ask:
-    """Asks the application once: ``ask(method, address, ...)`` as in httpx."""
+    """A function ``ask(method, address, ...)`` that sends a request to the application, with arguments as in httpx."""
+    return lambda method, address, **request: post(app, address, method, **request)
 
-    def ask(method: str, address: str, **request: Any) -> httpx.Response:
-        async def once() -> httpx.Response:
-            async with client(app) as http:
-                return await http.request(method, address, **request)
 
-        return asyncio.run(once())
+def post(app: ASGIApp, address: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
+    """The application's response to a request, whose arguments are those of httpx."""
 
-    return ask
+    async def response() -> httpx.Response:
+        async with client(app) as http:
+            return await http.request(method, address, **request)
+
+    return asyncio.run(response())
 
 
 def records(*ids: str) -> list[dict[str, Any]]:
@@ -37,14 +39,13 @@ def records(*ids: str) -> list[dict[str, Any]]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Waits until the condition holds."""
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
 
 
 async def read(receive: Receive) -> bytes:
-    """The whole body."""
+    """The complete body of a request."""
     body = b""
     while True:
         message = await receive()
@@ -54,7 +55,7 @@ async def read(receive: Receive) -> bytes:
 
 
 async def answer(send: Send, body: bytes, status: int = 200, kind: bytes = b"text/plain") -> None:
-    """Sends a whole answer."""
+    """Sends a complete response."""
     lines = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": lines})
     await send({"type": "http.response.body", "body": body})

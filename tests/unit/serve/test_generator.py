@@ -36,8 +36,8 @@ def generator(serve_config: ServeConfig) -> GeneratorReplica:
 
 
 @pytest.fixture(scope="module")
-def name(bundle_path: Path) -> str:
-    return fingerprint(bundle_path)
+def name(bundle: Path) -> str:
+    return fingerprint(bundle)
 
 
 @pytest.fixture
@@ -187,12 +187,10 @@ def test_an_alignment_ends_soon_after_its_deadline(generator: GeneratorReplica) 
     assert cpu(0.01) < whole / 2
 
 
-def test_an_archive_that_a_bundle_names_is_not_run(
-    serve_config: ServeConfig, bundle_path: Path, tmp_path: Path
-) -> None:
+def test_an_archive_that_a_bundle_names_is_not_run(serve_config: ServeConfig, bundle: Path, tmp_path: Path) -> None:
     """Loading one runs code of its author, and a bundle may be a stranger's."""
     config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig(str(tmp_path / "srl.tar.gz")))
-    save_bundle(tmp_path / "bundle", replace(load_bundle(bundle_path), segmenter=config))
+    save_bundle(tmp_path / "bundle", replace(load_bundle(bundle), segmenter=config))
     generator = GeneratorReplica(replace(serve_config, bundle=str(tmp_path / "bundle")))
     refused, aligned = run(generator.align([Text(RECORDS[0], TEXT), Text(RECORDS[0], TEXT, (TEXT,))], LONG)).answers
     assert isinstance(refused, Failure) and (refused.code, refused.field) == ("text", "facts")

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 import ray.serve
 from hypothesis import given
@@ -24,9 +23,8 @@ from agggen_platform.serving.config import LogConfig
 from serve.api import api
 from serve.engine import EngineError, Failure
 from serve.meters import Meters
-from serve.observe import RequestContext, current_request, set_up_logging
-from serve.replica import log_as_replica
-from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, part, read, records, scope
+from serve.observe import RequestContext, current_request, log_as_replica, set_up_logging
+from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, part, post, read, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 PATHS = ["/v1/generate"]
@@ -67,10 +65,6 @@ def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def ask(app: Any, path: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
-    return asking(app)(method, path, **request)
-
-
 # --- the request's id -----------------------------------------------------------------------------------------------
 
 
@@ -81,12 +75,10 @@ async def answer_with_id(scope: Scope, receive: Receive, send: Send) -> None:
 
 def test_a_valid_id_of_the_client_is_taken_and_echoed() -> None:
     for name in ("a", "0123-abc_DEF.x:y", "x" * 128):
-        response = ask(in_context(answer_with_id), headers={"X-Request-Id": name})
+        response = post(in_context(answer_with_id), headers={"X-Request-Id": name})
         assert response.headers.get_list("x-request-id") == [name] and response.text == name
-    behind = ask(
-        in_context(answer_with_id, echo=False), headers={"X-Request-Id": "a"}
-    )  # a server that puts it into answers itself
-    assert "x-request-id" not in behind.headers and behind.text == "a"
+    behind_proxy = post(in_context(answer_with_id, echo=False), headers={"X-Request-Id": "a"})
+    assert "x-request-id" not in behind_proxy.headers and behind_proxy.text == "a"
     assert current_request().id == "-"
 
 
@@ -94,7 +86,7 @@ def test_a_valid_id_of_the_client_is_taken_and_echoed() -> None:
 def test_an_invalid_id_is_replaced(names: list[str]) -> None:
     headers = [(b"X-Request-Id", name.encode("latin-1")) for name in names]
     ids = {
-        ask(in_context(answer_with_id, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)
+        post(in_context(answer_with_id, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)
     }
     assert len(ids) == 2 and all(len(name) == 32 for name in ids)
 
@@ -109,7 +101,7 @@ def test_a_request_is_logged_as_one_line(log: Callable[[], list[dict[str, Any]]]
         info.outcomes.update(ok=99, record=1)
         await answer(send, await read(receive))
 
-    ask(in_context(app), headers={"X-Request-Id": "a"}, content=b"12345")
+    post(in_context(app), headers={"X-Request-Id": "a"}, content=b"12345")
     (line,) = log()
     assert 0 <= line.pop("ms") < 60_000 and line.pop("time").endswith("+00:00")
     assert line == {
@@ -137,9 +129,9 @@ def test_no_text_no_address_and_no_key_is_ever_in_the_log(log: Callable[[], list
         raise ValueError(f"cannot say {(await read(receive)).decode()}")
 
     for app in (answer_with_id, failing):
-        response = ask(
+        response = post(
             in_context(app),
-            path=f"/{SECRET}/v1?{SECRET}=1",
+            f"/{SECRET}/v1?{SECRET}=1",
             method=SECRET.upper(),
             content=SECRET,
             headers={"Authorization": f"Bearer {SECRET}", "X-Request-Id": f"{SECRET} "},

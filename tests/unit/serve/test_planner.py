@@ -93,12 +93,12 @@ def test_jobs_that_cannot_be_planned_name_the_reason_and_field(planner: PlannerR
     ]
 
 
-def test_the_card_describes_the_bundle(planner: PlannerReplica, bundle_path: Path) -> None:
-    card, bundle = run(planner.card()), load_bundle(bundle_path)
-    assert (card.fingerprint, card.address) == (fingerprint(bundle_path), str(bundle_path))
+def test_the_card_describes_the_bundle(planner: PlannerReplica, bundle: Path) -> None:
+    card, loaded = run(planner.card()), load_bundle(bundle)
+    assert (card.fingerprint, card.address) == (fingerprint(bundle), str(bundle))
     assert (card.largest_group, card.facts, card.metrics) == (3, "corpus", {"joint.dev_loss": 1.5})
-    assert card.inference == bundle.inference
-    assert card.predicates == len(card.predicate_names) == len(bundle.encoder.predicates) - 1
+    assert card.inference == loaded.inference
+    assert card.predicates == len(card.predicate_names) == len(loaded.encoder.predicates) - 1
     assert set(card.predicate_names) == {name for record in elements_records("dev") for name in record.predicates}
     assert card.model["width"] == 16
 
@@ -118,8 +118,8 @@ def test_torch_gets_a_thread_for_each_cpu(serve_config: ServeConfig, monkeypatch
 # --- broken bundles and replicas ---
 
 
-def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle_path: Path, tmp_path: Path) -> None:
-    broken = load_bundle(bundle_path)
+def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle: Path, tmp_path: Path) -> None:
+    broken = load_bundle(bundle)
     with torch.no_grad():
         broken.model.output_bias.fill_(float("nan"))
     save_bundle(tmp_path / "broken", broken)
