@@ -53,13 +53,13 @@ def blocks(readme: Path) -> Iterator[Block]:
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
-    """The simple commands of a piece of shell, as words; redirections and assignments before a command are left out."""
+    """The simple commands of shell code, as lists of words, without redirections and assignments before commands."""
     logical = ""
     for line in text.replace("\\\n", " ").splitlines():
         logical += line
         try:
             shlex.split(logical, comments=True)
-        except ValueError:  # a quotation that the next line goes on with
+        except ValueError:  # a quotation that continues in the next line
             logical += "\n"
             continue
         lexer = shlex.shlex(logical, posix=True, punctuation_chars=";|&<>")

@@ -33,27 +33,21 @@ PROCESSES = {
     "proxy": "ray::ProxyActor",
 }
 """How the titles of the endpoint's processes begin."""
-RETRYABLE = (429, 503, 504)
-"""Statuses after which the same request may succeed."""
 
 
 @contextmanager
 def serving(bundle: object, *settings: str) -> Iterator[Endpoint]:
-    """The bundle behind HTTP at a free port of 127.0.0.1, on this process's Ray cluster or one of its own.
+    """Serves the bundle at a free port of 127.0.0.1, on this process's Ray cluster or on a new one.
 
-    `Endpoint.url` is where; `settings` are overrides of `ServeConfig` such as ``generator.max_replicas=2``. At the end
-    Serve is shut down, so that the next test may start it with other settings.
+    `settings` are overrides of `ServeConfig` such as ``generator.max_replicas=2``. At the end Serve is shut down, so
+    that the next test may start it with other settings.
     """
-    config = serve_config(bundle, *settings)
+    small = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
+    fixed = [f"bundle={bundle}", f"http.port={free_ports(1)[0]}", *small]
+    config = load_config(ServeConfig, None, [*fixed, *settings])
     with endpoint(config, say=lambda text: print(text)) as served:
         served.deploy(find_target(config))
         yield served
-
-
-def serve_config(bundle: object, *settings: str) -> ServeConfig:
-    """The configuration of an endpoint for tests."""
-    chosen = [f"bundle={bundle}", f"http.port={free_ports(1)[0]}", "ingress.cpus=0.2", "planner.cpus=0.2"]
-    return load_config(ServeConfig, None, [*chosen, "generator.cpus=0.2", *settings])
 
 
 def replicas(deployment: str) -> set[int]:
@@ -96,7 +90,7 @@ class Load:
     times: list[tuple[float, str]] = field(default_factory=list)
     """When the attempts ended (monotonic), and how."""
     lost: list[str] = field(default_factory=list)
-    """Requests that have no answer in the end, with why."""
+    """The reason for each request that was never answered."""
 
     def __enter__(self) -> Load:
         self._stop = threading.Event()
@@ -155,13 +149,13 @@ class Load:
 
 
 def _retryable(answer: httpx.Response) -> bool:
-    """Whether the request may be sent again: it says so, or Serve's proxy lost the ingress replica that had it."""
+    """Whether a retry may help: the status says so, or Serve's proxy lost the ingress replica of the request."""
     of_ours = answer.headers.get("content-type") == "application/problem+json"
-    return answer.status_code in RETRYABLE or (answer.status_code == 500 and not of_ours)
+    return answer.status_code in (429, 503, 504) or (answer.status_code == 500 and not of_ours)
 
 
 def kill(pids: set[int]) -> float:
-    """Kills the processes with SIGKILL; the time when that was done (monotonic)."""
+    """Kills the processes with SIGKILL and returns the time afterwards (monotonic)."""
     assert pids
     for pid in pids:
         os.kill(pid, 9)

@@ -1,4 +1,4 @@
-"""What is beside plan and text: alternatives, any text, comparing, corrections, sharing."""
+"""The tabs beside plan and text: alternatives, any text, comparisons, corrections, sharing."""
 
 from __future__ import annotations
 

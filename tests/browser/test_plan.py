@@ -24,6 +24,14 @@ def hydrogen(studio: Studio) -> Studio:
     return studio
 
 
+def pin(studio: Studio, name: str, part: str, button: str) -> None:
+    """Presses a button in a part of the menu of a fact."""
+    studio.chip(name).focus()
+    studio.press("m")
+    studio.page.get_by_role("group", name=part).get_by_role("button", name=button).click()
+    studio.ready()
+
+
 def test_an_example_of_five_facts_is_shown_first(visit: Any, url: str) -> None:
     assert len(visit(url).triples) == 5
 
@@ -131,23 +139,15 @@ def test_the_menu_of_a_fact_moves_and_pins_without_dragging(hydrogen: Studio) ->
     menu.get_by_role("group", name="Move to group").get_by_role("button", name="A").click()
     hydrogen.ready()
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
-    hydrogen.press("m")
-    hydrogen.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
-    hydrogen.ready()
+    pin(hydrogen, "melting point", "Pin, in every plan", "First")
     assert hydrogen.plan.split("]")[0].count("meltingPoint") == 1
     assert hydrogen.chip("melting point").locator(".pinned").inner_text() == "first"
 
 
-def test_pins_hold_in_every_plan_until_they_are_taken_away(hydrogen: Studio) -> None:
-    def pin(name: str, part: str, other: str) -> None:
-        hydrogen.chip(name).focus()
-        hydrogen.press("m")
-        hydrogen.page.get_by_role("group", name=part).get_by_role("button", name=other).click()
-        hydrogen.ready()
-
-    pin("category", "Pin, in every plan", "Last")
+def test_every_plan_keeps_to_the_pins_until_they_are_removed(hydrogen: Studio) -> None:
+    pin(hydrogen, "category", "Pin, in every plan", "Last")
     assert hydrogen.plan.split("[")[-1].count("category") == 1
-    pin("discovery year", "Always together with", "melting point")
+    pin(hydrogen, "discovery year", "Always together with", "melting point")
     together = next(group for group in hydrogen.plan.split("]") if "discoveryYear" in group)
     assert "meltingPoint" in together
     assert hydrogen.page.locator("#pins li").count() == 2
@@ -160,10 +160,7 @@ def test_pins_hold_in_every_plan_until_they_are_taken_away(hydrogen: Studio) -> 
 
 
 def test_a_move_that_breaks_a_pin_removes_it(hydrogen: Studio) -> None:
-    hydrogen.chip("category").focus()
-    hydrogen.press("m")
-    hydrogen.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
-    hydrogen.ready()
+    pin(hydrogen, "category", "Pin, in every plan", "First")
     hydrogen.press("Enter", *["ArrowDown"] * 5, "Enter")
     hydrogen.ready()
     assert hydrogen.plan.endswith("[category]") and hydrogen.page.locator("#pins li").count() == 0

@@ -1,7 +1,6 @@
-"""The demo, run as a newcomer runs it, must learn: these are the bounds that it promises (README, "Two commands").
+"""The demo (README, "Two commands") trains a model whose scores are within these bounds.
 
-The alignment that training finds on its own is scored against gold, and the plans of unseen elements against what the
-references' plans agree on among themselves.
+The learned alignment is compared with gold, and the plans of unseen elements with the agreement among references.
 """
 
 import json
@@ -41,7 +40,7 @@ def test_viterbi_alignment_is_learned(demo: dict[str, Any]) -> None:
 def test_plans_agree_with_gold_as_well_as_gold_with_itself(demo: dict[str, Any]) -> None:
     metrics = demo["metrics"]
     assert metrics["test/plans/nmi_avg"] >= 0.9 * metrics["test/plans/human_nmi_avg"]
-    # NMI alone rewards plans that never aggregate, so the number of groups and the order are held as well.
+    # NMI alone rewards plans without aggregation, so the number of groups and the order are bounded too.
     assert abs(metrics["test/plans/groups"] - metrics["test/plans/reference_groups"]) < 1.0
     assert metrics["test/plans/tau_avg"] > 0.5 * metrics["test/plans/human_tau_avg"]
 
@@ -61,7 +60,7 @@ def test_demo_shows_three_records_under_three_plans(demo: dict[str, Any]) -> Non
 
 @pytest.fixture(scope="module")
 def tried(demo: dict[str, Any]) -> dict[str, Any]:
-    """What the commands print and write that the demo ends with; the last is a server and is not run."""
+    """The output of the commands that the demo ends with, except the last, which starts a server."""
     tries = [line.strip() for line in demo["out"].partition("Three things to try:")[2].splitlines() if "agggen" in line]
     assert len(tries) == 3
     program = f"""agggen() {{ {sys.executable} -m agggen_platform.cli.main "$@"; }}\n"""

@@ -1,4 +1,4 @@
-"""`agggen serve` as a process: what it refuses, what listens, how it ends; and the files for `serve deploy`."""
+"""`agggen serve` as a process: refused settings, listening sockets, shutdown; and the files for `serve deploy`."""
 
 import json
 import signal
@@ -27,7 +27,7 @@ SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 # --- refused before anything is started -------------------------------------------------------------------------------
 
 
-def test_a_host_that_others_reach_is_refused_without_keys(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_a_host_beyond_this_machine_is_refused_without_keys(run: Run, bundle: Path, tmp_path: Path) -> None:
     code, _, err = run("serve", bundle, "http.host=0.0.0.0")
     assert (code, "security.keys_file" in err) == (2, True)
     code, _, err = run("serve", bundle, "http.host=0.0.0.0", f"security.keys_file={tmp_path / 'none'}")
@@ -40,7 +40,7 @@ def test_a_port_that_is_taken_is_refused(run: Run, bundle: Path) -> None:
     assert (code, "http.port 127.0.0.1:" in err) == (5, True)
 
 
-def test_what_cannot_be_served_is_refused(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_a_bundle_or_setting_that_cannot_be_served_is_refused(run: Run, bundle: Path, tmp_path: Path) -> None:
     assert run("serve", tmp_path / "none")[0] == 3
     code, _, err = run("serve", bundle, "generator.cpus=4096")
     assert (code, "4097 CPUs" in err) == (6, True)
@@ -48,30 +48,22 @@ def test_what_cannot_be_served_is_refused(run: Run, bundle: Path, tmp_path: Path
     assert run("serve", bundle, "fingerprint=0123")[0] == 3
 
 
-def test_an_unreachable_cluster_is_named(bundle: Path, tmp_path: Path) -> None:
-    with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this one has a cluster
+def test_the_error_names_an_unreachable_cluster(bundle: Path, tmp_path: Path) -> None:
+    with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this process has a cluster
         assert process.finish() == 6, process.output()
         assert "no Ray cluster answers at 127.0.0.1:1" in process.output()
 
 
-def test_a_gpu_is_refused_at_once_where_there_is_none(run: Run, bundle: Path, ray_cluster: None) -> None:
+def test_a_gpu_is_refused_at_once_on_a_cluster_without_one(run: Run, bundle: Path, ray_cluster: None) -> None:
     code, _, err = run("serve", bundle, "generator.gpus=1", f"http.port={free_ports(1)[0]}")
     assert (code, "a replica of the generator needs 1 CPUs and 1 GPUs" in err) == (6, True)
 
 
-# --- what listens -----------------------------------------------------------------------------------------------------
+# --- listening sockets ------------------------------------------------------------------------------------------------
 
-RAY = {
-    "gcs_server": "the cluster's state",
-    "raylet": "the node's workers and objects",
-    "ray::DashboardAgent": "the node's jobs, logs and metrics",
-    "ray::RuntimeEnvAgent": "the node's environments",
-    "dashboard": "the dashboard's process, whose pages are off",
-    "monitor": "metrics of the autoscaler",
-    "python": "the command itself, a driver of Ray",
-    "ray::": "a worker: calls by Ray, and by Serve between replicas",
-}
-"""What of Ray listens, on all interfaces and at ports of its own choice. Its token protects all but metrics."""
+RAY = ("gcs_server", "raylet", "ray::", "dashboard", "monitor", "python")
+"""How names of processes begin that listen on all interfaces, at ports of Ray's choice: Ray's own, its workers and
+agents, and the command, a driver of Ray. Ray's token protects all ports but those of metrics."""
 
 
 def _kind(process: psutil.Process) -> str:
@@ -99,13 +91,11 @@ def listening(pid: int) -> set[tuple[str, str, int]]:
 
 
 def check_listening(pid: int, others: set[tuple[str, str, int]]) -> None:
-    """Everything that listens is one of `others`, or of Ray at a port of its own choice; and all of `others` do."""
+    """Checks that all of `others` listen and that every other listening process is one of `RAY`, at a high port."""
     sockets = listening(pid)
     assert others <= sockets
     for process, host, port in sockets - others:
-        known = next((name for name in RAY if process.startswith(name)), None)
-        assert known, f"{process} listens at {host}:{port}"
-        assert port > 10000, f"{process} listens at {host}:{port}"
+        assert process.startswith(RAY) and port > 10000, f"{process} listens at {host}:{port}"
 
 
 class Command(Running):
@@ -122,7 +112,7 @@ class Command(Running):
 
 
 def _calls_without_a_token(pid: int) -> Iterator[str]:
-    """What gRPC ports of replicas answer to a stranger."""
+    """How the gRPC ports of replicas answer a call without Ray's token."""
     import grpc
     from ray.serve.generated import serve_pb2, serve_pb2_grpc
 
@@ -147,14 +137,14 @@ def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no
         check_listening(served.process.pid, {("ray::ProxyActor", "127.0.0.1", served.port), *agents})
         assert set(_calls_without_a_token(served.process.pid)) <= {"UNAUTHENTICATED", "UNIMPLEMENTED"}
 
-        begun, go_on, answers = threading.Event(), threading.Event(), []
+        begun, resume, answers = threading.Event(), threading.Event(), []
 
         def slowly() -> Iterator[bytes]:
             for n in range(20):
                 yield json.dumps({"id": str(n), "triples": [["Neon", "discoveredBy", f"value {n}"]]}).encode() + b"\n"
                 begun.set()
                 if n == 10:
-                    go_on.wait(120)
+                    resume.wait(120)
 
         def ask() -> None:
             headers = {"Content-Type": "application/x-ndjson"}
@@ -167,9 +157,9 @@ def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no
         begun.wait(60)
         children = served.children()
         served.signal(signal.SIGINT)
-        served.wait_until(lambda: "Finishing" in served.output(), "the end's beginning")
+        served.wait_until(lambda: "Finishing" in served.output(), "the message that it finishes requests")
         until(lambda: _refused(served.url), "refusal of new requests")
-        go_on.set()
+        resume.set()
         client.join(120)
         assert served.finish() == 130, served.output()
         assert answers[0].text.splitlines()[-1] == '{"status": "end", "records": 20, "ok": 20, "errors": 0}'
@@ -181,14 +171,14 @@ def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no
 def _refused(url: str) -> bool:
     try:
         return httpx.post(f"{url}/v1/generate", json={"records": RECORDS}, timeout=2).status_code == 503
-    except httpx.TransportError:  # or it waits for a replica that takes requests: there is none any more
+    except httpx.TransportError:  # or it waits for a replica that accepts requests, and none is left
         return True
 
 
 # --- files for Serve's own commands -----------------------------------------------------------------------------------
 
 
-def test_what_print_config_writes_can_be_deployed(run: Run, bundle: Path, ray_cluster: None) -> None:
+def test_the_file_of_print_config_can_be_deployed(run: Run, bundle: Path, ray_cluster: None) -> None:
     from ray import serve
 
     code, printed, _ = run("serve", bundle, "--print-config", *SMALL)

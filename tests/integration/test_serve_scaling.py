@@ -1,4 +1,4 @@
-"""Generators follow the records that wait: more of them in a burst, fewer after it, none if that is allowed."""
+"""The number of generators follows the waiting records: it grows in a burst, then shrinks, to zero if allowed."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ QUICK = ("generator.max_replicas=2", "generator.downscale_delay_s=2")
 
 
 def test_a_burst_brings_a_second_generator_and_its_end_takes_it_away(bundle: Path) -> None:
-    """Six clients send a record each at a time; two records are a replica's share."""
+    """Six clients send one record at a time; the target is two records a replica."""
     with serving(bundle, *QUICK, "generator.target_records=2") as served:
         assert len(replicas("Generator")) == 1
         with Load(served.url, clients=6) as load:

@@ -135,24 +135,20 @@ def test_a_failed_call_of_the_engine_fails_only_its_own_records(stub: StubEngine
 
 
 class SlowServer(Server):
-    """The server's end of a request whose client reads a part of the answer for each release of `takes`."""
+    """The server's end of a request whose client reads one part of the answer for each release of `reads`."""
 
     def __init__(self, *messages: Message) -> None:
         super().__init__(*messages)
-        self.takes = asyncio.Semaphore(1)  # the head
+        self.reads = asyncio.Semaphore(1)  # the head
 
     async def send(self, message: Message) -> None:
-        await self.takes.acquire()
+        await self.reads.acquire()
         await super().send(message)
 
 
-def opened(app: ASGIApp, server: Server) -> asyncio.Task[None]:
+def started(app: ASGIApp, server: Server) -> asyncio.Future[None]:
     """Starts a streamed request to the application."""
-
-    async def answer() -> None:
-        await app(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
-
-    return asyncio.create_task(answer())
+    return asyncio.ensure_future(app(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send))
 
 
 def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
@@ -163,14 +159,14 @@ def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
 def test_at_most_a_window_of_records_is_in_progress_while_the_client_reads_nothing(stub: StubEngine) -> None:
     async def check() -> None:
         server = SlowServer(*_parts(range(100), more=False))
-        call = opened(api(stub, CONFIG), server)
+        call = started(api(stub, CONFIG), server)
         await until(lambda: stub.begun == 16)
         await asyncio.sleep(0.05)
         assert stub.begun == 16
-        server.takes.release()
+        server.reads.release()
         await until(lambda: stub.begun == 20)
         for _ in range(100):
-            server.takes.release()
+            server.reads.release()
         await asyncio.wait_for(call, 20)
         assert len(server.body.splitlines()) == 101
 
@@ -180,7 +176,7 @@ def test_at_most_a_window_of_records_is_in_progress_while_the_client_reads_nothi
 def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: StubEngine) -> None:
     async def check() -> None:
         server = Server()
-        call = opened(api(stub, CONFIG), server)
+        call = started(api(stub, CONFIG), server)
         for number in range(3):
             server.incoming.put_nowait(part(line(number)))
             await until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
@@ -197,7 +193,7 @@ def test_a_disconnected_or_cancelled_stream_cancels_its_work(stub: StubEngine, w
     async def check() -> None:
         stub.hold = asyncio.Event()
         server = Server(*_parts(range(10), more=not whole))
-        call = opened(api(stub, CONFIG), server)
+        call = started(api(stub, CONFIG), server)
         await until(lambda: stub.begun == 10)
         if cancelled:
             call.cancel()

@@ -1,4 +1,4 @@
-"""The engine over handles: each record gets an answer, whichever error Ray Serve raises."""
+"""The engine over handles: each record gets an answer, whatever error Ray Serve raises."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def text_of(job: Job) -> list[Generation]:
 
 
 class Call:
-    """The response of a call, like Serve's: it gives a result, raises, or waits until it is cancelled."""
+    """The response of a call, like Serve's: it returns a result, raises, or waits until it is cancelled."""
 
     def __init__(self, outcome: Callable[[], Awaitable[Any]]) -> None:
         self.outcome, self.cancelled = outcome, False
@@ -57,7 +57,7 @@ class Call:
 
 
 class Replicas:
-    """A handle whose calls have these results in order: exceptions or functions; the last is for all further calls."""
+    """A handle whose calls have these results (exceptions, or functions) in order; the last one is repeated."""
 
     def __init__(self, *results: Any) -> None:
         self.results = list(results)
@@ -65,21 +65,20 @@ class Replicas:
         self.seen: list[tuple[str, tuple[Any, ...]]] = []
 
     def __getattr__(self, method: str) -> Any:
-        class Method:
-            def remote(_, *arguments: Any) -> Call:
-                result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
-                self.seen.append((method, arguments))
+        def remote(*arguments: Any) -> Call:
+            result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
+            self.seen.append((method, arguments))
 
-                async def outcome() -> Any:
-                    if isinstance(result, BaseException):
-                        raise result
-                    value = result(*arguments)
-                    return await value if asyncio.iscoroutine(value) else value
+            async def outcome() -> Any:
+                if isinstance(result, BaseException):
+                    raise result
+                value = result(*arguments)
+                return await value if asyncio.iscoroutine(value) else value
 
-                self.calls.append(Call(outcome))
-                return self.calls[-1]
+            self.calls.append(Call(outcome))
+            return self.calls[-1]
 
-        return Method()
+        return SimpleNamespace(remote=remote)
 
 
 def plans(jobs: Sequence[Job], *_: Any) -> ByModel[Any]:
@@ -102,7 +101,7 @@ def codes(answers: Sequence[Any]) -> list[str]:
 
 
 def generated(planner: Any, generator: Any, *names: str, records: int = 64, seconds: float = LONG) -> list[Any]:
-    """What the engine answers to jobs of these names."""
+    """The engine's answers to jobs of these names."""
 
     async def test() -> list[Any]:
         return await HandleEngine(planner, generator, records).generate(jobs(*names), seconds)
