@@ -1,7 +1,7 @@
 """Batches items of different requests and processes one batch at a time in a thread.
 
-Ray's own ``@serve.batch`` does not suffice: it ignores lengths, deadlines and cancelled callers, one bad item fails its
-whole batch, and an exception returned for an item reaches the client as a success.
+Ray's own ``@serve.batch`` does not suffice: it ignores lengths, deadlines and cancelled callers, one invalid item fails
+its batch, and an exception returned for an item reaches the client as a success.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ class Measure(NamedTuple):
     length: int = 1
     """At least 1; items of similar length are batched together."""
     share: float = 0.0
-    """The share of a batch that the item fills; a batch holds at most 1 in all, or a single item."""
+    """The share of a batch that the item fills; the sum over a batch is at most 1, or it has a single item."""
+    alone: bool = False
+    """Whether the item shares a batch only with items of the same call of `Batcher.submit`."""
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting(Generic[T, A]):
     item: T
     measure: Measure
+    key: Hashable  # equal for all items of a batch
     rank: int  # within its call
     number: int  # in order of arrival
     arrived: float
@@ -59,7 +62,7 @@ class Abandoned(Exception):
 class Batcher(Generic[T, A]):
     """Collects items and processes them in batches, in its own thread, so that the event loop stays free.
 
-    Every batch holds the longest waiting item, so no item starves. It is filled with similar items: those of the
+    Every batch has the longest waiting item, so none waits forever. It is filled with similar items: those of the
     nearest length and, among these, the first item of every call before the second of any, so that a large call does
     not delay a small one. An item whose deadline has passed, or whose caller was cancelled, is dropped before it is
     processed.
@@ -116,8 +119,8 @@ class Batcher(Generic[T, A]):
 
         If the caller is cancelled, items that still wait are dropped.
         """
-        now = asyncio.get_running_loop().time()
-        entries = [self._entry(item, rank, now, now + seconds) for rank, item in enumerate(items)]
+        now, call = asyncio.get_running_loop().time(), next(self._numbers)
+        entries = [self._entry(item, call, rank, now, now + seconds) for rank, item in enumerate(items)]
         pending = [entry.answer for entry in entries if not entry.answer.done()]
         try:
             if pending:
@@ -130,9 +133,11 @@ class Batcher(Generic[T, A]):
                     entry.answer.set_result(late_failure())
         return [entry.answer.result() for entry in entries]
 
-    def _entry(self, item: T, rank: int, now: float, deadline: float) -> _Waiting[T, A]:
+    def _entry(self, item: T, call: int, rank: int, now: float, deadline: float) -> _Waiting[T, A]:
         answer: asyncio.Future[A | Failure] = asyncio.get_running_loop().create_future()
-        entry = _Waiting(item, self._measure(item), rank, next(self._numbers), now, deadline, answer)
+        measure = self._measure(item)
+        key = (measure.work, measure.key, call if measure.alone else None)
+        entry = _Waiting(item, measure, key, rank, next(self._numbers), now, deadline, answer)
         if deadline <= now:
             answer.set_result(late_failure())
         elif len(self._waiting) >= self._config.queue:
@@ -194,13 +199,12 @@ class Batcher(Generic[T, A]):
         if not self._waiting:
             return []
         oldest = next(iter(self._waiting.values()))
-        work, key, length, _ = oldest.measure
 
         def distance(entry: _Waiting[T, A]) -> tuple[bool, int, int, int]:
-            octaves = abs(math.log2(entry.measure.length / length))
+            octaves = abs(math.log2(entry.measure.length / oldest.measure.length))
             return entry is not oldest, int(octaves * 2), entry.rank, entry.number
 
-        similar = sorted((entry for entry in self._waiting.values() if entry.measure[:2] == (work, key)), key=distance)
+        similar = sorted((entry for entry in self._waiting.values() if entry.key == oldest.key), key=distance)
         filled = itertools.accumulate(entry.measure.share for entry in similar[: self._config.records])
         count = max(1, sum(share <= 1 + 1e-9 for share in filled))
         return [self._waiting.pop(entry.number) for entry in similar[:count]]

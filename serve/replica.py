@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic
+from typing import Any, Generic
 
 import torch
 
@@ -13,7 +13,7 @@ from agggen.errors import BundleError
 from agggen_platform.registry.admission import fetch, smoke
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from serve.batching import A, Batcher, Measure, T
-from serve.engine import Failure
+from serve.engine import ByModel, Failure
 from serve.meters import Meters
 from serve.observe import log_as_replica
 from serve.scaling import RECORDS
@@ -45,6 +45,10 @@ class Replica(ABC, Generic[T, A]):
         self._address = config.shown_as or config.bundle
         self._longest, self._meters = config.limits.longest_deadline_s, Meters()
         self._batcher: Batcher[T, A] = Batcher(self._work, config.batch, self._measure, self._meters)
+
+    async def _answers(self, items: Sequence[T], seconds: float) -> ByModel[Any]:
+        """The answers to the items within `seconds`, from batches with items of other calls."""
+        return ByModel(await self._batcher.submit(items, seconds), self._fingerprint)
 
     @abstractmethod
     def _work(self, work: str, items: Sequence[T]) -> Sequence[A | Failure]:

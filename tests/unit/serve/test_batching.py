@@ -187,6 +187,17 @@ def test_a_batch_has_one_kind_of_work_and_holds_the_oldest_item() -> None:
     assert worker.works == ["odd", "even"]
 
 
+def test_items_that_are_alone_share_batches_only_within_their_call() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=8, wait_ms=0), lambda item: Measure(alone=item < 5))
+
+    async def test() -> None:
+        await asyncio.gather(*(batcher.submit(items, LONG) for items in ([1, 2], [3, 4], [5], [6])))
+
+    run(test)
+    assert worker.batches == [[1, 2], [3, 4], [5, 6]]
+
+
 def test_a_batch_holds_the_oldest_item_and_those_nearest_in_length() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=3, wait_ms=0), lambda item: Measure(length=item))
