@@ -63,7 +63,7 @@ def build(config: ServeConfig) -> Application:
         ConfigError: the endpoint can be reached from other machines without a key.
         BundleError, RegistryError, StorageError: there is no such bundle, or it fails its check.
     """
-    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # otherwise on another node
+    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else it is on another node
         key_ring(_with_listening_host(config, default=config.http.host))
     target = find_target(config)
     check_target(target)

@@ -76,7 +76,7 @@ def test_a_busy_endpoint_is_retried(studio: Studio, faults: Faults) -> None:
     faults.refusals[GENERATE] = [(429, {"retry-after": "1"})]
     merge(studio)
     studio.state("busy")
-    assert "asked again in 1 s" in banner(studio)
+    assert "Next try in 1 s" in banner(studio)
     studio.ready()
     assert not banner(studio)
 
@@ -86,10 +86,10 @@ def test_an_old_text_is_labelled_as_that_of_earlier_facts(studio: Studio, faults
     before = studio.text
     studio.page.get_by_role("button", name="Next record").click()
     studio.state("offline")
-    assert studio.text == before and "of the facts before" in studio.page.locator("#words").inner_text()
-    studio.page.get_by_role("button", name="Ask again now").click()
+    assert studio.text == before and "of the previous facts" in studio.page.locator("#words").inner_text()
+    studio.page.get_by_role("button", name="Try again now").click()
     studio.ready()
-    assert studio.text != before and "of the facts before" not in studio.page.locator("#words").inner_text()
+    assert studio.text != before and "of the previous facts" not in studio.page.locator("#words").inner_text()
 
 
 def test_a_restarting_endpoint_is_retried_at_once_on_demand(studio: Studio, faults: Faults) -> None:
@@ -97,7 +97,7 @@ def test_a_restarting_endpoint_is_retried_at_once_on_demand(studio: Studio, faul
     merge(studio)
     studio.state("offline")
     studio.said("No answer")
-    studio.page.get_by_role("button", name="Ask again now").click()
+    studio.page.get_by_role("button", name="Try again now").click()
     studio.ready()
 
 
