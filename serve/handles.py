@@ -102,7 +102,7 @@ class HandleEngine:
         return card
 
     async def records_at_once(self) -> int:
-        """How many records clients should have in flight: enough for twice the running generators, so that more start."""
+        """How many records clients should have in flight: enough for twice the running generators, to start more."""
         running = (await asyncio.to_thread(self._count)).running
         return math.ceil(min(self._max_generators, 2 * max(1, running)) * self._target_records)
 
