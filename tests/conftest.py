@@ -45,7 +45,7 @@ def data_home() -> Path:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """One local Ray cluster for all tests of a session; it has more CPUs than the machine, so that nothing waits."""
+    """One local Ray cluster for all tests of a session, with more CPUs than the machine has, so that nothing waits."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
     from agggen_platform.ray_cluster import connected
 

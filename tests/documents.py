@@ -28,7 +28,7 @@ class Block:
 
 
 def blocks(readme: Path) -> Iterator[Block]:
-    """Fenced blocks with their language, and indented ones: `sh` if they begin like a command, else `text`."""
+    """Fenced blocks with their language, and indented ones, as `sh` if they begin like a command, else as `text`."""
     begun, language, inside = 0, "", list[str]()
     before = ""
     for number, line in enumerate([*readme.read_text(encoding="utf-8").splitlines(), ""], start=1):

@@ -85,8 +85,8 @@ class FaultyS3:
         self._server.server_close()
 
     def inject(self, kind: str, times: int = 1, *, after: int = 0, method: str = "", path: str = "") -> None:
-        """Fails the next `times` requests (-1: all) of this method whose path and query hold `path`, but the first
-        `after` ones."""
+        """Fails the next `times` requests (-1: all) of this method whose path and query contain `path`, after the first
+        `after` of them."""
         assert kind in _KINDS, f"{kind!r} is none of {sorted(_KINDS)}"
         with self._lock:
             self._faults.append(_Fault(kind, times, after, method, path))
@@ -100,7 +100,7 @@ class FaultyS3:
 
     @property
     def pending(self) -> int:
-        """Number of requests that are still to fail, of faults that end."""
+        """Number of requests that are still to fail, without faults that last forever."""
         with self._lock:
             return sum(max(0, fault.times) for fault in self._faults)
 

@@ -68,7 +68,7 @@ def processes(title: str) -> set[int]:
 
 
 def unique_record(key: str) -> dict[str, Any]:
-    """A record that only the request named `key` asks for."""
+    """A record that occurs only in the request named `key`."""
     return {"id": key, "triples": [["Neon", "discoveredBy", key[:8]], ["Neon", "discoveryPlace", key[8:12]]]}
 
 

@@ -93,7 +93,7 @@ def test_two_models_write_by_the_same_plan_side_by_side(visit: Any, two_models: 
     assert names[0].startswith("elements") and names[1].startswith("other") and names[0] != names[1]
 
 
-def test_two_models_are_asked_again_after_a_failure(visit: Any, two_models: str) -> None:
+def test_two_models_are_retried_after_a_failure(visit: Any, two_models: str) -> None:
     studio = visit(two_models)
     studio.page.route("**/v1/generate", lambda route: route.abort())
     studio.tab("Compare").get_by_role("alert").wait_for()
@@ -158,7 +158,7 @@ def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, 
     assert studio.tab("Corrections").locator("#keptlist .card").count() == 2
 
 
-def test_a_link_holds_record_and_plan_and_no_server_sees_it(studio: Studio, visit: Any, url: str, faults: Any) -> None:
+def test_a_link_has_record_and_plan_and_is_sent_to_no_server(studio: Studio, visit: Any, url: str, faults: Any) -> None:
     studio.write_by("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
     studio.ready()
     studio.tab("Share")

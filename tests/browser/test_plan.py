@@ -79,7 +79,7 @@ def test_a_drag_that_is_cancelled_changes_nothing(hydrogen: Studio) -> None:
     assert hydrogen.page.locator("dialog").count() == 0
 
 
-def test_a_finger_drags_by_the_grip(visit: Any, url: str) -> None:
+def test_touch_drags_a_chip_by_its_grip(visit: Any, url: str) -> None:
     studio = visit(url + LINK, has_touch=True, viewport={"width": 360, "height": 740})
     studio.write_by(PLAN)
     chip = studio.chip("melting point")

@@ -123,7 +123,7 @@ def test_mentions_are_marked_correctly_beside_characters_outside_the_basic_plane
     assert {value, "metalloid"} <= set(studio.page.locator("#words .mention").all_inner_texts())
 
 
-def test_24_triples_are_planned_and_25_are_refused_without_losing_them(studio: Studio) -> None:
+def test_24_triples_are_planned_and_25_refused_but_kept(studio: Studio) -> None:
     rows = [["Silicon", f"property {i}", f"value {i}"] for i in range(18)]
     names = ["symbol", "category", "discoveryYear", "meltingPoint", "discoveryPlace", "standardAtomicWeight"]
     studio.load(json.dumps(rows + [["Silicon", name, f"v{i}"] for i, name in enumerate(names)]))

@@ -37,7 +37,7 @@ def test_viterbi_alignment_is_learned(demo: dict[str, Any]) -> None:
     assert demo["metrics"]["test/alignment/viterbi_accuracy"] >= 95
 
 
-def test_plans_agree_with_gold_as_well_as_gold_with_itself(demo: dict[str, Any]) -> None:
+def test_plans_agree_with_gold_plans_as_those_with_each_other(demo: dict[str, Any]) -> None:
     metrics = demo["metrics"]
     assert metrics["test/plans/nmi_avg"] >= 0.9 * metrics["test/plans/human_nmi_avg"]
     # NMI alone rewards plans without aggregation, so the number of groups and the order are bounded too.
@@ -45,7 +45,7 @@ def test_plans_agree_with_gold_as_well_as_gold_with_itself(demo: dict[str, Any])
     assert metrics["test/plans/tau_avg"] > 0.5 * metrics["test/plans/human_tau_avg"]
 
 
-def test_texts_say_what_the_record_says(demo: dict[str, Any]) -> None:
+def test_texts_express_the_values_of_their_records(demo: dict[str, Any]) -> None:
     assert demo["metrics"]["test/plain/bleu"] > 30
     assert demo["metrics"]["test/faithfulness/values_whole"] > 99
     assert demo["metrics"]["test/faithfulness/values_lenient"] > 99
@@ -72,7 +72,7 @@ def tried(demo: dict[str, Any]) -> dict[str, Any]:
     return {"text": json.loads(printed[0]), "report": demo["folder"] / "report"}
 
 
-def test_own_facts_are_written_under_an_own_plan(tried: dict[str, Any]) -> None:
+def test_new_facts_are_written_by_a_given_plan(tried: dict[str, Any]) -> None:
     written = tried["text"]
     assert written["plan"] == "[block] [symbol period]"
     assert [fact["predicates"] for fact in written["facts"]] == [["block"], ["symbol", "period"]]
@@ -80,7 +80,7 @@ def test_own_facts_are_written_under_an_own_plan(tried: dict[str, Any]) -> None:
     assert "Xi" in written["text"]  # a word that training never saw is copied
 
 
-def test_the_report_of_a_trained_model_holds_what_it_learned(demo: dict[str, Any], tried: dict[str, Any]) -> None:
+def test_the_report_has_the_scores_of_training(demo: dict[str, Any], tried: dict[str, Any]) -> None:
     assert "<svg" in (tried["report"] / "report.html").read_text(encoding="utf-8")
     report = json.loads((tried["report"] / "report.json").read_text(encoding="utf-8"))
     measured = {key: {m["name"]: m for m in part["measures"]} for key, part in report["scores"].items()}

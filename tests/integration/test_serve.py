@@ -29,7 +29,7 @@ def served(bundle: Path, ray_cluster: None) -> Iterator[Endpoint]:
         yield endpoint
 
 
-def test_an_endpoint_starts_though_serve_replaces_its_first_proxy(
+def test_an_endpoint_starts_even_if_serve_replaces_its_first_proxy(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = serve.start

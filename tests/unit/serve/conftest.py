@@ -66,13 +66,13 @@ def engine(_planner: PlannerReplica, _generator: GeneratorReplica) -> HandleEngi
 
 @pytest.fixture
 def ask(engine: HandleEngine, serve_config: ServeConfig) -> Ask:
-    """Asks an endpoint with the tiny bundle."""
+    """Sends requests to an endpoint with the tiny bundle."""
     return asking(api(engine, serve_config))
 
 
 @pytest.fixture
 def endpoint(engine: HandleEngine) -> Iterator[str]:
-    """The URL of a server that runs as long as the test."""
+    """The URL of an endpoint with the tiny bundle."""
     config = ServeConfig("bundle", http=HttpConfig(port=free_ports(1)[0]))
     with running(api(engine, config), config) as url:
         yield url

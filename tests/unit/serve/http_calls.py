@@ -86,7 +86,7 @@ def scope(path: str = "/v1/generate", method: str = "POST", headers: Iterable[tu
 
 
 class Server:
-    """The server's end of a request: `sent` by the application, and `incoming` for it."""
+    """The server's end of a request: messages `sent` by the application and `incoming` for it."""
 
     def __init__(self, *messages: Message) -> None:
         self.sent: list[Message] = []

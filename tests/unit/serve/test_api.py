@@ -19,7 +19,7 @@ from tests.unit.serve.stub_engine import StubEngine
 # --- texts ----------------------------------------------------------------------------------------------------------
 
 
-def test_texts_follow_their_plans_and_name_missing_values(ask: Ask) -> None:
+def test_texts_follow_their_plans_and_list_missing_values(ask: Ask) -> None:
     human = SILICON | {"id": "h", "plan": "[category] [symbol]"}
     options = {"n_best": 2, "verify": "off"}  # the untrained model finds no words that pass
     response = ask("POST", "/v1/generate", json={"records": [SILICON, human], "options": options})
@@ -69,7 +69,7 @@ def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
 
 
 def test_a_row_that_would_grow_when_flattened_is_refused(ask: Ask) -> None:
-    """Each value of an inner object repeats the outer key: 60,000 values below a long key would fill the memory."""
+    """Flattening repeats the outer key for each inner value: 60,000 values below a long key would fill the memory."""
     row = {"x" * 100_000: {str(number): "1" for number in range(1000)}}
     response = ask("POST", "/v1/generate", json={"records": [row]})
     assert response.status_code == 422 and "at most 16000 as a row" in response.text
@@ -149,7 +149,7 @@ def test_settings_default_to_those_of_the_model(ask_stub: Ask, stub: StubEngine)
         ("/v1/generate?n_best=2", {}, "query.n_best", "options are in the body"),
     ],
 )
-def test_an_invalid_option_is_named(
+def test_the_problem_names_an_invalid_option(
     ask_stub: Ask, stub: StubEngine, address: str, options: dict[str, Any], field: str, says: str
 ) -> None:
     response = ask_stub("POST", address, json={"records": [SILICON], "options": options})

@@ -75,7 +75,7 @@ def test_the_deadline_also_limits_the_wait_for_the_model_card(stub: StubEngine, 
 
 @pytest.mark.parametrize("address", ["/v1/generate", "/v1/plan", "/v1/generate:stream"])
 def test_each_answer_names_the_bundle_that_gave_it(ask_stub: Ask, stub: StubEngine, address: str) -> None:
-    """While one bundle replaces another, one request may get answers of both."""
+    """During an update, a request may get answers of both bundles."""
     stub.models["b"] = "cd34"
     requested = records("a", "b", "c")
     if address.endswith("stream"):
@@ -181,7 +181,7 @@ def test_other_media_types_are_refused(ask_stub: Ask, kind: str) -> None:
     assert problem(response)["status"] == 415
 
 
-def test_unknown_addresses_and_methods_are_answered_with_problems(ask_stub: Ask) -> None:
+def test_unknown_addresses_and_methods_are_problems(ask_stub: Ask) -> None:
     assert problem(ask_stub("GET", "/v1/nothing"))["status"] == 404
     wrong = ask_stub("GET", "/v1/generate")
     assert (problem(wrong)["status"], wrong.headers["Allow"]) == (405, "POST")

@@ -56,7 +56,7 @@ BAD = {
 }
 
 
-def test_bad_lines_do_not_stop_the_others(engine: HandleEngine, serve_config: ServeConfig) -> None:
+def test_invalid_lines_do_not_affect_the_others(engine: HandleEngine, serve_config: ServeConfig) -> None:
     config = ServeConfig(bundle="toy", limits=CONFIG.limits)
     body = b"".join(BAD[i][0] if i in BAD else line(i) for i in range(100))
     results, end = answers(stream(engine, body, config, "?plans=1&beam=1"))

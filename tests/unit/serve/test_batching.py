@@ -117,7 +117,7 @@ def test_late_items_and_those_of_cancelled_callers_are_not_processed() -> None:
     assert worker.batches == [[1], [7]]
 
 
-def test_work_is_abandoned_when_its_last_caller_has_gone() -> None:
+def test_work_is_abandoned_after_its_last_caller_was_cancelled() -> None:
     checks, began = 0, threading.Event()
 
     def work(kind: str, items: Sequence[int]) -> list[int]:
@@ -175,7 +175,7 @@ def test_missing_answers_of_a_batch_are_failures() -> None:
     run(test)
 
 
-def test_a_batch_has_one_kind_of_work_and_holds_the_oldest_item() -> None:
+def test_a_batch_has_one_kind_of_work_and_the_oldest_item() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=8, wait_ms=0), lambda item: Measure("odd" if item % 2 else "even"))
 
@@ -198,7 +198,7 @@ def test_items_that_are_alone_share_batches_only_within_their_call() -> None:
     assert worker.batches == [[1, 2], [3, 4], [5, 6]]
 
 
-def test_a_batch_holds_the_oldest_item_and_those_nearest_in_length() -> None:
+def test_a_batch_has_the_oldest_item_and_those_nearest_in_length() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=3, wait_ms=0), lambda item: Measure(length=item))
 

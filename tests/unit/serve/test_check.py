@@ -47,7 +47,7 @@ def test_library_command_and_endpoint_give_the_same_verdicts(
     assert min(answer["risk"] for answer in answers[1:]) > answers[0]["risk"] + 0.1
 
 
-def test_without_a_critic_texts_are_checked_by_words_alone(
+def test_without_a_critic_only_the_strict_check_is_run(
     serve_config: ServeConfig, _planner: PlannerReplica, ask: Ask
 ) -> None:
     config = replace(serve_config, critic=None)

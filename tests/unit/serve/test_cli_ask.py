@@ -1,4 +1,4 @@
-"""`agggen ask` against the endpoint's own application behind a real server of this process."""
+"""`agggen ask` with a real server of the endpoint in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDS = list(elements_records("dev"))[:5]
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Five records with a bad line and one of too many triples between them."""
+    """Five records, an invalid line, and a record of too many triples."""
     lines = [json.dumps(record.as_dict()) for record in RECORDS]
     lines.insert(2, "{no json")
     lines.insert(4, json.dumps({"id": "long", "triples": [["s", f"p{i}", "o"] for i in range(99)]}))

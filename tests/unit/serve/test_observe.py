@@ -46,7 +46,7 @@ def in_context(app: ASGIApp, **options: Any) -> RequestContext:
 
 @contextmanager
 def logging_to(stream: io.StringIO, config: LogConfig = LogConfig(), **constant: str) -> Iterator[None]:  # noqa: B008
-    """The endpoint's logging for a block; the tests' own afterwards."""
+    """Sets up the endpoint's logging within the block."""
     loggers = [logging.getLogger(name) for name in ("agggen", "agggen_platform", "serve")]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     try:
@@ -59,7 +59,7 @@ def logging_to(stream: io.StringIO, config: LogConfig = LogConfig(), **constant:
 
 @pytest.fixture
 def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The lines of the log so far."""
+    """Returns the lines of the log so far."""
     stream = io.StringIO()
     with logging_to(stream, replica="r7"):
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -73,7 +73,7 @@ async def answer_with_id(scope: Scope, receive: Receive, send: Send) -> None:
     await answer(send, current_request().id.encode())
 
 
-def test_a_valid_id_of_the_client_is_taken_and_echoed() -> None:
+def test_a_valid_id_of_the_client_is_used_and_returned() -> None:
     for name in ("a", "0123-abc_DEF.x:y", "x" * 128):
         response = post(in_context(answer_with_id), headers={"X-Request-Id": name})
         assert response.headers.get_list("x-request-id") == [name] and response.text == name
@@ -124,7 +124,7 @@ def test_a_request_is_logged_as_one_line(log: Callable[[], list[dict[str, Any]]]
 SECRET = "tantalum"
 
 
-def test_no_text_no_address_and_no_key_is_ever_in_the_log(log: Callable[[], list[dict[str, Any]]]) -> None:
+def test_the_log_has_no_text_address_or_key(log: Callable[[], list[dict[str, Any]]]) -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise ValueError(f"cannot say {(await read(receive)).decode()}")
 
@@ -142,7 +142,7 @@ def test_no_text_no_address_and_no_key_is_ever_in_the_log(log: Callable[[], list
 
 
 @pytest.mark.parametrize("name", ["agggen.serve", "serve.handles", "serve.batching", "agggen.generation.planner"])
-def test_the_message_of_an_exception_is_logged_only_where_texts_may_be(name: str) -> None:
+def test_messages_of_exceptions_are_logged_only_if_texts_may_be_logged(name: str) -> None:
     for texts in (False, True):
         stream = io.StringIO()
         with logging_to(stream, LogConfig(texts=texts)):
@@ -152,7 +152,7 @@ def test_the_message_of_an_exception_is_logged_only_where_texts_may_be(name: str
 
 
 @given(st.text(), st.text())
-def test_any_message_and_field_are_one_line(message: str, field: str) -> None:
+def test_any_message_and_field_is_logged_as_one_line(message: str, field: str) -> None:
     stream = io.StringIO()
     with logging_to(stream, LogConfig(level="warning")):
         set_up_logging(LogConfig(level="warning"), stream)  # twice: it still logs once
@@ -178,7 +178,7 @@ def test_planners_and_generators_log_like_the_ingress(monkeypatch: pytest.Monkey
 # --- how a request ends ---------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_went_away_is_a_499_and_a_failure_a_500(log: Callable[[], list[dict[str, Any]]]) -> None:
+def test_disconnected_clients_are_logged_as_499_and_errors_as_500(log: Callable[[], list[dict[str, Any]]]) -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError
 

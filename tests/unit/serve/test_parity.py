@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def tuned(request: pytest.FixtureRequest, bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny bundle with settings of its own."""
+    """The tiny bundle with other inference settings."""
     path = tmp_path_factory.mktemp("settings") / "bundle"
     loaded = load_bundle(bundle)
     save_bundle(path, replace(loaded, inference=replace(loaded.inference, **SETTINGS[request.param])))
@@ -98,7 +98,7 @@ def test_the_endpoint_plans_and_writes_as_the_library(
 
 
 def test_an_evaluation_plans_and_writes_with_the_same_settings(generator: Generator, bundle: Path) -> None:
-    """Also where the settings are not the generator's own."""
+    """With the generator's own settings and with others."""
     plain = load_bundle(bundle).generator()
     for writer, config in ((generator, None), (plain, generator.config)):
         written = write(writer, RECORDS, config)

@@ -57,7 +57,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return {name: json.loads(str(value)) for name, value in (span.attributes or {}).items()}
 
 
-def test_a_request_is_one_trace_of_sizes_without_content(traced: Spans) -> None:
+def test_a_trace_has_spans_with_sizes_and_no_content(traced: Spans) -> None:
     answer, spans = traced("/v1/generate", json={"records": records("a", "b")}, headers={"x-request-id": "r1"})
     root = spans["POST /v1/generate"]
     assert set(spans) == {root.name, "read", "plan", "write", "verify"}
@@ -81,7 +81,7 @@ def test_a_request_is_one_trace_of_sizes_without_content(traced: Spans) -> None:
     assert not any(word in exported for word in ("Silicon", "metalloid", texts[0]["text"]))
 
 
-def test_an_unfulfilled_text_is_counted_and_its_record_named(traced: Spans) -> None:
+def test_a_trace_names_the_records_of_unfulfilled_texts(traced: Spans) -> None:
     body = {"records": records("a"), "options": {"verify": "off"}}
     answer, spans = traced("/v1/generate", json=body)
     assert not answer.json()["answers"][0]["texts"][0]["fulfilled"]  # the weights are random
