@@ -1,9 +1,10 @@
-"""HTTP and ASGI calls of applications in this process, and example records."""
+"""HTTP and ASGI calls of applications in this process, asynchronous tests, and example records."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import wraps
 from typing import Any
 
 import httpx
@@ -17,6 +18,17 @@ SILICON = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "cat
 CONFIG = ServeConfig(bundle="toy")
 
 Ask = Callable[..., httpx.Response]
+LONG = 60.0  # seconds; more than any test takes
+
+
+def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test in a new event loop, for at most `LONG` seconds."""
+
+    @wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(**fixtures), LONG))
+
+    return run
 
 
 def asking(app: ASGIApp) -> Ask:

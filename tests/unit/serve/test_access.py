@@ -20,6 +20,7 @@ from tests.unit.serve.http_calls import (
     JSON,
     NDJSON,
     Server,
+    asynchronous,
     client,
     part,
     pieces,
@@ -204,26 +205,24 @@ async def collected(chunks: AsyncIterator[bytes]) -> bytes:
     return b"".join([chunk async for chunk in chunks])
 
 
-def test_streams_are_received_ahead_within_their_limits() -> None:
-    async def check() -> None:
-        buffer = StreamBuffer(LimitsConfig(stream_bytes=100, stream_buffer_bytes=60))
-        servers = [Server(part(b"a" * 40)), Server(part(b"b" * 20))]
-        bodies = [StreamBody(server.receive, buffer) for server in servers]
-        receiving = [asyncio.create_task(body.receive()) for body in bodies]
-        await until(lambda: buffer.waiting == 60)
-        for server in servers:  # neither body was read, so the buffer has no room for more
-            server.incoming.put_nowait(part(b"c", more=False))
-        await asyncio.wait(receiving, timeout=0.05)
-        for body in bodies:
-            with pytest.raises(Problem, match="buffer of all streams"):
-                await collected(body.pieces())
-        for body in bodies:
-            body.close()
-        assert buffer.waiting == 0
-        for task in receiving:
-            task.cancel()
-
-    asyncio.run(check())
+@asynchronous
+async def test_streams_are_received_ahead_within_their_limits() -> None:
+    buffer = StreamBuffer(LimitsConfig(stream_bytes=100, stream_buffer_bytes=60))
+    servers = [Server(part(b"a" * 40)), Server(part(b"b" * 20))]
+    bodies = [StreamBody(server.receive, buffer) for server in servers]
+    receiving = [asyncio.create_task(body.receive()) for body in bodies]
+    await until(lambda: buffer.waiting == 60)
+    for server in servers:  # neither body was read, so the buffer has no room for more
+        server.incoming.put_nowait(part(b"c", more=False))
+    await asyncio.wait(receiving, timeout=0.05)
+    for body in bodies:
+        with pytest.raises(Problem, match="buffer of all streams"):
+            await collected(body.pieces())
+    for body in bodies:
+        body.close()
+    assert buffer.waiting == 0
+    for task in receiving:
+        task.cancel()
 
 
 def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> None:
@@ -234,46 +233,42 @@ def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> 
 # --- admission ------------------------------------------------------------------------------------------------------
 
 
-def test_requests_above_the_queue_limit_get_429_until_others_end(stub: StubEngine) -> None:
-    async def check() -> None:
-        stub.hold = asyncio.Event()
-        app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
-        async with client(app) as http:
-            waiting = [asyncio.create_task(http.post("/v1/generate", **REQUEST)) for _ in range(2)]
-            stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
-            waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))
-            await until(lambda: stub.begun == 3)
-            refused = await http.post("/v1/generate", **REQUEST)
-            assert (problem(refused)["status"], refused.headers["Retry-After"]) == (429, "1")
-            assert (await http.get("/healthz")).status_code == (await http.get("/readyz")).status_code == 200
-            waiting[0].cancel()
-            await asyncio.wait({waiting[0]})
-            stub.hold.set()
-            assert [(await task).status_code for task in waiting[1:]] == [200, 200]
-            assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
-            stub.error = KeyError("inside")
-            assert [(await http.post("/v1/generate", **REQUEST)).status_code for _ in range(5)] == [500] * 5
-
-    asyncio.run(check())
+@asynchronous
+async def test_requests_above_the_queue_limit_get_429_until_others_end(stub: StubEngine) -> None:
+    stub.hold = asyncio.Event()
+    app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
+    async with client(app) as http:
+        waiting = [asyncio.create_task(http.post("/v1/generate", **REQUEST)) for _ in range(2)]
+        stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
+        waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))
+        await until(lambda: stub.begun == 3)
+        refused = await http.post("/v1/generate", **REQUEST)
+        assert (problem(refused)["status"], refused.headers["Retry-After"]) == (429, "1")
+        assert (await http.get("/healthz")).status_code == (await http.get("/readyz")).status_code == 200
+        waiting[0].cancel()
+        await asyncio.wait({waiting[0]})
+        stub.hold.set()
+        assert [(await task).status_code for task in waiting[1:]] == [200, 200]
+        assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
+        stub.error = KeyError("inside")
+        assert [(await http.post("/v1/generate", **REQUEST)).status_code for _ in range(5)] == [500] * 5
 
 
-def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: StubEngine) -> None:
-    async def check() -> None:
-        stub.hold = asyncio.Event()
-        admission = Admission(10)
-        async with client(api(stub, ServeConfig(bundle="b"), admission=admission)) as http:
-            active = asyncio.create_task(http.post("/v1/generate", **REQUEST))
-            await until(lambda: stub.begun == 1)
-            closing = asyncio.create_task(admission.close())
-            await asyncio.sleep(0.01)
-            refused = await http.post("/v1/generate", **REQUEST)
-            assert (refused.status_code, problem(refused)["retryable"]) == (503, True)
-            assert (await http.get("/readyz")).status_code == 503
-            assert (await http.get("/healthz")).status_code == 200 and not closing.done()
-            stub.hold.set()
-            assert (await active).status_code == 200
-            await asyncio.wait_for(closing, 20)
-            admission.open()
-            assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
-
-    asyncio.run(check())
+@asynchronous
+async def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: StubEngine) -> None:
+    stub.hold = asyncio.Event()
+    admission = Admission(10)
+    async with client(api(stub, ServeConfig(bundle="b"), admission=admission)) as http:
+        active = asyncio.create_task(http.post("/v1/generate", **REQUEST))
+        await until(lambda: stub.begun == 1)
+        closing = asyncio.create_task(admission.close())
+        await asyncio.sleep(0.01)
+        refused = await http.post("/v1/generate", **REQUEST)
+        assert (refused.status_code, problem(refused)["retryable"]) == (503, True)
+        assert (await http.get("/readyz")).status_code == 503
+        assert (await http.get("/healthz")).status_code == 200 and not closing.done()
+        stub.hold.set()
+        assert (await active).status_code == 200
+        await asyncio.wait_for(closing, 20)
+        admission.open()
+        assert (await http.post("/v1/generate", **REQUEST)).status_code == 200

@@ -13,7 +13,18 @@ from agggen.generation.config import InferenceConfig
 from agggen_platform.serving.config import LimitsConfig, ServeConfig
 from serve.api import api
 from serve.engine import Failure
-from tests.unit.serve.http_calls import CONFIG, SILICON, Ask, Server, asking, part, problem, records, scope
+from tests.unit.serve.http_calls import (
+    CONFIG,
+    SILICON,
+    Ask,
+    Server,
+    asking,
+    asynchronous,
+    part,
+    problem,
+    records,
+    scope,
+)
 from tests.unit.serve.stub_engine import StubEngine
 
 # --- texts ----------------------------------------------------------------------------------------------------------
@@ -188,20 +199,18 @@ def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, granted: flo
     assert seen == [pytest.approx(granted, rel=0.2)]
 
 
-def test_the_work_for_a_disconnected_client_is_cancelled(stub: StubEngine) -> None:
-    async def run() -> None:
-        stub.hold = asyncio.Event()
-        body = json.dumps({"records": records("a", "b")}).encode()
-        server = Server(part(body, more=False))
-        head = scope(headers=[(b"content-type", b"application/json")])
-        call = asyncio.create_task(api(stub, CONFIG)(head, server.receive, server.send))
-        while not stub.begun:
-            await asyncio.sleep(0.001)
-        assert not stub.cancelled
-        server.incoming.put_nowait({"type": "http.disconnect"})
-        await asyncio.wait_for(call, 10)
-
-    asyncio.run(run())
+@asynchronous
+async def test_the_work_for_a_disconnected_client_is_cancelled(stub: StubEngine) -> None:
+    stub.hold = asyncio.Event()
+    body = json.dumps({"records": records("a", "b")}).encode()
+    server = Server(part(body, more=False))
+    head = scope(headers=[(b"content-type", b"application/json")])
+    call = asyncio.create_task(api(stub, CONFIG)(head, server.receive, server.send))
+    while not stub.begun:
+        await asyncio.sleep(0.001)
+    assert not stub.cancelled
+    server.incoming.put_nowait({"type": "http.disconnect"})
+    await asyncio.wait_for(call, 10)
     assert stub.cancelled == 2
 
 

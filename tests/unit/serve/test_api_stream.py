@@ -18,7 +18,18 @@ from serve.engine import EngineError, Failure
 from serve.errors import Problem
 from serve.handles import HandleEngine
 from serve.streaming import line_groups
-from tests.unit.serve.http_calls import NDJSON, SILICON, Server, asking, part, pieces, problem, scope, until
+from tests.unit.serve.http_calls import (
+    NDJSON,
+    SILICON,
+    Server,
+    asking,
+    asynchronous,
+    part,
+    pieces,
+    problem,
+    scope,
+    until,
+)
 from tests.unit.serve.stub_engine import StubEngine
 
 CONFIG = ServeConfig(bundle="toy", limits=LimitsConfig(window=16, line_bytes=1000), batch=BatchConfig(records=4))
@@ -156,50 +167,44 @@ def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
     return parts if more else [*parts, part(b"", more=False)]
 
 
-def test_at_most_a_window_of_records_is_in_progress_while_the_client_reads_nothing(stub: StubEngine) -> None:
-    async def check() -> None:
-        server = SlowServer(*_parts(range(100), more=False))
-        call = started(api(stub, CONFIG), server)
-        await until(lambda: stub.begun == 16)
-        await asyncio.sleep(0.05)
-        assert stub.begun == 16
+@asynchronous
+async def test_at_most_a_window_of_records_is_in_progress_while_the_client_reads_nothing(stub: StubEngine) -> None:
+    server = SlowServer(*_parts(range(100), more=False))
+    call = started(api(stub, CONFIG), server)
+    await until(lambda: stub.begun == 16)
+    await asyncio.sleep(0.05)
+    assert stub.begun == 16
+    server.reads.release()
+    await until(lambda: stub.begun == 20)
+    for _ in range(100):
         server.reads.release()
-        await until(lambda: stub.begun == 20)
-        for _ in range(100):
-            server.reads.release()
-        await asyncio.wait_for(call, 20)
-        assert len(server.body.splitlines()) == 101
-
-    asyncio.run(check())
+    await asyncio.wait_for(call, 20)
+    assert len(server.body.splitlines()) == 101
 
 
-def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: StubEngine) -> None:
-    async def check() -> None:
-        server = Server()
-        call = started(api(stub, CONFIG), server)
-        for number in range(3):
-            server.incoming.put_nowait(part(line(number)))
-            await until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
-        server.incoming.put_nowait(part(b"", more=False))
-        await call
-        assert json.loads(server.body.splitlines()[-1])["ok"] == 3
-
-    asyncio.run(check())
+@asynchronous
+async def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: StubEngine) -> None:
+    server = Server()
+    call = started(api(stub, CONFIG), server)
+    for number in range(3):
+        server.incoming.put_nowait(part(line(number)))
+        await until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
+    server.incoming.put_nowait(part(b"", more=False))
+    await call
+    assert json.loads(server.body.splitlines()[-1])["ok"] == 3
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["while sending", "while waiting"])
 @pytest.mark.parametrize("cancelled", [False, True], ids=["by the client", "by the server"])
-def test_a_disconnected_or_cancelled_stream_cancels_its_work(stub: StubEngine, whole: bool, cancelled: bool) -> None:
-    async def check() -> None:
-        stub.hold = asyncio.Event()
-        server = Server(*_parts(range(10), more=not whole))
-        call = started(api(stub, CONFIG), server)
-        await until(lambda: stub.begun == 10)
-        if cancelled:
-            call.cancel()
-        else:
-            server.incoming.put_nowait({"type": "http.disconnect"})
-        await asyncio.wait({call}, timeout=20)
-        assert (call.cancelled(), stub.cancelled) == (cancelled, 10)
-
-    asyncio.run(check())
+@asynchronous
+async def test_the_work_of_a_disconnected_stream_is_cancelled(stub: StubEngine, whole: bool, cancelled: bool) -> None:
+    stub.hold = asyncio.Event()
+    server = Server(*_parts(range(10), more=not whole))
+    call = started(api(stub, CONFIG), server)
+    await until(lambda: stub.begun == 10)
+    if cancelled:
+        call.cancel()
+    else:
+        server.incoming.put_nowait({"type": "http.disconnect"})
+    await asyncio.wait({call}, timeout=20)
+    assert (call.cancelled(), stub.cancelled) == (cancelled, 10)

@@ -24,7 +24,7 @@ from serve.api import api
 from serve.engine import EngineError, Failure
 from serve.meters import Meters
 from serve.observe import RequestContext, current_request, log_as_replica, set_up_logging
-from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, part, post, read, records, scope
+from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, asynchronous, part, post, read, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 PATHS = ["/v1/generate"]
@@ -178,7 +178,10 @@ def test_planners_and_generators_log_like_the_ingress(monkeypatch: pytest.Monkey
 # --- how a request ends ---------------------------------------------------------------------------------------------
 
 
-def test_disconnected_clients_are_logged_as_499_and_errors_as_500(log: Callable[[], list[dict[str, Any]]]) -> None:
+@asynchronous
+async def test_disconnections_are_logged_as_499_and_errors_as_500(
+    log: Callable[[], list[dict[str, Any]]],
+) -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError
 
@@ -196,16 +199,13 @@ def test_disconnected_clients_are_logged_as_499_and_errors_as_500(log: Callable[
     async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()
 
-    async def check() -> None:
-        for app in (failing, silent, cancelled, begun, waiting):
-            server = Server()
-            task = asyncio.create_task(in_context(app)(scope(), server.receive, server.send))
-            await asyncio.wait({task}, timeout=0.05)
-            task.cancel()
-            with suppress(RuntimeError, TaskCancelledError, asyncio.CancelledError):
-                await task
-
-    asyncio.run(check())
+    for app in (failing, silent, cancelled, begun, waiting):
+        server = Server()
+        task = asyncio.create_task(in_context(app)(scope(), server.receive, server.send))
+        await asyncio.wait({task}, timeout=0.05)
+        task.cancel()
+        with suppress(RuntimeError, TaskCancelledError, asyncio.CancelledError):
+            await task
     ends = [(line["status"], line["complete"]) for line in log() if "status" in line]
     assert ends == [(500, True), (499, False), (499, False), (200, False), (499, False)]
 
