@@ -108,6 +108,11 @@ class Studio:
         if drop:
             mouse.up()
 
+    def click(self, button: str) -> None:
+        """Clicks a button and waits for the text that follows."""
+        self.page.get_by_role("button", name=button).click()
+        self.ready()
+
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)

@@ -33,15 +33,13 @@ def odd_record(studio: Studio) -> None:
 
 def own_plan(studio: Studio) -> None:
     studio.write_by(PLAN)
-    studio.page.get_by_role("button", name="Merge group A with B").click()
-    studio.ready()
+    studio.click("Merge group A with B")
     studio.chip("category").focus()
     studio.press("m")
     studio.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
     studio.ready()
     studio.tab("Compare").get_by_role("button", name="Hold").click()
-    studio.page.get_by_role("button", name="Merge group A with B").click()
-    studio.ready()
+    studio.click("Merge group A with B")
 
 
 def tab(name: str) -> Callable[[Studio], None]:

@@ -125,11 +125,9 @@ def test_a_chip_is_moved_by_keyboard_alone(hydrogen: Studio) -> None:
 
 
 def test_groups_are_merged_and_split(hydrogen: Studio) -> None:
-    hydrogen.page.get_by_role("button", name="Merge group A with B").click()
-    hydrogen.ready()
+    hydrogen.click("Merge group A with B")
     assert hydrogen.plan == "[category discoveryYear] [meltingPoint]"
-    hydrogen.page.get_by_role("button", name="Split group A").click()
-    hydrogen.ready()
+    hydrogen.click("Split group A")
     assert hydrogen.plan == "[category] [discoveryYear] [meltingPoint]"
 
 
@@ -154,8 +152,7 @@ def test_every_plan_keeps_to_the_pins_until_they_are_removed(hydrogen: Studio) -
     hydrogen.page.locator("#level").fill("1")  # no plan of single facts has two together: the best is rearranged
     hydrogen.ready()
     assert "discoveryYear meltingPoint" in hydrogen.plan and "rearranged" in hydrogen.page.locator("#pins").inner_text()
-    hydrogen.page.get_by_role("button", name="Remove the pin: discovery year and melting point together").click()
-    hydrogen.ready()
+    hydrogen.click("Remove the pin: discovery year and melting point together")
     assert hydrogen.plan.count("[") == 3
 
 
@@ -178,15 +175,13 @@ def test_aggregation_is_a_slider(studio: Studio) -> None:
 def test_changes_are_undone_and_redone(hydrogen: Studio) -> None:
     plans = [hydrogen.plan]
     for name in ("Merge group A with B", "Merge group A with B"):
-        hydrogen.page.get_by_role("button", name=name).click()
-        hydrogen.ready()
+        hydrogen.click(name)
         plans.append(hydrogen.plan)
     for plan in reversed(plans[:-1]):
         hydrogen.page.keyboard.press("Control+z")
         hydrogen.ready()
         assert hydrogen.plan == plan
-    hydrogen.page.get_by_role("button", name="Redo").click()
-    hydrogen.ready()
+    hydrogen.click("Redo")
     hydrogen.page.keyboard.press("Control+Shift+Z")
     hydrogen.ready()
     assert hydrogen.plan == plans[-1] == "[category discoveryYear meltingPoint]"
@@ -218,8 +213,7 @@ def test_the_cost_of_a_changed_plan_is_shown(hydrogen: Studio) -> None:
     hydrogen.ready()
     cost = numbers.locator("div").filter(has_text="Your change").locator("dd").inner_text()
     assert cost.startswith("\u2212") and float(cost.replace("\u2212", "-")) < -1
-    hydrogen.page.get_by_role("button", name="Model's plan").click()
-    hydrogen.ready()
+    hydrogen.click("Model's plan")
     assert "Your change" not in numbers.inner_text()
 
 

@@ -82,8 +82,7 @@ def test_facts_are_added_and_removed(studio: Studio) -> None:
     studio.page.get_by_label("value of fact 2").fill("metalloid")
     studio.ready()
     assert not note.inner_text() and "metalloid" in studio.text
-    studio.page.get_by_role("button", name="Remove fact 1").click()
-    studio.ready()
+    studio.click("Remove fact 1")
     assert studio.plan == "[category]"
     studio.page.get_by_role("button", name="Remove fact 1").click()
     assert "There are no facts yet" in studio.page.locator("#board").inner_text()
@@ -135,8 +134,7 @@ def test_24_triples_are_planned_and_25_refused_but_kept(studio: Studio) -> None:
     studio.page.get_by_label("value of fact 25").fill("too many")
     studio.state("refused")
     assert "at most 24" in studio.page.locator("#banner").inner_text() and len(studio.triples) == 25
-    studio.page.get_by_role("button", name="Remove fact 25").click()
-    studio.ready()
+    studio.click("Remove fact 25")
 
 
 def test_a_text_above_the_limit_is_kept_and_the_page_names_the_limit(studio: Studio) -> None:
@@ -158,5 +156,4 @@ def test_the_shown_text_is_exactly_the_endpoints(studio: Studio, url: str) -> No
         body: dict[str, Any] = {"records": [{"triples": studio.triples, "plan": studio.plan}]}
         answer = studio.page.request.post(f"{url}/v1/generate", data=body).json()
         assert studio.text == answer["answers"][0]["texts"][0]["text"]
-        studio.page.get_by_role("button", name="Next record").click()
-        studio.ready()
+        studio.click("Next record")

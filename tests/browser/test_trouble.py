@@ -87,8 +87,7 @@ def test_an_old_text_is_labelled_as_that_of_earlier_facts(studio: Studio, faults
     studio.page.get_by_role("button", name="Next record").click()
     studio.state("offline")
     assert studio.text == before and "of the previous facts" in studio.page.locator("#words").inner_text()
-    studio.page.get_by_role("button", name="Try again now").click()
-    studio.ready()
+    studio.click("Try again now")
     assert studio.text != before and "of the previous facts" not in studio.page.locator("#words").inner_text()
 
 
@@ -97,8 +96,7 @@ def test_a_restarting_endpoint_is_retried_at_once_on_demand(studio: Studio, faul
     merge(studio)
     studio.state("offline")
     studio.said("No answer")
-    studio.page.get_by_role("button", name="Try again now").click()
-    studio.ready()
+    studio.click("Try again now")
 
 
 def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_path: Path) -> None:
