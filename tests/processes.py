@@ -65,12 +65,10 @@ class Running:
         """Its living descendants whose command line contains one of `titles`; without titles, all of them."""
         processes = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
-            try:
+            with suppress(psutil.Error):
                 command = " ".join(child.cmdline())
                 if not titles or any(title in command for title in titles):
                     processes.append(child)
-            except psutil.Error:
-                continue
         return processes
 
     def signal(self, number: signal.Signals) -> None:

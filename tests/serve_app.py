@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,11 +59,9 @@ def processes(title: str) -> set[int]:
     """The ids of this process's descendants whose title begins with `title`."""
     pids = set()
     for child in psutil.Process().children(recursive=True):
-        try:
+        with suppress(psutil.Error):
             if " ".join(child.cmdline()).startswith(title):
                 pids.add(child.pid)
-        except psutil.Error:
-            continue
     return pids
 
 
@@ -74,21 +72,21 @@ def unique_record(key: str) -> dict[str, Any]:
 
 @dataclass
 class Load:
-    """Clients in a closed loop, each with one request at a time, named by a key: the `record` of that key.
+    """Clients that send one request after the other: each has a random key and the `record` of that key.
 
-    A request that fails and may be retried is sent again until it has its answer.
+    A retryable request is retried until it has an answer.
     """
 
     url: str
     clients: int = 3
     record: Callable[[str], dict[str, Any]] = unique_record
     first: Counter[str] = field(default_factory=Counter)
-    """Results of first attempts: a status, or the name of a connection's error."""
+    """Outcomes of first attempts: a status, or the name of a connection error."""
     answers: dict[str, bytes] = field(default_factory=dict)
     """The body of each request that was answered, by its key."""
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     times: list[tuple[float, str]] = field(default_factory=list)
-    """When the attempts ended (monotonic), and how."""
+    """The time (monotonic) and outcome of each attempt."""
     lost: list[str] = field(default_factory=list)
     """The reason for each request that was never answered."""
 
@@ -104,21 +102,21 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join(120)
-            assert not thread.is_alive(), "a client waits for ever"
+            assert not thread.is_alive(), "a client did not stop"
 
     def recovered(self, since: float) -> float:
-        """Waits until five attempts in a row succeeded after the last failure; seconds from `since` to it."""
+        """Waits until five attempts in a row succeed; returns the seconds from `since` to the last failure."""
 
-        def calm() -> bool:
+        def last_succeeded() -> bool:
             last = [how for when, how in self.times if when > since][-5:]
             return len(last) == 5 and set(last) == {"200"}
 
-        until(calm, "recovery")
+        until(last_succeeded, "recovery")
         bad = [when for when, how in self.times if when > since and how != "200"]
         return max(bad, default=since) - since
 
     def failures(self) -> Counter[str]:
-        """First attempts that were not answered."""
+        """The outcomes of failed first attempts."""
         return Counter({how: count for how, count in self.first.items() if how != "200"})
 
     def _run(self) -> None:

@@ -23,22 +23,20 @@ from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from serve.tracing import MlflowExporter, Traces
 from tests.processes import free_ports
-from tests.unit.serve.http_calls import asking, records
+from tests.unit.serve.http_calls import NDJSON, asking, records
 
-NDJSON = {"content-type": "application/x-ndjson"}
 Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
 
 
 @pytest.fixture(scope="module")
 def generator(serve_config: ServeConfig) -> GeneratorReplica:
     """A generator of an endpoint whose requests are traced."""
-    config = replace(serve_config, tracing=TracingConfig("requests"), critic=None)
-    return GeneratorReplica(config)
+    return GeneratorReplica(replace(serve_config, tracing=TracingConfig("requests"), critic=None))
 
 
 @pytest.fixture
 def traced(_planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
-    """Posts a request to a traced endpoint in this process; the answer, and the spans by name."""
+    """Posts a request to a traced endpoint in this process; returns the response, and the spans by name."""
     exporter = InMemorySpanExporter()
     traces = Traces(exporter)
     engine = HandleEngine(LocalHandle(_planner), LocalHandle(generator), span=traces.span)
