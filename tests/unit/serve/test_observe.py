@@ -24,19 +24,7 @@ from serve.api import api
 from serve.engine import EngineError, Failure
 from serve.meters import Meters
 from serve.observe import RequestContext, current_request, log_as_replica, set_up_logging
-from tests.unit.serve.http_calls import (
-    CONFIG,
-    NDJSON,
-    Server,
-    answer,
-    asking,
-    asynchronous,
-    part,
-    post,
-    read,
-    records,
-    scope,
-)
+from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, asynchronous, part, post, read, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 PATHS = ["/v1/generate"]
