@@ -1,6 +1,6 @@
-"""Answers raw records in request order: each is validated on its own, and the valid ones are passed to the engine.
+"""Answers raw records in request order: each is validated on its own; the valid ones are passed to the engine.
 
-An answer is the JSON object of a record, or its Problem.
+An answer is a record's JSON object, or its Problem.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from serve.schemas import (
     NoOptions,
     PlanOptions,
     RecordIn,
-    TripleObject,
     checked,
     inference,
 )
@@ -82,30 +81,27 @@ class Answering:
 
     async def generate(self, entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
         """The n best texts of each record, written by the record's own plan if any; `options` are within the limits."""
-        settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
             data = self._validated(GenerateRecord, entry.raw)
-            plan = None if data.plan is None else _plan(data.plan)
+            try:
+                plan = None if data.plan is None else Plan.parse(data.plan)
+            except PlanError as error:
+                raise Problem("plan", str(error), field="plan") from None
+            settings = partial(inference, options)
             return Job(self._record(entry, data), plan, options.complete, options.n_best, options.alone, settings)
 
-        def members(job: Job, texts: list[Generation]) -> dict[str, Any]:
-            return {"texts": [_text(text) for text in texts]}
-
-        return await self._answers(entries, job, self.engine.generate, members, seconds)
+        return await self._answers(entries, job, self.engine.generate, _written, seconds)
 
     async def plan(self, entries: Sequence[Entry], options: PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are within the limits."""
-        settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
-
-        def members(job: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
-            return {"plans": [_planned(plan) for plan in plans]}
+            record = self._record(entry, self._validated(RecordIn, entry.raw))
+            return Job(record, settings=partial(inference, options))
 
         return await self._answers(
-            entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), members, seconds
+            entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), _planned, seconds
         )
 
     async def align(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
@@ -161,9 +157,8 @@ class Answering:
             raise Problem("record", f"the id is longer than {limits.text_chars} characters", field="id")
         triples = []
         for number, triple in enumerate(data.triples):
-            parts = (triple.subject, triple.predicate, triple.object) if isinstance(triple, TripleObject) else triple
             try:
-                triples.append(Triple(*parts))
+                triples.append(Triple.of(triple if isinstance(triple, list) else dict(triple)))
             except RecordError as error:
                 raise Problem("record", str(error), field=f"triples.{number}") from None
         characters = sum(len(t.subject) + len(t.predicate) + len(t.object) for t in triples)
@@ -206,11 +201,11 @@ class Answering:
                 work.append(prepare(entry))
                 valid.append(entry)
             except Problem as problem:
-                answers[entry.index] = placed(problem, entry)
+                answers[entry.index] = located(problem, entry)
         results = await ask(work, seconds) if work else []
         for entry, item, result in zip(valid, work, results, strict=True):
             if isinstance(result, Failure):
-                answers[entry.index] = placed(problem_of(result), entry)
+                answers[entry.index] = located(problem_of(result), entry)
             else:
                 head = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
                 answers[entry.index] = head | members(item, result.value)
@@ -265,29 +260,21 @@ def outcome(answer: Answer) -> str:
     return answer.kind.code if isinstance(answer, Problem) else "ok"
 
 
-def placed(problem: Problem, entry: Entry) -> Problem:
+def located(problem: Problem, entry: Entry) -> Problem:
     """The problem, with the id and index of this entry's record."""
     name = entry.id.encode("utf-8", "backslashreplace").decode()  # JSON in UTF-8 cannot hold lone surrogates
     problem.record, problem.index = name[:200], entry.index
     return problem
 
 
-def _plan(text: str) -> Plan:
-    try:
-        return Plan.parse(text)
-    except PlanError as error:
-        raise Problem("plan", str(error), field="plan") from None
+def _written(_: Job, texts: list[Generation]) -> dict[str, Any]:
+    return {"texts": [{name: value for name, value in text.as_dict().items() if name != "id"} for text in texts]}
 
 
-def _text(generation: Generation) -> dict[str, Any]:
-    data = generation.as_dict()
-    del data["id"]
-    return data
-
-
-def _planned(planned: PlannedRecord) -> dict[str, Any]:
-    log_probability = planned.log_probability
-    return planned.as_dict() | {"probability": None if log_probability is None else math.exp(log_probability)}
+def _planned(_: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
+    logs = [plan.log_probability for plan in plans]
+    probabilities = [None if log is None else math.exp(log) for log in logs]
+    return {"plans": [plan.as_dict() | {"probability": p} for plan, p in zip(plans, probabilities, strict=True)]}
 
 
 def _aligned(text: Text, aligned: AlignedText) -> dict[str, Any]:
@@ -323,12 +310,6 @@ def _checked(text: Text, checked: Checked) -> dict[str, Any]:
         "faults": list(check.faults),
         **critic,
     }
-
-
-def record_dict(record: Record) -> dict[str, Any]:
-    """A record as an example: its id, its triples and its reference texts."""
-    texts = [reference.text for reference in record.references]
-    return {"id": record.id, "triples": [_parts(triple) for triple in record.triples], "texts": texts}
 
 
 def _parts(triple: Triple) -> list[str]:

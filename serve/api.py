@@ -16,7 +16,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
-from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
@@ -31,7 +30,7 @@ from agggen_platform.client.answers import (
     TextsResponse,
 )
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, Answering, Entry, body_of, outcome, record_dict, reject_duplicates, while_connected
+from serve.answering import Answer, Answering, Entry, body_of, outcome, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined
 from serve.handles import HandleEngine
@@ -119,6 +118,7 @@ def api(
     app = FastAPI(
         title="agggen",
         version="1",
+        description=_ABOUT,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -156,7 +156,6 @@ async def _choose_model(
 # --- the OpenAPI document ---------------------------------------------------------------------------------------------
 
 
-_BODIES = (GenerateRequest, PlanRequest, AlignRequest, CheckRequest)
 _FAILED: dict[str, Any] = {
     "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemDict"}}},
     "headers": {"X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}}},
@@ -171,12 +170,10 @@ _FAILURES: dict[int | str, dict[str, Any]] = {
 def _document(app: FastAPI) -> dict[str, Any]:
     """FastAPI's OpenAPI document plus the schemas of request bodies, which FastAPI does not parse."""
     if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
-        models: Any = [(body, "validation") for body in _BODIES]
+        models: Any = [(body, "validation") for body in (GenerateRequest, PlanRequest, AlignRequest, CheckRequest)]
         _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
-        document["components"]["schemas"] |= definitions["$defs"]
-        app.openapi_schema = document
-    return app.openapi_schema
+        FastAPI.openapi(app)["components"]["schemas"].update(definitions["$defs"])
+    return FastAPI.openapi(app)
 
 
 def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
@@ -308,7 +305,11 @@ async def examples(request: Request) -> Response:
     """Records of the test split of the served bundle's corpus, with texts by people or by the corpus's grammar; none
     if the corpus is not in the catalogue, or not on the endpoint's machine."""
     split = await request.app.state.engine.examples()
-    return _json({"corpus": split.corpus, "split": split.split, "records": [record_dict(r) for r in split.records]})
+    records = [
+        {"id": r.id, "triples": r.as_dict()["triples"], "texts": [reference.text for reference in r.references]}
+        for r in split.records
+    ]
+    return _json({"corpus": split.corpus, "split": split.split, "records": records})
 
 
 @probes.get("/healthz")

@@ -34,8 +34,8 @@ from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.limits import Admission
-from serve.meters import Meters, replica_id
-from serve.observe import set_up_logging
+from serve.meters import Meters
+from serve.observe import log_as_replica
 from serve.planner import PlannerReplica
 from serve.scaling import count_generators
 from serve.security import key_ring
@@ -63,7 +63,7 @@ def build(config: ServeConfig) -> Application:
         ConfigError: the endpoint can be reached from other machines without a key.
         BundleError, RegistryError, StorageError: there is no such bundle, or it fails its check.
     """
-    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # otherwise on another node
+    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else it is on another node
         key_ring(_with_listening_host(config, default=config.http.host))
     target = find_target(config)
     check_target(target)
@@ -84,7 +84,6 @@ class Ingress:
             from serve.tracing import MlflowExporter, Traces
 
             self._traces = Traces(MlflowExporter(config.tracing.experiment, config.tracing.server))
-        spans: dict[str, Any] = {"span": self._traces.span} if self._traces else {}
         self._engine = HandleEngine(
             planner,
             generator,
@@ -92,10 +91,10 @@ class Ingress:
             count_generators(),
             max_generators=config.generator.max_replicas or 1,
             target_records=config.generator.target_records,
-            **spans,
+            span=self._traces.span if self._traces else None,
         )
         self._admission = Admission(config.limits.queue)
-        set_up_logging(config.log, replica=replica_id() or "-")
+        log_as_replica(config.log)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         parts: Any = {"meters": Meters(), "admission": self._admission, "traces": self._traces}
@@ -117,11 +116,6 @@ def _with_listening_host(config: ServeConfig, default: str) -> ServeConfig:
 
 
 def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaConfig) -> Any:
-    return serve.deployment(name=name, **_options(name, config, replicas))(kind)
-
-
-def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[str, Any]:
-    """The options of a Serve deployment."""
     longest_deadline = max(config.limits.deadline_s, config.limits.longest_deadline_s)
     options: dict[str, Any] = {
         # The ingress itself refuses requests beyond `limits.queue`. A generator gets few calls at once: further calls
@@ -137,9 +131,9 @@ def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[st
         "max_surge_percent": 100 if config.update == "beside" else 0,
     }
     if replicas.min_replicas == replicas.max_replicas:
-        return options | {"num_replicas": replicas.min_replicas}
-    return options | {
-        "autoscaling_config": {
+        options["num_replicas"] = replicas.min_replicas
+    else:
+        options["autoscaling_config"] = {
             "min_replicas": replicas.min_replicas,
             "initial_replicas": max(1, replicas.min_replicas),  # loads the bundle before the endpoint is ready
             "max_replicas": replicas.max_replicas,
@@ -150,4 +144,4 @@ def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[st
             "metrics_interval_s": _UPSCALE_DELAY_S / 3,
             "policy": {"policy_function": "serve.scaling:by_records"},
         }
-    }
+    return serve.deployment(name=name, **options)(kind)

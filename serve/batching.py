@@ -1,7 +1,7 @@
 """Batches items of different requests and processes one batch at a time in a thread.
 
-Ray's own ``@serve.batch`` does not suffice: it ignores lengths, deadlines and cancelled callers, one bad item fails its
-whole batch, and an exception returned for an item reaches the client as a success.
+Ray's own ``@serve.batch`` does not suffice: it ignores lengths, deadlines and cancelled callers, one invalid item fails
+its batch, and an exception returned for an item reaches the client as a success.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -37,13 +38,16 @@ class Measure(NamedTuple):
     length: int = 1
     """At least 1; items of similar length are batched together."""
     share: float = 0.0
-    """The share of a batch that the item fills; a batch holds at most 1 in all, or a single item."""
+    """The share of a batch that the item fills; the sum over a batch is at most 1, or it has a single item."""
+    alone: bool = False
+    """Whether the item shares a batch only with items of the same call of `Batcher.submit`."""
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting(Generic[T, A]):
     item: T
     measure: Measure
+    key: Hashable  # equal for all items of a batch
     rank: int  # within its call
     number: int  # in order of arrival
     arrived: float
@@ -58,7 +62,7 @@ class Abandoned(Exception):
 class Batcher(Generic[T, A]):
     """Collects items and processes them in batches, in its own thread, so that the event loop stays free.
 
-    Every batch holds the longest waiting item, so no item starves. It is filled with similar items: those of the
+    Every batch has the longest waiting item, so none waits forever. It is filled with similar items: those of the
     nearest length and, among these, the first item of every call before the second of any, so that a large call does
     not delay a small one. An item whose deadline has passed, or whose caller was cancelled, is dropped before it is
     processed.
@@ -92,10 +96,6 @@ class Batcher(Generic[T, A]):
         self.failed_in_a_row = 0
         """Failed items since the last successful one."""
 
-    def __len__(self) -> int:
-        """The number of waiting items."""
-        return len(self._waiting)
-
     @property
     def load(self) -> int:
         """The number of items that wait or are being processed."""
@@ -119,8 +119,8 @@ class Batcher(Generic[T, A]):
 
         If the caller is cancelled, items that still wait are dropped.
         """
-        now = asyncio.get_running_loop().time()
-        entries = [self._entry(item, rank, now, now + seconds) for rank, item in enumerate(items)]
+        now, call = asyncio.get_running_loop().time(), next(self._numbers)
+        entries = [self._entry(item, call, rank, now, now + seconds) for rank, item in enumerate(items)]
         pending = [entry.answer for entry in entries if not entry.answer.done()]
         try:
             if pending:
@@ -130,14 +130,16 @@ class Batcher(Generic[T, A]):
             for entry in entries:
                 self._waiting.pop(entry.number, None)
                 if not entry.answer.done():
-                    entry.answer.set_result(too_late())
+                    entry.answer.set_result(late_failure())
         return [entry.answer.result() for entry in entries]
 
-    def _entry(self, item: T, rank: int, now: float, deadline: float) -> _Waiting[T, A]:
+    def _entry(self, item: T, call: int, rank: int, now: float, deadline: float) -> _Waiting[T, A]:
         answer: asyncio.Future[A | Failure] = asyncio.get_running_loop().create_future()
-        entry = _Waiting(item, self._measure(item), rank, next(self._numbers), now, deadline, answer)
+        measure = self._measure(item)
+        key = (measure.work, measure.key, call if measure.alone else None)
+        entry = _Waiting(item, measure, key, rank, next(self._numbers), now, deadline, answer)
         if deadline <= now:
-            answer.set_result(too_late())
+            answer.set_result(late_failure())
         elif len(self._waiting) >= self._config.queue:
             answer.set_result(Failure("busy", f"{self._config.queue} records wait already; try again later"))
         else:
@@ -178,7 +180,7 @@ class Batcher(Generic[T, A]):
             finally:  # every caller gets an answer, even after an error
                 self._began, self._batch = None, []
                 for entry in batch:
-                    _settle(entry, broken())
+                    _settle(entry, internal_failure())
 
     async def _fill(self) -> None:
         """Waits until a batch is full or its oldest item has waited long enough."""
@@ -187,25 +189,22 @@ class Batcher(Generic[T, A]):
             oldest = next(iter(self._waiting.values()))
             left = oldest.arrived + self._config.wait_ms / 1000 - asyncio.get_running_loop().time()
             if left > 0:
-                try:
+                with suppress(TimeoutError):
                     await asyncio.wait_for(self._full.wait(), left)
-                except TimeoutError:
-                    return
 
     def _take(self, now: float) -> list[_Waiting[T, A]]:
         """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
-            _settle(self._waiting.pop(entry.number), too_late())
+            _settle(self._waiting.pop(entry.number), late_failure())
         if not self._waiting:
             return []
         oldest = next(iter(self._waiting.values()))
-        work, key, length, _ = oldest.measure
 
         def distance(entry: _Waiting[T, A]) -> tuple[bool, int, int, int]:
-            octaves = abs(math.log2(entry.measure.length / length))
+            octaves = abs(math.log2(entry.measure.length / oldest.measure.length))
             return entry is not oldest, int(octaves * 2), entry.rank, entry.number
 
-        similar = sorted((entry for entry in self._waiting.values() if entry.measure[:2] == (work, key)), key=distance)
+        similar = sorted((entry for entry in self._waiting.values() if entry.key == oldest.key), key=distance)
         filled = itertools.accumulate(entry.measure.share for entry in similar[: self._config.records])
         count = max(1, sum(share <= 1 + 1e-9 for share in filled))
         return [self._waiting.pop(entry.number) for entry in similar[:count]]
@@ -219,12 +218,12 @@ class Batcher(Generic[T, A]):
             self.failed_in_a_row = 0
             return answers
         except Abandoned:
-            return [too_late()] * len(items)
+            return [late_failure()] * len(items)
         except Exception:
             if len(items) == 1:
                 _log.exception("a record could not be processed")
                 self.failed_in_a_row += 1
-                return [broken()]
+                return [internal_failure()]
         middle = len(items) // 2
         return self._answers(work, items[:middle]) + self._answers(work, items[middle:])
 
@@ -234,11 +233,11 @@ def _settle(entry: _Waiting[T, A], answer: A | Failure) -> None:
         entry.answer.set_result(answer)
 
 
-def too_late() -> Failure:
+def late_failure() -> Failure:
     """The failure of a record that missed its deadline."""
     return Failure("deadline", "the deadline passed before this record was done")
 
 
-def broken() -> Failure:
+def internal_failure() -> Failure:
     """The failure of a record after an unexpected error, which is logged."""
     return Failure("internal", "this record could not be processed; the server's log says why")

@@ -27,7 +27,7 @@ class Job:
 
     record: Record
     plan: Plan | None = None  # a human plan, followed exactly; None searches
-    complete: bool = False  # add what the human plan omits
+    complete: bool = False  # add the predicates that the human plan omits
     n_best: int = 1
     alone: bool = False  # the jobs of a call are a batch of their own
     settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # from the bundle's settings to the job's

@@ -1,8 +1,8 @@
 """Errors as clients see them: problem+json (RFC 9457), one kind for each cause.
 
 A problem names the record (`record` is its id, `index` its position in the request, from 0) and the `field` in dotted
-form (`triples.2.object`, `options.n_best`); `retryable` says whether the same request may succeed later. No problem
-holds a stack trace or a whole input.
+form (`triples.2.object`, `options.n_best`); `retryable` says whether the same request may succeed later. Problems
+contain no stack trace and at most a part of the input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from agggen.errors import AggGenError, ConfigError, PlanError, RecordError
 from serve.engine import EngineError, Failure
 
 MEDIA_TYPE = "application/problem+json"
@@ -33,10 +32,6 @@ class Kind:
     status: int
     title: str
     retry_after: int | None = None  # seconds; None: not retryable
-
-    @property
-    def type(self) -> str:
-        return f"urn:agggen:problem:{self.code}"
 
 
 KINDS = {
@@ -92,7 +87,7 @@ class Problem(Exception):
     def as_dict(self, request_id: str | None = None) -> dict[str, Any]:
         """The problem's JSON form, without members that have no value."""
         data: dict[str, Any] = {
-            "type": self.kind.type,
+            "type": f"urn:agggen:problem:{self.kind.code}",
             "title": self.kind.title,
             "status": self.kind.status,
             "detail": self.detail,
@@ -125,20 +120,14 @@ def printable(text: str) -> str:
     return escaped if len(escaped) <= DETAIL_CHARS else escaped[: DETAIL_CHARS - 3] + "..."
 
 
-def problem_of(error: AggGenError | EngineError | Failure) -> Problem:
-    """The problem that reports an error of the library or a failure of the engine to a client."""
-    if isinstance(error, Failure):
-        if error.code in KINDS and error.code != "internal":
-            return Problem(error.code, error.message, field=error.field)
-        _log.error("a record failed with an internal error: %s", error.message)
-        return Problem("internal", "an unexpected error; the server's log has it", field=error.field)
+def problem_of(error: EngineError | Failure) -> Problem:
+    """The problem that reports a failure of the engine to a client."""
     if isinstance(error, EngineError):
         return Problem("unavailable", str(error))
-    if isinstance(error, PlanError):
-        return Problem("plan", str(error))
-    if isinstance(error, RecordError):
-        return Problem("record", str(error))
-    return Problem("invalid" if isinstance(error, ConfigError) else "malformed", str(error))
+    if error.code == "internal":
+        _log.error("a record failed with an internal error: %s", error.message)
+        return Problem("internal", "an unexpected error; see the server's log", field=error.field)
+    return Problem(error.code, error.message, field=error.field)
 
 
 def combined(problems: list[Problem]) -> Problem:

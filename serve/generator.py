@@ -1,13 +1,12 @@
-"""The generator replica: writes texts by plans and ranks them, aligns and checks given texts; on a CPU or a GPU."""
+"""The generator replica: writes and ranks texts of plans, aligns and checks texts of others; on a CPU or a GPU."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agggen.checks import check_all
@@ -34,12 +33,11 @@ _log = logging.getLogger("agggen.serve")
 class _Write:
     job: Job
     candidates: Candidates | None  # None: this replica plans the job
-    call: int  # number of the call; an `alone` job shares a batch only with jobs of the same call
     verify_seconds: list[float] = field(default_factory=list)  # this record's equal share of its batch's seconds
 
 
 class _TimedChecker(Checker):
-    """Sums the seconds of its checks, most of which the search runs while it generates."""
+    """Measures the total seconds of its checks; most are called by the search during generation."""
 
     seconds = 0.0
 
@@ -75,7 +73,6 @@ class GeneratorReplica(Replica[Work, Answer]):
         self._critic = None if config.critic is None else open_critic(config.critic)[0]
         self._segmenter: FactSegmenter | None = None
         self._limits = config.limits
-        self._calls = itertools.count()
         # The decoder is called for each part of an alignment, so an abandoned batch ends before its next part.
         self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.raise_if_abandoned())
 
@@ -88,21 +85,17 @@ class GeneratorReplica(Replica[Work, Answer]):
         planned here, so that each answer comes from a single model.
         """
         same = fingerprint == self._fingerprint
-        call = next(self._calls)
-        items = [_Write(job, plans if same else None, call) for job, plans in zip(jobs, candidates, strict=True)]
-        answers = await self._batcher.submit(items, seconds)
-        spent = sum(share for item in items for share in item.verify_seconds)
-        return ByModel(answers, self._fingerprint, spent)  # type: ignore[arg-type] # the answers to _Write items
+        items = [_Write(job, plans if same else None) for job, plans in zip(jobs, candidates, strict=True)]
+        answers = await self._answers(items, seconds)
+        return replace(answers, verify_seconds=sum(share for item in items for share in item.verify_seconds))
 
     async def align(self, texts: Sequence[Text], seconds: float) -> ByModel[AlignedText]:
         """The most likely predicates of each fact of each text."""
-        answers = await self._batcher.submit(texts, seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to Text items
+        return await self._answers(texts, seconds)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[Checked]:
         """The results of the checks of each text."""
-        answers = await self._batcher.submit([_Check(text) for text in texts], seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to _Check items
+        return await self._answers([_Check(text) for text in texts], seconds)
 
     def _test(self) -> list[str]:
         return smoke(self._bundle, device=self._device)
@@ -119,7 +112,7 @@ class GeneratorReplica(Replica[Work, Answer]):
             return Measure("align", length=characters + len(item.text), share=min(1.0, share))
         config = item.job.settings(self._generator.config)
         if item.job.alone:
-            return Measure("write", (config.beam, item.call))
+            return Measure("write", config.beam, alone=True)
         plans = len(item.candidates.plans) if item.candidates else config.plans
         return Measure("write", config.beam, characters, plans * config.beam.beam / config.rows)
 
@@ -207,6 +200,6 @@ class GeneratorReplica(Replica[Work, Answer]):
                 self._segmenter = self._segmenter or segmenter(config)
                 return self._segmenter.segment([text])[0] or (text,)
         except (AggGenError, ImportError, OSError):
-            _log.exception("the segmenter %s cannot cut a text", config.source)
-        detail = f"this model's texts are cut by {config.source}, which the endpoint cannot run"
-        return Failure("text", f"{detail}; send the text's facts with it", "facts")
+            _log.exception("the segmenter %s failed", config.source)
+        detail = f"this model's texts are segmented by {config.source}, which the endpoint cannot run"
+        return Failure("text", f"{detail}; send the text's facts too", "facts")

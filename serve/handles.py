@@ -10,10 +10,13 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+from ray import exceptions
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
-from serve.batching import broken, too_late
+from serve.batching import internal_failure, late_failure
 from serve.engine import Answered, ByModel, Checked, EngineError, Examples, Failure, Job, ModelCard, Text
 from serve.scaling import Generators
 
@@ -25,16 +28,9 @@ A = TypeVar("A")
 _GRACE = 0.5  # seconds beyond the deadline: the replica itself drops late items and answers the others
 _PAUSE = 0.1  # seconds before a retry, in which Serve learns which replica died
 
-
 Span = Callable[[str, int], AbstractContextManager[Callable[[Any], None]]]
-
-
-class Response(Protocol):
-    """The part of ``ray.serve.handle.DeploymentResponse`` that is used here."""
-
-    def __await__(self) -> Any: ...
-
-    def cancel(self) -> None: ...
+Call = Callable[[float], Any]
+"""Calls a deployment with the seconds left, and returns a ``ray.serve.handle.DeploymentResponse``."""
 
 
 class HandleEngine:
@@ -48,7 +44,7 @@ class HandleEngine:
         count: Callable[[], Generators] = lambda: Generators(1, True),
         max_generators: int = 1,
         target_records: float = 64,
-        span: Span = lambda name, records: nullcontext(lambda result: None),
+        span: Span | None = None,
     ) -> None:
         """
         Args:
@@ -57,10 +53,11 @@ class HandleEngine:
             count: returns the state of the generators; it may block.
             max_generators: the largest number of generators.
             target_records: the records per generator above which another generator is started.
-            span: traces a call, given its name and number of records; yields a function for the call's result.
+            span: traces a call, given its name and number of records; yields a function for the call's result. None:
+                calls are not traced.
         """
         self._planner, self._generator, self._records = planner, generator, records
-        self._count, self._span = count, span
+        self._count, self._span = count, span or (lambda name, records: nullcontext(lambda result: None))
         self._max_generators, self._target_records = max_generators, target_records
         self._loaded = False  # whether generators have loaded the bundle
 
@@ -70,21 +67,15 @@ class HandleEngine:
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record at its level."""
-
-        async def plans(jobs: Sequence[Job], deadline: float) -> list[Answered[list[PlannedRecord]] | Failure]:
-            return await self._answers(
-                "plan", len(jobs), deadline, lambda left: self._planner.plan.remote(jobs, k, left)
-            )
-
-        return await self._in_parts(plans, jobs, seconds)
+        return await self._ask("plan", jobs, seconds, lambda part, left: self._planner.plan.remote(part, k, left))
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
         """The most likely predicates of each fact of each text."""
-        return await self._ask_generator("align", self._generator.align, texts, seconds)
+        return await self._ask("align", texts, seconds, self._generator.align.remote)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> list[Answered[Checked] | Failure]:
         """The results of the checks of each text."""
-        return await self._ask_generator("check", self._generator.check, texts, seconds)
+        return await self._ask("check", texts, seconds, self._generator.check.remote)
 
     async def examples(self) -> Examples:
         """Records of the served bundle's corpus; raises EngineError if no planner answers within 30 seconds."""
@@ -111,7 +102,7 @@ class HandleEngine:
         return card
 
     async def records_at_once(self) -> int:
-        """How many records to keep in flight: for twice the running generators, so that these double under load."""
+        """How many records clients should have in flight: enough for twice the running generators, to start more."""
         running = (await asyncio.to_thread(self._count)).running
         return math.ceil(min(self._max_generators, 2 * max(1, running)) * self._target_records)
 
@@ -144,11 +135,13 @@ class HandleEngine:
             raise EngineError(f"no planner is ready: {result.message}")
         return result
 
-    async def _ask_generator(self, span: str, method: Any, texts: Sequence[Text], seconds: float) -> list[Any]:
-        async def answers(texts: Sequence[Text], deadline: float) -> list[Any]:
-            return await self._answers(span, len(texts), deadline, lambda left: method.remote(texts, left))
+    async def _ask(
+        self, span: str, items: Sequence[T], seconds: float, call: Callable[[Sequence[T], float], Any]
+    ) -> list[Any]:
+        async def answers(part: Sequence[T], deadline: float) -> list[Any]:
+            return await self._answers(span, len(part), deadline, lambda left: call(part, left))
 
-        return await self._in_parts(answers, texts, seconds)
+        return await self._in_parts(answers, items, seconds)
 
     async def _in_parts(
         self, work: Callable[[Sequence[T], float], Coroutine[Any, Any, list[A]]], items: Sequence[T], seconds: float
@@ -162,19 +155,19 @@ class HandleEngine:
             tasks = [group.create_task(work(part, deadline)) for part in parts]
         return [answer for task in tasks for answer in task.result()]
 
-    async def _answers(self, span: str, n: int, deadline: float, call: Callable[[float], Response]) -> list[Any]:
+    async def _answers(self, span: str, n: int, deadline: float, call: Call) -> list[Any]:
         """An answer for each of n records: those of the call, or its failure n times."""
         result = await self._call(span, n, deadline, call)
         return [result] * n if isinstance(result, Failure) else result.answered()
 
-    async def _call(self, span: str, n: int, deadline: float, call: Callable[[float], Response]) -> Any:
+    async def _call(self, span: str, n: int, deadline: float, call: Call) -> Any:
         """The result of a traced call with n records, or a Failure."""
         with self._span(span, n) as trace:
             result = await self._attempts(deadline, call)
             trace(result)
         return result
 
-    async def _attempts(self, deadline: float, call: Callable[[float], Response]) -> Any:
+    async def _attempts(self, deadline: float, call: Call) -> Any:
         """The result of the call, or a Failure; a call that was lost with its replica is retried once."""
         for may_retry in (True, False):
             left = deadline - _now()
@@ -190,10 +183,10 @@ class HandleEngine:
                     return failure
                 _log.warning("a replica was lost (%s); trying again", type(error).__name__)
             await asyncio.sleep(min(_PAUSE, max(deadline - _now(), 0)))
-        return too_late()
+        return late_failure()
 
 
-async def _within(response: Response, seconds: float) -> Any:
+async def _within(response: Any, seconds: float) -> Any:
     """Awaits a response, and cancels the request at the deadline or when its caller is cancelled.
 
     Raises:
@@ -208,9 +201,7 @@ async def _within(response: Response, seconds: float) -> Any:
             return await response
         except asyncio.CancelledError:
             if task.cancelling() == cancellations:
-                from ray.exceptions import TaskCancelledError
-
-                raise TaskCancelledError from None
+                raise exceptions.TaskCancelledError from None
             response.cancel()
             raise
 
@@ -221,9 +212,6 @@ def _now() -> float:
 
 def _failure(error: Exception) -> Failure:
     """The failure of the records of a call for which Serve raised `error`."""
-    from ray import exceptions
-    from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
-
     lost = (
         exceptions.RayActorError,  # died, or cannot be reached
         exceptions.TaskCancelledError,  # cancelled by a replica that is stopping
@@ -240,4 +228,4 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, lost):
         return Failure("lost", "the replica that processed this record was lost; try again")
     _log.error("a call to a replica failed", exc_info=error)  # unexpected: replicas return Failures
-    return broken()
+    return internal_failure()

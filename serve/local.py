@@ -74,7 +74,8 @@ def running(app: Any, config: ServeConfig) -> Iterator[str]:
     """
     http = config.http
     try:
-        listener = socket.create_server((http.host, http.port), family=_family(http.host))
+        family = socket.AF_INET6 if ":" in http.host else socket.AF_INET
+        listener = socket.create_server((http.host, http.port), family=family)
     except OSError as error:
         raise PortError(
             f"cannot listen on http.port {http.host}:{http.port} ({error.strerror}); another: http.port=8001"
@@ -92,7 +93,3 @@ def running(app: Any, config: ServeConfig) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET

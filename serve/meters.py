@@ -6,9 +6,12 @@ tags `application`, `deployment` and `replica`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
+
+from ray import serve
+from ray.serve.exceptions import RayServeException
+from ray.serve.metrics import Counter, Gauge, Histogram
 
 _COUNTS = [1.0, 2, 4, 8, 16, 32, 64, 128, 256]
 _SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
@@ -18,8 +21,6 @@ class Meters:
     """The metrics of this replica."""
 
     def __init__(self) -> None:
-        from ray.serve.metrics import Counter, Gauge, Histogram
-
         def histogram(name: str, description: str, boundaries: list[float]) -> Any:
             return Histogram(name, description=description, boundaries=boundaries, tag_keys=("work",))
 
@@ -29,10 +30,10 @@ class Meters:
         self._queue = Gauge("agggen_queue_records", description="Records that wait in a replica.")
         self._batch_records = histogram("agggen_batch_records", "Records of a batch.", _COUNTS)
         # Ray keeps a histogram's buckets and estimates its sum from them, so sums are counters.
-        self._worked_on = counter("agggen_worked_records", "Records processed.", "work")
-        self._worked_for = counter("agggen_worked_seconds", "Seconds of work on batches.", "work")
-        self._waited = histogram("agggen_batch_wait_seconds", "Seconds that the oldest record waited.", _SECONDS)
-        self._worked = histogram("agggen_batch_work_seconds", "Seconds of work on a batch.", _SECONDS)
+        self._records = counter("agggen_worked_records", "Records processed.", "work")
+        self._seconds = counter("agggen_worked_seconds", "Seconds of work on batches.", "work")
+        self._batch_wait = histogram("agggen_batch_wait_seconds", "Seconds that the oldest record waited.", _SECONDS)
+        self._batch_work = histogram("agggen_batch_work_seconds", "Seconds of work on a batch.", _SECONDS)
         self._outcomes = counter("agggen_records", "Records answered, by outcome.", "route", "outcome")
         self._problems = counter("agggen_problems", "Requests answered with a problem, by its code.", "code")
         self._bundle = Gauge(
@@ -47,10 +48,10 @@ class Meters:
         """Counts a finished batch: its records, the seconds its oldest record waited, the seconds of work."""
         tags = {"work": work}
         self._batch_records.observe(records, tags=tags)
-        self._worked_on.inc(records, tags=tags)
-        self._worked_for.inc(max(worked, 1e-9), tags=tags)
-        self._waited.observe(max(waited, 1e-9), tags=tags)
-        self._worked.observe(max(worked, 1e-9), tags=tags)
+        self._records.inc(records, tags=tags)
+        self._seconds.inc(max(worked, 1e-9), tags=tags)
+        self._batch_wait.observe(max(waited, 1e-9), tags=tags)
+        self._batch_work.observe(max(worked, 1e-9), tags=tags)
 
     def request(self, route: str, outcomes: Mapping[str, int], problem: str) -> None:
         """Counts an answered request: its records by outcome, and the code of its problem, if any."""
@@ -66,11 +67,6 @@ class Meters:
 
 def replica_id() -> str | None:
     """The id of the Serve replica that runs in this process; None if there is none."""
-    if "ray.serve" not in sys.modules:
-        return None
-    from ray import serve
-    from ray.serve.exceptions import RayServeException
-
     try:
         return str(serve.get_replica_context().replica_id.unique_id)
     except RayServeException:

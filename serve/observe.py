@@ -21,17 +21,17 @@ from typing import Any, TextIO
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from ray.exceptions import TaskCancelledError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agggen.errors import AggGenError
 from agggen_platform.serving.config import LogConfig
 from serve.engine import EngineError
 from serve.errors import Problem, problem_of
-from serve.meters import Meters
+from serve.meters import Meters, replica_id
 from serve.schemas import GenerateOptions, problem_at
 
 _log = logging.getLogger("agggen.serve")
@@ -106,19 +106,19 @@ def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str
         logger.propagate = False
 
 
+def log_as_replica(log: LogConfig) -> None:
+    """Logs JSON lines if this process is a replica of Ray Serve; otherwise logging is unchanged."""
+    if replica := replica_id():
+        set_up_logging(log, replica=replica)
+
+
 class RequestContext:
     """ASGI middleware: assigns request ids, logs and counts requests, and answers unhandled errors with 500.
 
     The client's X-Request-Id is used if it is 1 to 128 letters, digits and ``._:-``; the answer returns the id.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        paths: Collection[str],
-        meters: Meters | None = None,
-        echo: bool = True,
-    ) -> None:
+    def __init__(self, app: ASGIApp, paths: Collection[str], meters: Meters | None = None, echo: bool = True) -> None:
         """Logs and metrics name `paths`; any other path is ``other``.
 
         `echo=False`: the server in front (Serve's proxy) already puts the client's X-Request-Id into the answer.
@@ -144,10 +144,10 @@ class RequestContext:
 
         try:
             await self.app(scope, receive, send_observed)
-        except Exception as error:
-            if _client_is_gone(error):
-                info.problem = "gone"
-                raise
+        except TaskCancelledError:  # raised by Serve's `receive`: the client disconnected
+            info.problem = "gone"
+            raise
+        except Exception:
             _log.exception("request %s failed", info.id)
             if info.status:
                 raise  # the answer has begun: only closing the connection can still show that it is incomplete
@@ -184,16 +184,9 @@ class RequestContext:
         _access.info("%s %s %d", fields["method"], route, status, extra={"fields": fields})
 
 
-def _client_is_gone(error: Exception) -> bool:
-    """Whether Serve cancelled the request: its `receive` then raises this exception of Ray."""
-    from ray.exceptions import TaskCancelledError
-
-    return isinstance(error, TaskCancelledError)
-
-
 def add_exception_handlers(app: FastAPI) -> None:
     """Converts these exceptions to problem responses; `RequestContext` converts all others."""
-    for kind in (Problem, AggGenError, EngineError, HTTPException, RequestValidationError, ClientDisconnect):
+    for kind in (Problem, EngineError, HTTPException, RequestValidationError, ClientDisconnect):
         app.add_exception_handler(kind, _answered)
 
 
@@ -207,7 +200,7 @@ async def _answered(request: Request, error: Exception) -> Response:
 def _problem(request: Request, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
-    if isinstance(error, AggGenError | EngineError):
+    if isinstance(error, EngineError):
         return problem_of(error)
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]

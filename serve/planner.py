@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,7 +28,6 @@ EXAMPLES = 48
 @dataclass(frozen=True, slots=True)
 class _Search:
     job: Job
-    call: int  # number of the call; an `alone` job shares a batch only with jobs of the same call
     k: int | None = None  # number of best plans to return; None: the generator's candidates
 
 
@@ -56,19 +54,14 @@ class PlannerReplica(Replica[_Search, Searched]):
             asdict(bundle.model.config),
         )
         self._config, self._examples = bundle.config, None
-        self._calls = itertools.count()
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
         """The plans of each job by which the generator writes texts."""
-        call = next(self._calls)
-        answers = await self._batcher.submit([_Search(job, call) for job in jobs], seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to searches without k
+        return await self._answers([_Search(job) for job in jobs], seconds)
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ByModel[list[PlannedRecord]]:
         """The k best plans of each job's record at its level."""
-        call = next(self._calls)
-        answers = await self._batcher.submit([_Search(job, call, k) for job in jobs], seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # the answers to searches with k
+        return await self._answers([_Search(job, k) for job in jobs], seconds)
 
     async def card(self) -> ModelCard:
         """Describes the served bundle."""
@@ -112,7 +105,7 @@ class PlannerReplica(Replica[_Search, Searched]):
     def _measure(self, search: _Search) -> Measure:
         """Records are planned one by one, so a batch is limited to about 100 ms: other requests wait that long."""
         if search.job.alone:
-            return Measure("plan", search.call)
+            return Measure("plan", alone=True)
         n = len(search.job.record.triples)
         return Measure("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220
 

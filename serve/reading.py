@@ -40,22 +40,16 @@ async def parsed(data: bytes, subject: str = "the body") -> Any:
     )
 
 
-def utf8(data: bytes, subject: str) -> str:
-    """`data` as text without a byte order mark; raises Problem with the position of a byte that is not UTF-8."""
-    try:
-        return data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        position = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
-        raise Problem("malformed", f"{subject} is not UTF-8: {position}") from None
-
-
 def parse_json(data: bytes, subject: str = "the body") -> Any:
     """The value of strict JSON; raises Problem with the position of the first error."""
     if data.count(b"[") + data.count(b"{") > _MOST_CONTAINERS:
         raise Problem("too-large", f"{subject} has more than {_MOST_CONTAINERS} lists and objects")
-    text = utf8(data, subject)
     try:
+        text = data.decode("utf-8").removeprefix("\ufeff")
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refused, parse_float=_finite)
+    except UnicodeDecodeError as error:
+        position = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
+        raise Problem("malformed", f"{subject} is not UTF-8: {position}") from None
     except json.JSONDecodeError as error:
         position = f"line {error.lineno}, column {error.colno}"
         raise Problem("malformed", f"{subject} is not JSON at {position}: {error.msg}") from None

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic
+from typing import Any, Generic
 
 import torch
 
 from agggen.bundle import load_bundle
 from agggen.errors import BundleError
 from agggen_platform.registry.admission import fetch, smoke
-from agggen_platform.serving.config import LogConfig, ReplicaConfig, ServeConfig
+from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from serve.batching import A, Batcher, Measure, T
-from serve.engine import Failure
-from serve.meters import Meters, replica_id
-from serve.observe import set_up_logging
+from serve.engine import ByModel, Failure
+from serve.meters import Meters
+from serve.observe import log_as_replica
 from serve.scaling import RECORDS
 
-_SUSPICIOUS = 3  # failed records in a row
+_SUSPICIOUS = 3  # failed records in a row, after which the self-test runs
 
 
 class Replica(ABC, Generic[T, A]):
@@ -45,6 +45,10 @@ class Replica(ABC, Generic[T, A]):
         self._address = config.shown_as or config.bundle
         self._longest, self._meters = config.limits.longest_deadline_s, Meters()
         self._batcher: Batcher[T, A] = Batcher(self._work, config.batch, self._measure, self._meters)
+
+    async def _answers(self, items: Sequence[T], seconds: float) -> ByModel[Any]:
+        """The answers to the items within `seconds`, from batches with items of other calls."""
+        return ByModel(await self._batcher.submit(items, seconds), self._fingerprint)
 
     @abstractmethod
     def _work(self, work: str, items: Sequence[T]) -> Sequence[A | Failure]:
@@ -83,9 +87,3 @@ class Replica(ABC, Generic[T, A]):
 
 class ReplicaError(RuntimeError):
     """The replica no longer works and should be replaced."""
-
-
-def log_as_replica(log: LogConfig) -> None:
-    """Logs JSON lines if this process is a replica of Ray Serve; else logging stays as it is."""
-    if replica := replica_id():
-        set_up_logging(log, replica=replica)

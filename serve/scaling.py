@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ray.serve.config import AutoscalingContext
+from ray import serve
+from ray.serve.config import AutoscalingContext
+from ray.serve.schema import DeploymentStatus
 
 RECORDS = "records"
 """The name of the metric by which replicas report their records, waiting and in a batch, to Serve's controller."""
@@ -20,7 +21,7 @@ def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
     Serve's own policy counts calls, and a call has 1 to 64 records. A call that waits for a replica counts as one
     record. The number of calls is a lower bound, since ingress replicas report no records.
     """
-    reported = (context.aggregated_metrics or {}).get("records", {})
+    reported = (context.aggregated_metrics or {}).get(RECORDS, {})
     records = sum(reported.values()) + (context.total_queued_requests or 0.0)
     return max(records, context.total_num_requests) / context.config.target_ongoing_requests, {}
 
@@ -36,9 +37,6 @@ class Generators:
 
 def count_generators() -> Callable[[], Generators]:
     """A function that queries Serve's controller at most once a second. It calls no generator, so it starts none."""
-    from ray import serve
-    from ray.serve.schema import DeploymentStatus
-
     application = serve.get_replica_context().app_name
     steady = (DeploymentStatus.HEALTHY, DeploymentStatus.UPSCALING, DeploymentStatus.DOWNSCALING)
     queried_at, answer = float("-inf"), Generators(0, False)

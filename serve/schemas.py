@@ -79,7 +79,7 @@ class RecordIn(_Body):
     model_config = _or_row(EXAMPLE_RECORD)
 
     id: str | int | None = Field(
-        default=None, description="returned with the answer; once in a request; default: the index"
+        default=None, description="returned with the answer; unique in a request; default: the index"
     )
     triples: list[TripleIn] = Field(min_length=1)
     references: list[Any] | None = Field(default=None, description="ignored")
@@ -110,7 +110,7 @@ class AlignRecord(CheckRecord):
     facts: list[str] | None = Field(
         default=None,
         min_length=1,
-        description="pieces that concatenate to `text`; without them it is cut as in training",
+        description="segments that concatenate to `text`; default: segmented like the training texts",
     )
 
 
@@ -119,15 +119,15 @@ class _SearchOptions(_Body):
         default=None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
     )
     planner: Literal["exact", "two-stage", "sample"] | None = Field(
-        default=None, description="exact: the most probable plans; two-stage: the paper's search; sample: drawn plans"
+        default=None, description="exact: the most probable plans; two-stage: the paper's search; sample: sampled plans"
     )
     top_p: float | None = Field(
         default=None,
         gt=0,
         le=1,
-        description="of sampling: each group is drawn from the most probable ones whose probabilities sum to this",
+        description="for sampling: each group is drawn from the most probable ones whose probabilities sum to this",
     )
-    seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="of sampling and random-order")
+    seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="for sampling and random-order")
 
 
 class PlanOptions(_SearchOptions):

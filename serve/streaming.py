@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, Answering, Entry, body_of, outcome, placed, reject_duplicates
+from serve.answering import Answer, Answering, Entry, body_of, located, outcome, reject_duplicates
 from serve.engine import EngineError
 from serve.errors import Problem, problem_of
 from serve.limits import StreamBody
@@ -153,10 +153,10 @@ class Stream(Response):
         try:
             return await self._answering.generate(entries, self._options, self._seconds)
         except EngineError as error:
-            return [placed(problem_of(error), entry) for entry in entries]
+            return [located(problem_of(error), entry) for entry in entries]
         except Exception:
             _log.exception("request %s: %d records failed with an internal error", current_request().id, len(entries))
-            return [placed(Problem("internal", "an unexpected error; the server's log has it"), e) for e in entries]
+            return [located(Problem("internal", "an unexpected error; see the server's log"), e) for e in entries]
 
     async def _write(self, send: Send) -> None:
         info = current_request()

@@ -140,10 +140,10 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
     info = current_request()
     failed = info.outcomes.total() - info.outcomes["ok"]
     facts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
-    tags = {"request": info.id, "route": route, "status": str(info.status), "failed": _yes(failed)}
+    tags = {"request": info.id, "route": route, "status": str(info.status), "failed": _yes_or_no(failed)}
     if request.totals["texts"]:
-        tags["fulfilled"] = _yes(not request.totals["unfulfilled"])
-        tags["fallback"] = _yes(request.totals["fallback"])
+        tags["fulfilled"] = _yes_or_no(not request.totals["unfulfilled"])
+        tags["fallback"] = _yes_or_no(request.totals["fallback"])
     shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first in MLflow's narrow column
     outputs = {"status": info.status, **shown, **facts, "unfulfilled_ids": request.unfulfilled}
     inputs = {"route": route, "bytes": size, "records": facts["records"]}
@@ -156,7 +156,7 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
         root.set_status(StatusCode.OK)
 
 
-def _yes(value: int) -> str:
+def _yes_or_no(value: int) -> str:
     """Whether the count is above 0, as a tag's value; the count itself is an attribute."""
     return "yes" if value else "no"
 

@@ -1,4 +1,4 @@
-"""Python in a process of its own in which packages cannot be imported, as where they are not installed."""
+"""Runs Python in a new process where given packages cannot be imported, as if they were not installed."""
 
 from __future__ import annotations
 

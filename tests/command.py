@@ -9,11 +9,11 @@ import pytest
 from agggen_platform.cli.main import main
 
 Run = Callable[..., tuple[int | str | None, str, str]]
-"""Takes the command's arguments; gives its exit code, stdout and stderr."""
+"""Takes the command's arguments; returns its exit code, stdout and stderr."""
 
 
 def command(capsys: pytest.CaptureFixture[str]) -> Run:
-    """What runs the command; an error that shows a traceback is a failure."""
+    """A function that runs the command, and fails if it prints a traceback."""
 
     def call(*arguments: object) -> tuple[int | str | None, str, str]:
         words = [str(argument) for argument in arguments]

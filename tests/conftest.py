@@ -1,4 +1,4 @@
-"""What all tests share: the real corpora, if the machine has them, a local Ray cluster and an S3 server."""
+"""Fixtures of all tests: the real corpora, if the machine has them, a local Ray cluster, an S3 server, a bundle."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tests.s3_faults import FaultyS3
 if TYPE_CHECKING:
     from agggen_platform.bulk.model import Model
 
-# A busy machine may stall; Hypothesis must not take that for a failure.
+# Without deadlines, so that a pause of a busy machine is no failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-# The models of tests are tiny, and the cores are shared with other tests: threads that wait for each other there take
-# several times as long as one. The variable is for the processes that tests start.
+# The models of tests are tiny, and other tests share the cores: several threads that wait for each other would take
+# several times as long as one. The variable is for processes that tests start.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-os.environ.pop("MLFLOW_TRACKING_URI", None)  # no test logs to the MLflow of whoever runs it
+os.environ.pop("MLFLOW_TRACKING_URI", None)  # no test logs to the MLflow server of whoever runs it
 
 
 @pytest.fixture(scope="session")
 def data_home() -> Path:
-    """The folder of real corpora; a test that asks for it is skipped where there is none."""
+    """The folder of real corpora; without one, the test is skipped."""
     folder = os.environ.get("AGGGEN_DATA_HOME")
     if not folder:
         pytest.skip("AGGGEN_DATA_HOME is not set: no real corpora here")
@@ -45,7 +45,7 @@ def data_home() -> Path:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """One local Ray cluster for all tests of a session; it has more CPUs than the machine, so that nothing waits."""
+    """One local Ray cluster for all tests of a session, with more CPUs than the machine has, so that nothing waits."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
     from agggen_platform.ray_cluster import connected
 
@@ -117,7 +117,7 @@ def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def faulty_s3(s3: str, _s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    """The server of `s3` behind a proxy that fails as it is told; the environment leads to the proxy from now on."""
+    """The server of `s3` behind a proxy that injects faults; the environment has the proxy's address from now on."""
     with FaultyS3(_s3_server) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield proxy

@@ -28,7 +28,7 @@ class Block:
 
 
 def blocks(readme: Path) -> Iterator[Block]:
-    """Fenced blocks with their language, and indented ones: `sh` if they begin like a command, else `text`."""
+    """Fenced blocks with their language, and indented ones, as `sh` if they begin like a command, else as `text`."""
     begun, language, inside = 0, "", list[str]()
     before = ""
     for number, line in enumerate([*readme.read_text(encoding="utf-8").splitlines(), ""], start=1):
@@ -53,13 +53,13 @@ def blocks(readme: Path) -> Iterator[Block]:
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
-    """The simple commands of a piece of shell, as words; redirections and assignments before a command are left out."""
+    """The simple commands of shell code, as lists of words, without redirections and assignments before commands."""
     logical = ""
     for line in text.replace("\\\n", " ").splitlines():
         logical += line
         try:
             shlex.split(logical, comments=True)
-        except ValueError:  # a quotation that the next line goes on with
+        except ValueError:  # a quotation that continues in the next line
             logical += "\n"
             continue
         lexer = shlex.shlex(logical, posix=True, punctuation_chars=";|&<>")

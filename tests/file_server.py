@@ -46,7 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(server.content[: server.cut_after.pop(0) if server.cut_after else None])
 
     def log_message(self, *_: object) -> None:
-        """Silent: the tests' output is not a server's log."""
+        """Writes no log."""
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Runs the code of a notebook in this process: `python -m tests.notebooks FILE...` writes the outputs into the files.
 
-A cell is run as Jupyter does: its last expression is shown, as HTML too where the value has a form for that.
+As in Jupyter, the value of a cell's last expression is an output, also as HTML if it has such a form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def run(path: Path) -> dict[str, Any]:
-    """The notebook with the outputs of this run; the working directory is the process's own."""
+    """The notebook with the outputs of this run, in the process's working directory."""
     book: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": "__main__"}
     count = 0

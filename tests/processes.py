@@ -1,4 +1,4 @@
-"""Processes for tests: output in a file, waits that say what they waited for, and no child left behind."""
+"""Processes for tests: output in a file, waits whose failure names the condition, and no process left running."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PATIENCE = 900.0  # seconds: ends a test that hangs; a busy machine can be sever
 
 
 class Running:
-    """A program in a process of its own; a context manager that leaves nothing behind."""
+    """A Python program in a new process; a context manager that kills it and its descendants at the end."""
 
     def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> None:
-        """`command` after this Python's path; `folder` is where it works. Its output goes to a file in there."""
+        """`command`: arguments of this Python; `folder`: the working directory, in which a file gets the output."""
         self.log = folder / f"output-{time.monotonic_ns()}.txt"
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
@@ -47,7 +47,7 @@ class Running:
     def wait_until(
         self, condition: Callable[[], object], what: str, seconds: float = PATIENCE, pause: float = 0.02
     ) -> None:
-        """Returns when `condition` holds, tried every `pause` s; fails when the program ends or `seconds` pass."""
+        """Tries `condition` every `pause` s until it holds; fails if the program ends or `seconds` pass before."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.process.poll() is None, f"it ended ({self.process.returncode}) before {what}: {self.output()}"
@@ -65,27 +65,23 @@ class Running:
         """Its living descendants whose command line contains one of `titles`; without titles, all of them."""
         processes = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
-            try:
+            with suppress(psutil.Error):
                 command = " ".join(child.cmdline())
                 if not titles or any(title in command for title in titles):
                     processes.append(child)
-            except psutil.Error:
-                continue
         return processes
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kills it and all its descendants, those excepted that have ended."""
-        doomed = [self.process.pid]
+        """Kills it and its living descendants."""
+        pids = [self.process.pid]
         with suppress(psutil.Error):
-            doomed += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
-        for pid in doomed:
-            try:
+            pids += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+        for pid in pids:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         self.process.wait(60)
 
 

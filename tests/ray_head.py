@@ -1,10 +1,11 @@
-"""A Ray head in processes of its own, and what is submitted to it."""
+"""A Ray head in new processes, to which tests submit jobs."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -21,10 +22,10 @@ RUNTIME_ENV = json.dumps({"env_vars": {"PYTHONPATH": "platform"}})
 
 
 class Head:
-    """A Ray head of its own ports and token, and what is submitted to it."""
+    """A Ray head with its own ports and token."""
 
     def __init__(self, folder: Path, stack: ExitStack, cpus: int = 4, more_nodes: int = 0) -> None:
-        """`more_nodes`: how many like it Ray's autoscaler may start here, and stops when they are idle."""
+        """`more_nodes`: how many equal nodes Ray's autoscaler may start on this machine; it stops idle ones."""
         token, self.token = folder / "token", secrets.token_hex(32)
         token.touch(0o600)
         token.write_text(self.token)
@@ -39,9 +40,9 @@ class Head:
             "OMP_NUM_THREADS": "1",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
-        # Ray leads a submitted job to the cluster that started last in the same temporary folder.
+        # Ray directs a submitted job to the cluster that started last in the same temporary folder.
         scratch = stack.enter_context(TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
-        # Every port is chosen: the usual ones may be another cluster's, and jobs wait for the agent's without a word.
+        # No port is Ray's default, which another cluster may use: jobs would wait for the agent's without a message.
         command = (
             f"-m ray.scripts.scripts start --head --block --num-cpus {cpus} --num-gpus 0 "
             f"--port {gcs} --dashboard-port {dashboard} "
@@ -78,7 +79,7 @@ class Head:
         self.running.wait_until(lambda: _listens(agent), "an agent that starts jobs")
 
     def join(self, folder: Path, stack: ExitStack, cpus: int = 1) -> Running:
-        """Another node of the cluster; to kill it is to lose the node."""
+        """Starts another node of the cluster; killing the process loses the node."""
         command = (
             f"-m ray.scripts.scripts start --block --address {self.gcs} --num-cpus {cpus} --num-gpus 0 "
             f"--dashboard-agent-listen-port {free_ports(1)[0]} --object-store-memory {256 << 20}"
@@ -86,7 +87,7 @@ class Head:
         return stack.enter_context(Running(command.split(), folder, self.env))
 
     def nodes(self) -> int:
-        """How many nodes the cluster has now."""
+        """The number of living nodes of the cluster."""
         headers = {"Authorization": f"Bearer {self.token}"}
         request = urllib.request.Request(f"{self.address}/nodes?view=summary", headers=headers)
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -94,7 +95,7 @@ class Head:
         return sum(node["raylet"].get("state") == "ALIVE" for node in summary)
 
     def status(self, token: str | None) -> int | None:
-        """The answer of the jobs API to a request with this token; None while there is none."""
+        """The status of the jobs API's response to a request with this token; None while the API is not up."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             request = urllib.request.Request(f"{self.address}/api/jobs/", headers=headers)
@@ -106,7 +107,7 @@ class Head:
             return None
 
     def submit(self, job: str, *arguments: str | Path, expect: int = 0) -> str:
-        """The job's output, by the command of jobs/README.md; `expect` is the exit status of the job itself."""
+        """Submits a job as jobs/README.md does and returns its output; `expect` is the job's own exit status."""
         command = [str(BIN / "ray"), "job", "submit", "--address", self.address, "--working-dir", "."]
         command += ["--runtime-env-json", RUNTIME_ENV, "--", "python", f"jobs/{job}.py", *map(str, arguments)]
         done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=900)
@@ -118,7 +119,5 @@ class Head:
 
 
 def _listens(port: int) -> bool:
-    import socket
-
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -7,13 +7,13 @@
 
 Kinds of faults:
 
-    "403", "404", "500", "503"   this status with S3's error document; nothing reaches the server
-    "no upload"                  404 for an upload in parts, likewise
+    "403", "500", "503"          this status with S3's error document; nothing reaches the server
+    "no upload"                  404 for an upload in parts; nothing reaches the server
     "reset"                      the connection is reset before an answer; nothing reaches the server
-    "lost answer"                the server does it, then the connection is reset
-    "cut answer"                 half of the body comes, then the connection is closed
-    "short answer"               half of the body comes as if it were all
-    "short upload"               half of the body reaches the server, which believes it is all
+    "lost answer"                the server executes the request, then the connection is reset
+    "cut answer"                 half of the response's body, then the connection is closed
+    "short answer"               half of the response's body, with a Content-Length that matches it
+    "short upload"               half of the request's body reaches the server, with a Content-Length that matches it
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from urllib.parse import urlsplit
 
 _CODES = {
     "403": (403, "AccessDenied"),
-    "404": (404, "NoSuchBucket"),
     "no upload": (404, "NoSuchUpload"),
     "500": (500, "InternalError"),
     "503": (503, "SlowDown"),
@@ -50,7 +49,7 @@ class _Fault:
     path: str
 
     def hits(self, method: str, path: str) -> bool:
-        """Whether this request is one to fail; counts it."""
+        """Whether this request is to fail; counts it."""
         if self.times == 0 or self.method not in ("", method) or self.path not in path:
             return False
         if self.after:
@@ -61,7 +60,7 @@ class _Fault:
 
 
 class FaultyS3:
-    """The proxy; a context manager. `url` is its address, `requests` what it was asked: ``("PUT", "/bucket/key?...")``.
+    """The proxy; a context manager. `url` is its address, `requests` has each request: ``("PUT", "/bucket/key?...")``.
 
     `bytes_per_second` slows bodies down in both directions.
     """
@@ -81,16 +80,13 @@ class FaultyS3:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends all connections; from now on nothing answers."""
+        """Ends all connections and stops listening."""
         self._server.shutdown()
         self._server.server_close()
 
     def inject(self, kind: str, times: int = 1, *, after: int = 0, method: str = "", path: str = "") -> None:
-        """Fails the next `times` requests (-1: all) of this method whose path and query hold `path`, but the first
-        `after` ones."""
+        """Fails the next `times` requests (-1: all) of this method whose path and query contain `path`, after the first
+        `after` of them."""
         assert kind in _KINDS, f"{kind!r} is none of {sorted(_KINDS)}"
         with self._lock:
             self._faults.append(_Fault(kind, times, after, method, path))
@@ -104,7 +100,7 @@ class FaultyS3:
 
     @property
     def pending(self) -> int:
-        """Number of requests that are still to fail, of faults that end."""
+        """Number of requests that are still to fail, without faults that last forever."""
         with self._lock:
             return sum(max(0, fault.times) for fault in self._faults)
 
@@ -120,7 +116,7 @@ class FaultyS3:
             return next((fault.kind for fault in self._faults if fault.hits(method, path)), None)
 
     def pace(self, size: int) -> None:
-        """Takes as long as `size` bytes do."""
+        """Sleeps for as long as a transfer of `size` bytes takes."""
         if self.bytes_per_second:
             time.sleep(size / self.bytes_per_second)
 
@@ -172,27 +168,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
-            parts = []
+            body = b""
             while size := int(self.rfile.readline().split(b";")[0], 16):
-                parts.append(self.rfile.read(size))
+                body += self.rfile.read(size)
                 self.rfile.readline()
             while self.rfile.readline().strip():
                 pass
-            body = b"".join(parts)
-        else:
-            left, parts = int(self.headers.get("Content-Length", 0)), []
-            while left:
-                parts.append(self.rfile.read(min(left, 1 << 16)))
-                if not parts[-1]:
-                    break
-                left -= len(parts[-1])
-                self.faulty.pace(len(parts[-1]))
-            body = b"".join(parts)
-        return body
+            return body
+        left, parts = int(self.headers.get("Content-Length", 0)), []
+        while left and (part := self.rfile.read(min(left, 1 << 16))):
+            parts.append(part)
+            left -= len(part)
+            self.faulty.pace(len(part))
+        return b"".join(parts)
 
     def _forward(self, headers: Mapping[str, str], body: bytes, fault: str | None) -> None:
         if len(body) < int(self.headers.get("Content-Length", 0)) and fault != "short upload":
-            self._reset()  # the client went away in the middle: S3 keeps nothing then
+            self._reset()  # the client disconnected before the end: S3 then stores nothing
             return
         connection = http.client.HTTPConnection(self.faulty.upstream, timeout=60)
         try:
@@ -225,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(chunk)
 
     def _reset(self) -> None:
-        """Ends the connection with RST, as a dying server does."""
+        """Ends the connection with RST, like a killed server."""
         self.wfile.flush()
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True

@@ -1,4 +1,4 @@
-"""What a worker of Ray gets of an object that is sent to it."""
+"""A copy of an object as a Ray worker receives it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def sent(thing: T, at_most: int | None = None) -> T:
-    """A copy of `thing`, made as a pickle is; fails if it has no pickle, or one of more than `at_most` bytes."""
+    """A copy of `thing` by its pickle functions; fails if it has no pickle, or one of more than `at_most` bytes."""
     size = len(pickle.dumps(thing))
-    assert at_most is None or size <= at_most, f"{size} bytes travel"
+    assert at_most is None or size <= at_most, f"the pickle has {size} bytes"
     return deepcopy(thing)

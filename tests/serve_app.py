@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,27 +33,21 @@ PROCESSES = {
     "proxy": "ray::ProxyActor",
 }
 """How the titles of the endpoint's processes begin."""
-RETRYABLE = (429, 503, 504)
-"""Statuses after which the same request may succeed."""
 
 
 @contextmanager
 def serving(bundle: object, *settings: str) -> Iterator[Endpoint]:
-    """The bundle behind HTTP at a free port of 127.0.0.1, on this process's Ray cluster or one of its own.
+    """Serves the bundle at a free port of 127.0.0.1, on this process's Ray cluster or on a new one.
 
-    `Endpoint.url` is where; `settings` are overrides of `ServeConfig` such as ``generator.max_replicas=2``. At the end
-    Serve is shut down, so that the next test may start it with other settings.
+    `settings` are overrides of `ServeConfig` such as ``generator.max_replicas=2``. At the end Serve is shut down, so
+    that the next test may start it with other settings.
     """
-    config = serve_config(bundle, *settings)
+    small = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
+    fixed = [f"bundle={bundle}", f"http.port={free_ports(1)[0]}", *small]
+    config = load_config(ServeConfig, None, [*fixed, *settings])
     with endpoint(config, say=lambda text: print(text)) as served:
         served.deploy(find_target(config))
         yield served
-
-
-def serve_config(bundle: object, *settings: str) -> ServeConfig:
-    """The configuration of an endpoint for tests."""
-    chosen = [f"bundle={bundle}", f"http.port={free_ports(1)[0]}", "ingress.cpus=0.2", "planner.cpus=0.2"]
-    return load_config(ServeConfig, None, [*chosen, "generator.cpus=0.2", *settings])
 
 
 def replicas(deployment: str) -> set[int]:
@@ -65,38 +59,36 @@ def processes(title: str) -> set[int]:
     """The ids of this process's descendants whose title begins with `title`."""
     pids = set()
     for child in psutil.Process().children(recursive=True):
-        try:
+        with suppress(psutil.Error):
             if " ".join(child.cmdline()).startswith(title):
                 pids.add(child.pid)
-        except psutil.Error:
-            continue
     return pids
 
 
 def unique_record(key: str) -> dict[str, Any]:
-    """A record that only the request named `key` asks for."""
+    """A record that occurs only in the request named `key`."""
     return {"id": key, "triples": [["Neon", "discoveredBy", key[:8]], ["Neon", "discoveryPlace", key[8:12]]]}
 
 
 @dataclass
 class Load:
-    """Clients in a closed loop, each with one request at a time, named by a key: the `record` of that key.
+    """Clients that send one request after the other: each has a random key and the `record` of that key.
 
-    A request that fails and may be retried is sent again until it has its answer.
+    A retryable request is retried until it has an answer.
     """
 
     url: str
     clients: int = 3
     record: Callable[[str], dict[str, Any]] = unique_record
     first: Counter[str] = field(default_factory=Counter)
-    """Results of first attempts: a status, or the name of a connection's error."""
+    """Outcomes of first attempts: a status, or the name of a connection error."""
     answers: dict[str, bytes] = field(default_factory=dict)
     """The body of each request that was answered, by its key."""
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     times: list[tuple[float, str]] = field(default_factory=list)
-    """When the attempts ended (monotonic), and how."""
+    """The time (monotonic) and outcome of each attempt."""
     lost: list[str] = field(default_factory=list)
-    """Requests that have no answer in the end, with why."""
+    """The reason for each request that was never answered."""
 
     def __enter__(self) -> Load:
         self._stop = threading.Event()
@@ -110,21 +102,21 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join(120)
-            assert not thread.is_alive(), "a client waits for ever"
+            assert not thread.is_alive(), "a client did not stop"
 
     def recovered(self, since: float) -> float:
-        """Waits until five attempts in a row succeeded after the last failure; seconds from `since` to it."""
+        """Waits until five attempts in a row succeed; returns the seconds from `since` to the last failure."""
 
-        def calm() -> bool:
+        def last_succeeded() -> bool:
             last = [how for when, how in self.times if when > since][-5:]
             return len(last) == 5 and set(last) == {"200"}
 
-        until(calm, "recovery")
+        until(last_succeeded, "recovery")
         bad = [when for when, how in self.times if when > since and how != "200"]
         return max(bad, default=since) - since
 
     def failures(self) -> Counter[str]:
-        """First attempts that were not answered."""
+        """The outcomes of failed first attempts."""
         return Counter({how: count for how, count in self.first.items() if how != "200"})
 
     def _run(self) -> None:
@@ -155,13 +147,13 @@ class Load:
 
 
 def _retryable(answer: httpx.Response) -> bool:
-    """Whether the request may be sent again: it says so, or Serve's proxy lost the ingress replica that had it."""
+    """Whether a retry may help: the status says so, or Serve's proxy lost the ingress replica of the request."""
     of_ours = answer.headers.get("content-type") == "application/problem+json"
-    return answer.status_code in RETRYABLE or (answer.status_code == 500 and not of_ours)
+    return answer.status_code in (429, 503, 504) or (answer.status_code == 500 and not of_ours)
 
 
 def kill(pids: set[int]) -> float:
-    """Kills the processes with SIGKILL; the time when that was done (monotonic)."""
+    """Kills the processes with SIGKILL and returns the time afterwards (monotonic)."""
     assert pids
     for pid in pids:
         os.kill(pid, 9)

@@ -1,4 +1,4 @@
-"""Bundles with random weights, for tests of what is around a model: their texts are nonsense, by valid plans."""
+"""Bundles with random weights, for tests of code around a model: their texts are nonsense that follows valid plans."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ REPO = Path(__file__).parents[1]
 
 
 def build_wheel(folder: Path) -> Path:
-    """Builds it in `folder`, from a copy of the sources: setuptools writes beside them."""
+    """Builds it in `folder`, from a copy of the sources, since setuptools writes next to them."""
     source = folder / "source"
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
     for name in ("agggen", "platform", "serve"):

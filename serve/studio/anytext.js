@@ -1,4 +1,4 @@
-// A text from elsewhere: cut into facts, aligned to the record's triples, and checked as the model's own.
+// Any text: segmented into facts, aligned with the record's triples, and checked like the model's own.
 
 import { Api, ApiError, Superseded } from "./api.js";
 import { $, announce, h, paint } from "./dom.js";
@@ -101,8 +101,8 @@ export class AnyText {
     paint($("aligned"),
       h("p", { class: "text", dir: "auto" }, coloured({ text, facts, check, all, point: this.point })),
       strip(check, triples, null, known),
-      h("p", { class: "quiet small" }, `Cut and aligned: ${summary.join(" \u00b7 ")}`),
-      h("div", { class: "row" }, h("button", { type: "button", key: "takeplan", disabled: !whole, title: whole ? "" : "It does not say every fact once", on: { click: take } }, "Write by this text's plan")));
+      h("p", { class: "quiet small" }, `Segmented and aligned: ${summary.join(" \u00b7 ")}`),
+      h("div", { class: "row" }, h("button", { type: "button", key: "takeplan", disabled: !whole, title: whole ? "" : "It does not say each fact exactly once", on: { click: take } }, "Write by this text's plan")));
     announce(check.faults.length ? `${check.faults.length} faults found` : "No fault found");
   }
 }

@@ -69,7 +69,7 @@ export class Api {
       throw new ApiError("offline", "The endpoint does not answer.");
     }
     if (signal.aborted) throw new Superseded();
-    return understood(response, data, Boolean(this.key));
+    return parsed(response, data, Boolean(this.key));
   }
 
   /** The single answer to a record. */
@@ -78,7 +78,7 @@ export class Api {
   }
 }
 
-function understood(response, text, withKey) {
+function parsed(response, text, withKey) {
   let data = null;
   try {
     data = JSON.parse(text);

@@ -9,9 +9,9 @@ import { strip } from "./words.js";
 export class Compare {
   constructor({ api, store, follower }) {
     Object.assign(this, { api, store, follower });
-    this.held = null; // the result to compare the present one with
+    this.held = null; // the result to compare the current one with
     this.free = false; // whether each model writes by its own most probable plan
-    this.both = null; // the models' texts: { name, sides }; after an error { name, problem, now }, and asked again with another result
+    this.both = null; // the models' texts: { name, sides }; after an error { name, problem, now }, which is retried when the result changes
   }
 
   show(root) {
@@ -32,10 +32,10 @@ export class Compare {
     return [
       titled ? h("h3", {}, "Two plans") : null,
       h("div", { class: "row" },
-        h("button", { type: "button", key: "hold", class: titled ? null : "primary", disabled: !now, on: { click: hold(this.follower.result) } }, held ? "Hold the present one instead" : "Hold this plan and text"),
+        h("button", { type: "button", key: "hold", class: titled ? null : "primary", disabled: !now, on: { click: hold(this.follower.result) } }, held ? "Hold the current one instead" : "Hold this plan and text"),
         held ? h("button", { type: "button", key: "letgo", on: { click: hold(null) } }, "Let go") : null),
       held ? sides(["Held", held, known], ["Now", now, known])
-        : h("p", { class: "quiet" }, this.held ? "What is held is about other facts." : "Hold a plan, change it, and see both texts with their differences marked."),
+        : h("p", { class: "quiet" }, this.held ? "The held text is about other facts." : "Hold a plan, change it, and see both texts with their differences marked."),
     ];
   }
 

@@ -126,7 +126,7 @@ export class Facts {
     focusKey($("table"), `remove-${Math.min(row, this.store.doc.triples.length - 1)}`) ?? focusKey($("table"), "add");
   }
 
-  /** Marks each triple with its group, unknown predicates, and what the check says of its value. */
+  /** Marks each triple with its group, unknown predicates, and what the check finds about its value. */
   mark() {
     const { triples } = this.store.doc;
     const { groups, card, fresh, result } = this.follower;
@@ -140,7 +140,7 @@ export class Facts {
       badge.title = group < 0 ? "" : `group ${letter(group)}`;
       const name = triples[row]?.[1].trim();
       const notes = [];
-      if (known && name && !known.has(name)) notes.push(`? unknown predicate${near(name, known)}: said in a clause of its own`);
+      if (known && name && !known.has(name)) notes.push(`? unknown predicate${near(name, known)}: written as a separate clause`);
       const how = fresh ? result.check?.values[row]?.how : null;
       if (how === "missing") notes.push("\u2715 the text does not say this value");
       if (how === "part") notes.push("\u25d0 the text says this value in part");

@@ -1,4 +1,4 @@
-// Keeps the text up to date with the document: asks the endpoint, drops answers to what is no longer asked, tries again.
+// Keeps the text up to date with the document: requests it, drops answers to outdated requests, and retries.
 
 import { Api, ApiError, Superseded } from "./api.js";
 import { broken, format, names, parse, pinned, repair } from "./plan.js";
@@ -31,7 +31,7 @@ export class Follower {
     return this.result && this.result.doc.triples.length === doc.triples.length ? this.result.groups : null;
   }
 
-  say(status) {
+  setStatus(status) {
     this.status = status;
     this.changed();
   }
@@ -45,22 +45,22 @@ export class Follower {
     const problem = incomplete(doc);
     if (problem) {
       this.result = null;
-      this.say({ kind: "empty", message: problem });
+      this.setStatus({ kind: "empty", message: problem });
       return;
     }
     const since = this.since ?? performance.now();
     this.since = since;
-    this.say({ kind: "working" });
-    const slow = setTimeout(() => version === this.version && this.say({ kind: "slow" }), SLOW_MS);
+    this.setStatus({ kind: "working" });
+    const slow = setTimeout(() => version === this.version && this.setStatus({ kind: "slow" }), SLOW_MS);
     try {
       const result = await this.ask(turn, doc);
       if (version !== this.version) return;
       clearTimeout(slow);
       this.since = null;
       this.result = { ...result, doc, ms: performance.now() - since };
-      this.say({ kind: "ready" });
+      this.setStatus({ kind: "ready" });
       performance.measure("change-to-text", { start: since, end: performance.now() });
-      await this.judge(turn, version, doc);
+      await this.check(turn, version, doc);
     } catch (error) {
       if (error instanceof Superseded || version !== this.version) return;
       if (!(error instanceof ApiError)) throw error;
@@ -72,11 +72,11 @@ export class Follower {
 
   failed(error, attempt) {
     if (!error.retryable) {
-      this.say({ kind: error.kind, message: error.message, field: error.problem.field });
+      this.setStatus({ kind: error.kind, message: error.message, field: error.problem.field });
       return;
     }
     const seconds = Math.max(error.after ?? 0, Math.min(LONGEST_PAUSE_S, 0.5 * 2 ** attempt));
-    this.say({ kind: error.kind, message: error.message, seconds: Math.ceil(seconds) });
+    this.setStatus({ kind: error.kind, message: error.message, seconds: Math.ceil(seconds) });
     this.timer = setTimeout(() => this.follow(attempt + 1), seconds * 1000);
   }
 
@@ -109,7 +109,7 @@ export class Follower {
   }
 
   /** The details of the check, and the most probable plan to compare with. */
-  async judge(turn, version, doc) {
+  async check(turn, version, doc) {
     const { result } = this;
     const name = JSON.stringify(doc.triples);
     const record = { triples: doc.triples };

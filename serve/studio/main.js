@@ -54,11 +54,11 @@ const STATUS = {
   idle: ["wait", "Loading"],
   empty: ["wait", "Waiting for facts"],
   working: ["wait", "Writing\u2026"],
-  slow: ["wait", "Still writing: it is busy, or starts a generator"],
+  slow: ["wait", "Still writing: the endpoint is busy or starts a generator"],
   ready: ["good", "Ready"],
   busy: ["warn", "Busy"],
   offline: ["bad", "No answer"],
-  key: ["warn", "Asks for a key"],
+  key: ["warn", "Requires a key"],
   refused: ["bad", "Refused"],
   fault: ["bad", "An error in the endpoint"],
 };
@@ -74,8 +74,8 @@ function showStatus() {
   const trouble = ["busy", "offline", "refused", "fault"].includes(kind);
   if (kind === "key") showKeyForm(message);
   else if (trouble) {
-    const again = seconds ? ` It is asked again in ${seconds} s; what you did is kept.` : "";
-    paint($("banner"), h("div", { class: `banner ${tone}` }, h("p", {}, h("strong", {}, `${label}. `), message, again), h("button", { type: "button", key: "again", on: { click: retry } }, "Ask again now")));
+    const again = seconds ? ` Next try in ${seconds} s; your changes are kept.` : "";
+    paint($("banner"), h("div", { class: `banner ${tone}` }, h("p", {}, h("strong", {}, `${label}. `), message, again), h("button", { type: "button", key: "again", on: { click: retry } }, "Try again now")));
   } else if (kind !== "working" || follower.fresh) {
     if (!["working", "slow"].includes(kind)) paint($("banner"));
   }
@@ -87,7 +87,7 @@ function showStatus() {
 function showKeyForm(message) {
   if ($("banner").querySelector("form")) return;
   const field = h("input", { id: "key", type: "password", autocomplete: "off", required: true });
-  const form = h("form", { class: "banner warn" }, h("p", {}, h("strong", {}, "This endpoint asks for a key. "), message), h("label", { for: "key" }, "Key"), field, h("button", { type: "submit", class: "primary" }, "Use it"), h("p", { class: "quiet small" }, "It stays in this tab, and is in no link."));
+  const form = h("form", { class: "banner warn" }, h("p", {}, h("strong", {}, "This endpoint requires a key. "), message), h("label", { for: "key" }, "Key"), field, h("button", { type: "submit", class: "primary" }, "Use it"), h("p", { class: "quiet small" }, "It is stored in this tab only, and is in no link."));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     api.setKey(field.value.trim());
@@ -202,10 +202,10 @@ function showText() {
   const { text, groups, check, doc } = result;
   const all = plan.names(doc.triples);
   const ofOthers = !follower.fresh && !plan.same(doc.triples, store.doc.triples) && status.kind !== "working";
-  paint(root, ofOthers ? h("p", { class: "quiet small" }, "The text of the facts before:") : null, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), check, all, copied: text.copied, point })));
+  paint(root, ofOthers ? h("p", { class: "quiet small" }, "The text of the previous facts:") : null, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), check, all, copied: text.copied, point })));
   paint(
     $("texttools"),
-    text.copied ? h("button", { type: "button", key: "copied", "aria-pressed": String(copies), title: "Underlines words that were taken from the record letter by letter", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,
+    text.copied ? h("button", { type: "button", key: "copied", "aria-pressed": String(copies), title: "Underlines words that the model copied from the record", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,
     h("button", { type: "button", key: "copytext", on: { click: (event) => copy(text.text, event.currentTarget) } }, "Copy text"),
   );
   showNumbers(result);
@@ -225,7 +225,7 @@ function showNumbers({ text, doc, best, ms }) {
       cell("Plan", probability, own === null ? "A group is larger than the model's, or there are too many plans to sum" : `log p = ${decimal(own)}, ${among}`),
       cell(doc.plan ? "Your change" : "To the likeliest plan", cost === null ? "\u2013" : (cost < 0 ? "" : "+") + decimal(cost), "log-probability of this plan less that of the most probable one"),
       cell("Text, given the plan", decimal(text.text_log_probability, 1), "log-probability of the words"),
-      cell("Followed in", `${Math.round(ms)} ms`, "from the change to the text")),
+      cell("Time", `${Math.round(ms)} ms`, "from the change to the text")),
   );
 }
 
@@ -293,7 +293,7 @@ async function start(attempt = 0) {
   } catch (error) {
     if (error instanceof Superseded) return;
     if (!(error instanceof ApiError)) throw error;
-    follower.say({ kind: error.kind, message: error.message, seconds: error.retryable ? 2 : undefined });
+    follower.setStatus({ kind: error.kind, message: error.message, seconds: error.retryable ? 2 : undefined });
     if (error.retryable) setTimeout(() => !follower.card && start(attempt + 1), 2000);
     return;
   }

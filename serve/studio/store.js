@@ -1,4 +1,4 @@
-// What the person works on, with undo, kept in the tab so that a reload or a restarted endpoint loses nothing.
+// The user's document, with undo, stored in the tab so that a reload or a restarted endpoint loses nothing.
 //
 // `doc` is replaced, never changed: { triples, plan (null: the model's), level (null: the model's), pins }.
 

@@ -9,7 +9,7 @@ import { names } from "./plan.js";
  * @param facts [{ start, end, group, facts, note }]: pieces of the text in order; `facts` are indices of triples.
  * @param check an answer of /v1/check, which has the mentions of values and what no triple supports.
  * @param all the names of the triples.
- * @param copied [[start, end]] of words taken from the record letter by letter.
+ * @param copied [[start, end]] of words that the model copied from the record.
  * @param point called with the indices of the facts under the pointer, or null.
  */
 export function coloured({ text, facts, check = null, all = [], copied = [], point = () => {} }) {
@@ -91,15 +91,15 @@ export function factsOf(text, groups, all) {
 
 const KINDS = {
   whole: ["\u2713", "whole", "values that the text says completely"],
-  part: ["\u25d0", "in part", "values of which only words occur"],
+  part: ["\u25d0", "in part", "values of which only some words occur"],
   missing: ["\u2715", "missing", "values that the text does not say"],
   invented: ["!", "invented", "numbers, names and values that no triple has"],
-  wording: ["\u21c4", "under another predicate's wording", "right values in words that say another predicate"],
+  wording: ["\u21c4", "under another predicate's wording", "correct values in the wording of another predicate"],
   unnamed: ["\u2022", "subjects not named", "subjects that the text never names"],
   repeated: ["\u21bb", "repeated", "words that occur twice in a row"],
-  unknown: ["?", "unknown predicates", "predicates that training never saw: clauses of their own say them"],
-  contradicted: ["\u2260", "contradicted", "triples that the text contradicts, says the critic"],
-  fallback: ["\u25a4", "fallback sentences", "facts for which the model found no faultless words: a sentence of the training texts or a plain clause"],
+  unknown: ["?", "unknown predicates", "predicates that are not in the training data, written as separate clauses"],
+  contradicted: ["\u2260", "contradicted", "triples that the text contradicts, according to the critic"],
+  fallback: ["\u25a4", "fallback sentences", "facts for which the model found no words without faults: a sentence of the training texts or a plain clause"],
 };
 
 /** What the checks found, by kind: predicates, words or subjects. */
@@ -135,7 +135,7 @@ export function strip(check, triples, text, known) {
 function critic({ scores, risk, triples }) {
   const doubts = ["contradicted", "part", "missing"].map((verdict) => [verdict, triples.filter((triple) => triple.verdict === verdict).map((triple) => spoken(triple.predicate))]);
   return h("ul", { class: "strip critic", "aria-label": "Critic" },
-    h("li", { title: "How likely the learned critic thinks the text is at fault" }, sign("\u25d4"), h("span", {}, "Critic: risk ", h("b", {}, percent(risk)))),
+    h("li", { title: "The risk that the text is incorrect, according to the learned critic" }, sign("\u25d4"), h("span", {}, "Critic: risk ", h("b", {}, percent(risk)))),
     doubts.filter(([, items]) => items.length).map(([kind, items]) => item(kind, items)),
     Object.entries(scores).map(([name, score]) => h("li", { class: "score" }, `${name} ${percent(score)}`)));
 }

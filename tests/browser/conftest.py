@@ -1,4 +1,4 @@
-"""Chromium in front of a real endpoint with the shipped bundle, in this process, which can be made slow or refuse."""
+"""Chromium and an endpoint in this process with the shipped bundle, which can be made to delay or refuse requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Faults:
-    """An application in front of the endpoint that delays or refuses what a test names."""
+    """An application in front of the endpoint that delays or refuses requests as a test demands."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -42,7 +42,7 @@ class Faults:
 
     def reset(self) -> None:
         self.delays: dict[str, list[float]] = {}
-        """By path: seconds that the next requests wait, in their order."""
+        """By path: the delays of the next requests, in seconds."""
         self.refusals: dict[str, list[tuple[int, dict[str, str]]]] = {}
         """By path: status and headers of the next answers."""
         self.asked: list[str] = []
@@ -72,7 +72,7 @@ def _endpoint() -> Iterator[tuple[str, Faults]]:
 
 @pytest.fixture(scope="session")
 def two_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of an endpoint that serves a second bundle to compare with, whose random weights write nonsense."""
+    """The URL of an endpoint with a second bundle to compare with, of random weights, whose texts are nonsense."""
     other = save_tiny_bundle(tmp_path_factory.mktemp("other") / "bundle", list(elements_records("dev")), 5)
     config = serve_settings("elements", [f"http.port={free_ports(1)[0]}"])
     with running(local_app(config, str(other)), config) as url:
@@ -102,7 +102,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(chromium: Any) -> Iterator[Any]:
-    """Opens an address in a fresh context, ``visit(url, **context)``; at the end no script may have failed."""
+    """Opens an address in a new context, ``visit(url, **context)``; at the end checks that no script failed."""
     visits: list[Studio] = []
 
     def open_studio(address: str, ready: bool = True, **context: Any) -> Studio:

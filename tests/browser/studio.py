@@ -1,4 +1,4 @@
-"""The plan studio as a person uses it."""
+"""The plan studio's page, and what a user does on it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Studio:
         self.page, self.url = page, url
         self.errors: list[str] = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", self._said)
-        page.on("request", self._asked)
+        page.on("console", self._record_message)
+        page.on("request", self._record_request)
 
-    def _said(self, message: Any) -> None:
+    def _record_message(self, message: Any) -> None:
         if message.type == "error" and "Failed to load resource" not in message.text:
             self.errors.append(message.text)
 
-    def _asked(self, request: Any) -> None:
+    def _record_request(self, request: Any) -> None:
         if urlsplit(request.url).netloc != urlsplit(self.url).netloc and not request.url.startswith("blob:"):
-            self.errors.append(f"asked {request.url}")
+            self.errors.append(f"requested {request.url}")
 
-    # --- what it shows --------------------------------------------------------------------------------------------
+    # --- the state of the page --------------------------------------------------------------------------------------
 
     def ready(self) -> None:
-        """Waits until the text is that of the plan, and its check is there."""
+        """Waits until the text follows the plan and has been checked."""
         self.state("ready")
         self.page.locator("#words:not(.stale) .fact").first.wait_for()
         self.page.locator("#checks .verdict").wait_for()
@@ -75,11 +75,11 @@ class Studio:
 
     @property
     def announced(self) -> str:
-        """What screen readers were told last."""
+        """The last message to screen readers."""
         return " ".join(self.page.locator("#live-a, #live-b").all_inner_texts()).strip()
 
     def said(self, words: str) -> None:
-        """Waits until screen readers are told something with these words."""
+        """Waits until a message to screen readers contains these words."""
         self.page.locator("#live-a, #live-b").filter(has_text=re.compile(re.escape(words))).first.wait_for(
             state="attached"
         )
@@ -95,7 +95,7 @@ class Studio:
     def focused(self) -> str:
         return str(self.page.evaluate("() => document.activeElement.getAttribute('data-key') ?? ''"))
 
-    # --- what one does --------------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------------------
 
     def drag(self, source: Any, x: float, y: float, drop: bool = True) -> None:
         """Drags an element to a point of the window."""
@@ -108,6 +108,11 @@ class Studio:
         if drop:
             mouse.up()
 
+    def click(self, button: str) -> None:
+        """Clicks a button and waits for the text that follows."""
+        self.page.get_by_role("button", name=button).click()
+        self.ready()
+
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
@@ -119,12 +124,12 @@ class Studio:
         self.page.get_by_role("button", name="Use these").click()
 
     def write_by(self, plan: str) -> None:
-        """Types a plan, and waits for its text."""
+        """Types a plan and waits for its text."""
         self.page.locator("#plantext").fill(plan)
         self.page.locator("#plantext").blur()
         self.ready()
 
     def tab(self, name: str) -> Any:
-        """Opens a tab; its panel."""
+        """Opens a tab and returns its panel."""
         self.page.get_by_role("tab", name=name).click()
         return self.page.locator("#panel")

@@ -1,4 +1,4 @@
-"""Everyone can use it: WCAG 2.2 AA by axe-core, the keyboard alone, narrow screens; pictures of the main states."""
+"""Accessibility: WCAG 2.2 AA by axe-core, the keyboard alone, narrow screens; pictures of the main states."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 ODD = [["Silicon", "symbol", "Si"], ["Silicon", "flavour", "salty"], ["Silicon", "category", "metalloid"]]
 
 
+def violations(studio: Studio) -> list[tuple[str, list[str]]]:
+    """The rules that the page violates, with the elements."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    answer = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
+    return [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in answer.response["violations"]]
+
+
 def odd_record(studio: Studio) -> None:
     studio.load(json.dumps(ODD))
     studio.ready()
@@ -26,15 +33,13 @@ def odd_record(studio: Studio) -> None:
 
 def own_plan(studio: Studio) -> None:
     studio.write_by(PLAN)
-    studio.page.get_by_role("button", name="Merge group A with B").click()
-    studio.ready()
+    studio.click("Merge group A with B")
     studio.chip("category").focus()
     studio.press("m")
     studio.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
     studio.ready()
     studio.tab("Compare").get_by_role("button", name="Hold").click()
-    studio.page.get_by_role("button", name="Merge group A with B").click()
-    studio.ready()
+    studio.click("Merge group A with B")
 
 
 def tab(name: str) -> Callable[[Studio], None]:
@@ -83,7 +88,6 @@ STATES = {
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
 def test_axe_finds_no_violation(visit: Any, url: str, two_models: str, picture: Any, name: str, look: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     context = {"viewport": {"width": 360, "height": 740}} if look == "phone" else {}
     address = two_models if name == "two-models" else url
     studio = visit(
@@ -91,23 +95,20 @@ def test_axe_finds_no_violation(visit: Any, url: str, two_models: str, picture: 
     )
     STATES[name](studio)
     picture(studio, f"{name}-{look}")
-    violations = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
-    assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in violations.response["violations"]] == []
+    assert violations(studio) == []
     width = studio.page.evaluate("() => document.documentElement.scrollWidth")
     assert width <= studio.page.viewport_size["width"], "it scrolls sideways"
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])
-def test_axe_finds_no_violation_in_trouble(visit: Any, url: str, faults: Faults, picture: Any, look: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+def test_axe_finds_no_violation_after_errors(visit: Any, url: str, faults: Faults, picture: Any, look: str) -> None:
     studio = visit(url, color_scheme=look, reduced_motion="reduce")
     for state, status in {"offline": 503, "key": 401, "busy": 429}.items():
         faults.refusals["/v1/generate"] = [(status, {"retry-after": "20"})]
         studio.page.get_by_role("button", name="Next record").click()
         studio.state(state)
         picture(studio, f"{state}-{look}", whole=False)
-        violations = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
-        assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in violations.response["violations"]] == []
+        assert violations(studio) == []
         faults.reset()
 
 
@@ -120,7 +121,7 @@ def focus_by_tab(studio: Studio, selector: str, keys: str = "Tab") -> None:
     raise AssertionError(f"Tab does not reach {selector}")
 
 
-def test_the_whole_task_list_by_keyboard_alone(studio: Studio) -> None:
+def test_all_tasks_are_done_by_keyboard_alone(studio: Studio) -> None:
     """From picking a record to copying a link, without the pointer."""
     focus_by_tab(studio, "#source select")
     studio.press("ArrowDown")
@@ -175,14 +176,14 @@ def test_colour_is_never_the_only_sign(studio: Studio) -> None:
     assert all(studio.page.locator("#checks li:not(:has(.sign))").all_inner_texts())
 
 
-def test_colours_follow_the_person_who_chooses(studio: Studio) -> None:
+def test_the_choice_of_colours_is_kept(studio: Studio) -> None:
     def page() -> str:
         return str(studio.page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
 
-    light, choice = page(), studio.page.locator("#theme")
-    choice.click()
-    choice.click()
-    assert choice.inner_text() == "Dark theme" and page() != light
+    light, button = page(), studio.page.locator("#theme")
+    button.click()
+    button.click()
+    assert button.inner_text() == "Dark theme" and page() != light
     studio.page.reload()
     studio.ready()
     assert page() != light

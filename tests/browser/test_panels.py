@@ -1,4 +1,4 @@
-"""What is beside plan and text: alternatives, any text, comparing, corrections, sharing."""
+"""The tabs beside plan and text: alternatives, any text, comparisons, corrections, sharing."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ def test_two_plans_are_compared_with_their_differences(studio: Studio) -> None:
     panel = studio.tab("Compare")
     panel.get_by_role("button", name="Hold this plan and text").click()
     held = studio.text
-    studio.page.get_by_role("button", name="Merge group A with B").click()
-    studio.ready()
+    studio.click("Merge group A with B")
     sides = panel.locator(".sides .card .text")
     assert sides.nth(0).inner_text() == held and sides.nth(1).inner_text() == studio.text
     assert panel.locator("del").count() and panel.locator("ins").count()
@@ -83,8 +82,7 @@ def test_two_models_write_by_the_same_plan_side_by_side(visit: Any, two_models: 
     assert sides.nth(0).locator("del").count() and sides.nth(1).locator("ins").count()
     plans = [side.locator(".box").all_inner_texts() for side in sides.all()]
     assert plans[0] == plans[1] and len(plans[0]) == studio.plan.count("[")
-    studio.page.get_by_role("button", name="Merge group A with B").click()
-    studio.ready()
+    studio.click("Merge group A with B")
     panel.get_by_text("Both models write").wait_for(state="detached")
     assert sides.nth(0).locator(".text").inner_text() == studio.text
     panel.get_by_role("button", name="Each by its own").click()
@@ -93,7 +91,7 @@ def test_two_models_write_by_the_same_plan_side_by_side(visit: Any, two_models: 
     assert names[0].startswith("elements") and names[1].startswith("other") and names[0] != names[1]
 
 
-def test_two_models_are_asked_again_after_a_failure(visit: Any, two_models: str) -> None:
+def test_two_models_are_retried_after_a_failure(visit: Any, two_models: str) -> None:
     studio = visit(two_models)
     studio.page.route("**/v1/generate", lambda route: route.abort())
     studio.tab("Compare").get_by_role("alert").wait_for()
@@ -137,8 +135,7 @@ def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, 
     for text in ("Hydrogen is a gaseous nonmetal.", 'A "second" <text>.'):
         area.fill(text)
         panel.get_by_role("button", name="Keep it").click()
-    studio.page.get_by_role("button", name="Next record").click()
-    studio.ready()
+    studio.click("Next record")
     area.fill("Of another record.")
     panel.get_by_role("button", name="Keep it").click()
     studio.page.reload()
@@ -158,7 +155,7 @@ def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, 
     assert studio.tab("Corrections").locator("#keptlist .card").count() == 2
 
 
-def test_a_link_holds_record_and_plan_and_no_server_sees_it(studio: Studio, visit: Any, url: str, faults: Any) -> None:
+def test_a_link_has_record_and_plan_and_is_sent_to_no_server(studio: Studio, visit: Any, url: str, faults: Any) -> None:
     studio.write_by("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
     studio.ready()
     studio.tab("Share")

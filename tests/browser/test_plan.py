@@ -24,6 +24,14 @@ def hydrogen(studio: Studio) -> Studio:
     return studio
 
 
+def pin(studio: Studio, name: str, part: str, button: str) -> None:
+    """Presses a button in a part of the menu of a fact."""
+    studio.chip(name).focus()
+    studio.press("m")
+    studio.page.get_by_role("group", name=part).get_by_role("button", name=button).click()
+    studio.ready()
+
+
 def test_an_example_of_five_facts_is_shown_first(visit: Any, url: str) -> None:
     assert len(visit(url).triples) == 5
 
@@ -71,7 +79,7 @@ def test_a_drag_that_is_cancelled_changes_nothing(hydrogen: Studio) -> None:
     assert hydrogen.page.locator("dialog").count() == 0
 
 
-def test_a_finger_drags_by_the_grip(visit: Any, url: str) -> None:
+def test_touch_drags_a_chip_by_its_grip(visit: Any, url: str) -> None:
     studio = visit(url + LINK, has_touch=True, viewport={"width": 360, "height": 740})
     studio.write_by(PLAN)
     chip = studio.chip("melting point")
@@ -117,11 +125,9 @@ def test_a_chip_is_moved_by_keyboard_alone(hydrogen: Studio) -> None:
 
 
 def test_groups_are_merged_and_split(hydrogen: Studio) -> None:
-    hydrogen.page.get_by_role("button", name="Merge group A with B").click()
-    hydrogen.ready()
+    hydrogen.click("Merge group A with B")
     assert hydrogen.plan == "[category discoveryYear] [meltingPoint]"
-    hydrogen.page.get_by_role("button", name="Split group A").click()
-    hydrogen.ready()
+    hydrogen.click("Split group A")
     assert hydrogen.plan == "[category] [discoveryYear] [meltingPoint]"
 
 
@@ -131,39 +137,27 @@ def test_the_menu_of_a_fact_moves_and_pins_without_dragging(hydrogen: Studio) ->
     menu.get_by_role("group", name="Move to group").get_by_role("button", name="A").click()
     hydrogen.ready()
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
-    hydrogen.press("m")
-    hydrogen.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
-    hydrogen.ready()
+    pin(hydrogen, "melting point", "Pin, in every plan", "First")
     assert hydrogen.plan.split("]")[0].count("meltingPoint") == 1
     assert hydrogen.chip("melting point").locator(".pinned").inner_text() == "first"
 
 
-def test_pins_hold_in_every_plan_until_they_are_taken_away(hydrogen: Studio) -> None:
-    def pin(name: str, part: str, other: str) -> None:
-        hydrogen.chip(name).focus()
-        hydrogen.press("m")
-        hydrogen.page.get_by_role("group", name=part).get_by_role("button", name=other).click()
-        hydrogen.ready()
-
-    pin("category", "Pin, in every plan", "Last")
+def test_every_plan_keeps_to_the_pins_until_they_are_removed(hydrogen: Studio) -> None:
+    pin(hydrogen, "category", "Pin, in every plan", "Last")
     assert hydrogen.plan.split("[")[-1].count("category") == 1
-    pin("discovery year", "Always together with", "melting point")
+    pin(hydrogen, "discovery year", "Always together with", "melting point")
     together = next(group for group in hydrogen.plan.split("]") if "discoveryYear" in group)
     assert "meltingPoint" in together
     assert hydrogen.page.locator("#pins li").count() == 2
     hydrogen.page.locator("#level").fill("1")  # no plan of single facts has two together: the best is rearranged
     hydrogen.ready()
     assert "discoveryYear meltingPoint" in hydrogen.plan and "rearranged" in hydrogen.page.locator("#pins").inner_text()
-    hydrogen.page.get_by_role("button", name="Remove the pin: discovery year and melting point together").click()
-    hydrogen.ready()
+    hydrogen.click("Remove the pin: discovery year and melting point together")
     assert hydrogen.plan.count("[") == 3
 
 
 def test_a_move_that_breaks_a_pin_removes_it(hydrogen: Studio) -> None:
-    hydrogen.chip("category").focus()
-    hydrogen.press("m")
-    hydrogen.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
-    hydrogen.ready()
+    pin(hydrogen, "category", "Pin, in every plan", "First")
     hydrogen.press("Enter", *["ArrowDown"] * 5, "Enter")
     hydrogen.ready()
     assert hydrogen.plan.endswith("[category]") and hydrogen.page.locator("#pins li").count() == 0
@@ -181,15 +175,13 @@ def test_aggregation_is_a_slider(studio: Studio) -> None:
 def test_changes_are_undone_and_redone(hydrogen: Studio) -> None:
     plans = [hydrogen.plan]
     for name in ("Merge group A with B", "Merge group A with B"):
-        hydrogen.page.get_by_role("button", name=name).click()
-        hydrogen.ready()
+        hydrogen.click(name)
         plans.append(hydrogen.plan)
     for plan in reversed(plans[:-1]):
         hydrogen.page.keyboard.press("Control+z")
         hydrogen.ready()
         assert hydrogen.plan == plan
-    hydrogen.page.get_by_role("button", name="Redo").click()
-    hydrogen.ready()
+    hydrogen.click("Redo")
     hydrogen.page.keyboard.press("Control+Shift+Z")
     hydrogen.ready()
     assert hydrogen.plan == plans[-1] == "[category discoveryYear meltingPoint]"
@@ -221,8 +213,7 @@ def test_the_cost_of_a_changed_plan_is_shown(hydrogen: Studio) -> None:
     hydrogen.ready()
     cost = numbers.locator("div").filter(has_text="Your change").locator("dd").inner_text()
     assert cost.startswith("\u2212") and float(cost.replace("\u2212", "-")) < -1
-    hydrogen.page.get_by_role("button", name="Model's plan").click()
-    hydrogen.ready()
+    hydrogen.click("Model's plan")
     assert "Your change" not in numbers.inner_text()
 
 

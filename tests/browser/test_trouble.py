@@ -1,4 +1,4 @@
-"""The endpoint is slow, busy, gone or asks for a key: the page says so, and keeps what the person did."""
+"""The endpoint is slow, busy, gone or requires a key: the page says so and keeps what the user did."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_answer_to_an_older_plan_never_overwrites_a_newer_one(studio: Studio,
     studio.state("ready")
 
 
-def test_a_slow_endpoint_is_said_to_be_slow_and_the_old_text_is_dimmed(studio: Studio, faults: Faults) -> None:
+def test_the_page_says_that_the_endpoint_is_slow_and_dims_the_old_text(studio: Studio, faults: Faults) -> None:
     faults.delays[GENERATE] = [2.5]
     before = studio.text
     merge(studio)
@@ -72,33 +72,31 @@ def test_a_slow_check_leaves_the_page_ready(studio: Studio, faults: Faults) -> N
     studio.ready()
 
 
-def test_a_busy_endpoint_is_asked_again(studio: Studio, faults: Faults) -> None:
+def test_a_busy_endpoint_is_retried(studio: Studio, faults: Faults) -> None:
     faults.refusals[GENERATE] = [(429, {"retry-after": "1"})]
     merge(studio)
     studio.state("busy")
-    assert "asked again in 1 s" in banner(studio)
+    assert "Next try in 1 s" in banner(studio)
     studio.ready()
     assert not banner(studio)
 
 
-def test_an_old_text_is_labelled_as_one_of_other_facts(studio: Studio, faults: Faults) -> None:
+def test_an_old_text_is_labelled_as_that_of_earlier_facts(studio: Studio, faults: Faults) -> None:
     faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
     before = studio.text
     studio.page.get_by_role("button", name="Next record").click()
     studio.state("offline")
-    assert studio.text == before and "of the facts before" in studio.page.locator("#words").inner_text()
-    studio.page.get_by_role("button", name="Ask again now").click()
-    studio.ready()
-    assert studio.text != before and "of the facts before" not in studio.page.locator("#words").inner_text()
+    assert studio.text == before and "of the previous facts" in studio.page.locator("#words").inner_text()
+    studio.click("Try again now")
+    assert studio.text != before and "of the previous facts" not in studio.page.locator("#words").inner_text()
 
 
-def test_a_restarting_endpoint_is_asked_again_at_once_on_demand(studio: Studio, faults: Faults) -> None:
+def test_a_restarting_endpoint_is_retried_at_once_on_demand(studio: Studio, faults: Faults) -> None:
     faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
     merge(studio)
     studio.state("offline")
     studio.said("No answer")
-    studio.page.get_by_role("button", name="Ask again now").click()
-    studio.ready()
+    studio.click("Try again now")
 
 
 def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_path: Path) -> None:
@@ -127,21 +125,21 @@ def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_pa
         assert process.finish() == 128 + signal.SIGTERM
 
 
-def test_a_page_that_comes_before_its_endpoint_waits_for_it(visit: Any, url: str, faults: Faults) -> None:
+def test_a_page_that_is_loaded_before_the_endpoint_is_ready_waits_for_it(visit: Any, url: str, faults: Faults) -> None:
     faults.refusals["/v1/model"] = [(503, {})]
     studio = visit(url, ready=False)
     studio.state("offline")
     studio.ready()
 
 
-def test_a_key_is_asked_for_and_stays_in_the_tab(visit: Any, tmp_path: Path) -> None:
+def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(visit: Any, tmp_path: Path) -> None:
     secret, key = new_key("ann")
     add_key(tmp_path / "keys", key)
     config = serve_settings("elements", [f"http.port={free_ports(1)[0]}", f"security.keys_file={tmp_path / 'keys'}"])
     with running(local_app(config), config) as url:
         studio = visit(url, ready=False)
         studio.state("key")
-        assert "Authorization" not in banner(studio)  # which is for programs
+        assert "Authorization" not in banner(studio)  # the header is for programs
         studio.page.get_by_label("Key", exact=True).fill("wrong")
         studio.page.get_by_role("button", name="Use it").click()
         studio.page.locator("#banner", has_text="not valid").wait_for()

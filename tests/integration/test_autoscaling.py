@@ -8,21 +8,19 @@ import pytest
 from tests.bulk_jobs import numbered_records, texts, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
-from tests.unit.serve.conftest import save_tiny_model
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(tmp_path: Path) -> None:
-    """Nodes have one CPU. Actors once shared the CPUs that there were, so no node was ever asked for."""
-    save_tiny_model(tmp_path / "bundle")
+def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(bundle: Path, tmp_path: Path) -> None:
+    """Nodes have one CPU. Actors that share the existing CPUs would never make Ray request a node."""
     source = write_jsonl(tmp_path / "in.jsonl", numbered_records(450))
     with ExitStack() as stack:
         head = Head(tmp_path, stack, cpus=1, more_nodes=2)
         head.running.wait_until(lambda: head.nodes() == 1, "the first node")
-        command = ["-m", "agggen_platform.cli.main", "bulk", str(tmp_path / "bundle"), str(source), "--out", "out"]
+        command = ["-m", "agggen_platform.cli.main", "bulk", str(bundle), str(source), "--out", "out"]
         settings = ["inference.plans=20", "shard_rows=4"]
         job = stack.enter_context(Running([*command, *settings], tmp_path, head.env | {"RAY_ADDRESS": head.gcs}))
         job.wait_until(lambda: head.nodes() == 3, "two more nodes")

@@ -1,4 +1,4 @@
-"""A bulk job with the endpoint as its worker is the same job: the same bytes, whatever others ask and whatever dies."""
+"""A bulk job on an endpoint writes the same bytes as a local one, under other load and when replicas are killed."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path, tmp_path: Path) -> None:
+def test_the_output_is_that_of_a_local_job(model: Model, source: Path, tmp_path: Path) -> None:
     config = here(model, *SETTINGS, "max_reject_share=0.1")
     generate(model, str(source), str(tmp_path / "local"), config)
     expected = published(tmp_path / "local")
@@ -66,7 +66,7 @@ def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path,
             generate(other, str(source), str(tmp_path / "mixed"), here(other), endpoint=served.url)
 
 
-def test_a_setting_that_no_request_has_is_refused(model: Model, source: Path, tmp_path: Path) -> None:
+def test_a_setting_that_requests_cannot_have_is_refused(model: Model, source: Path, tmp_path: Path) -> None:
     config = here(model, "inference.plan_weight=0.5")
     with pytest.raises(ConfigError, match=r"inference\.plan_weight cannot be sent to an endpoint"):
         generate(model, str(source), str(tmp_path / "out"), config, endpoint="http://127.0.0.1:1")

@@ -1,7 +1,6 @@
-"""The demo, run as a newcomer runs it, must learn: these are the bounds that it promises (README, "Two commands").
+"""The demo (README, "Two commands") trains a model whose scores are within these bounds.
 
-The alignment that training finds on its own is scored against gold, and the plans of unseen elements against what the
-references' plans agree on among themselves.
+The learned alignment is compared with gold, and the plans of unseen elements with the agreement among references.
 """
 
 import json
@@ -38,15 +37,15 @@ def test_viterbi_alignment_is_learned(demo: dict[str, Any]) -> None:
     assert demo["metrics"]["test/alignment/viterbi_accuracy"] >= 95
 
 
-def test_plans_agree_with_gold_as_well_as_gold_with_itself(demo: dict[str, Any]) -> None:
+def test_plans_agree_with_gold_plans_as_those_with_each_other(demo: dict[str, Any]) -> None:
     metrics = demo["metrics"]
     assert metrics["test/plans/nmi_avg"] >= 0.9 * metrics["test/plans/human_nmi_avg"]
-    # NMI alone rewards plans that never aggregate, so the number of groups and the order are held as well.
+    # NMI alone rewards plans without aggregation, so the number of groups and the order are bounded too.
     assert abs(metrics["test/plans/groups"] - metrics["test/plans/reference_groups"]) < 1.0
     assert metrics["test/plans/tau_avg"] > 0.5 * metrics["test/plans/human_tau_avg"]
 
 
-def test_texts_say_what_the_record_says(demo: dict[str, Any]) -> None:
+def test_texts_express_the_values_of_their_records(demo: dict[str, Any]) -> None:
     assert demo["metrics"]["test/plain/bleu"] > 30
     assert demo["metrics"]["test/faithfulness/values_whole"] > 99
     assert demo["metrics"]["test/faithfulness/values_lenient"] > 99
@@ -61,7 +60,7 @@ def test_demo_shows_three_records_under_three_plans(demo: dict[str, Any]) -> Non
 
 @pytest.fixture(scope="module")
 def tried(demo: dict[str, Any]) -> dict[str, Any]:
-    """What the commands print and write that the demo ends with; the last is a server and is not run."""
+    """The output of the commands that the demo ends with, except the last, which starts a server."""
     tries = [line.strip() for line in demo["out"].partition("Three things to try:")[2].splitlines() if "agggen" in line]
     assert len(tries) == 3
     program = f"""agggen() {{ {sys.executable} -m agggen_platform.cli.main "$@"; }}\n"""
@@ -73,7 +72,7 @@ def tried(demo: dict[str, Any]) -> dict[str, Any]:
     return {"text": json.loads(printed[0]), "report": demo["folder"] / "report"}
 
 
-def test_own_facts_are_written_under_an_own_plan(tried: dict[str, Any]) -> None:
+def test_new_facts_are_written_by_a_given_plan(tried: dict[str, Any]) -> None:
     written = tried["text"]
     assert written["plan"] == "[block] [symbol period]"
     assert [fact["predicates"] for fact in written["facts"]] == [["block"], ["symbol", "period"]]
@@ -81,7 +80,7 @@ def test_own_facts_are_written_under_an_own_plan(tried: dict[str, Any]) -> None:
     assert "Xi" in written["text"]  # a word that training never saw is copied
 
 
-def test_the_report_of_a_trained_model_holds_what_it_learned(demo: dict[str, Any], tried: dict[str, Any]) -> None:
+def test_the_report_has_the_scores_of_training(demo: dict[str, Any], tried: dict[str, Any]) -> None:
     assert "<svg" in (tried["report"] / "report.html").read_text(encoding="utf-8")
     report = json.loads((tried["report"] / "report.json").read_text(encoding="utf-8"))
     measured = {key: {m["name"]: m for m in part["measures"]} for key, part in report["scores"].items()}

@@ -12,25 +12,22 @@ from agggen.corpora.elements import elements_records
 from tests.command import command
 from tests.documents import REPO, blocks, commands_of
 from tests.serve_app import serving
-from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 ADDRESS = "http://127.0.0.1:8000"
 
 
-def test_what_the_readme_asks_of_an_endpoint_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_requests_of_the_readme_are_answered(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     monkeypatch.chdir(tmp_path)
-    records = [
-        {"id": record.id, "triples": record.as_dict()["triples"]} for record in list(elements_records("dev"))[:3]
-    ]
+    records = [record.as_dict() for record in list(elements_records("dev"))[:3]]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     run = []
-    with serving(save_tiny_model(tmp_path / "bundle")) as endpoint:
+    with serving(bundle) as endpoint:
         for block in blocks(REPO / "serve/README.md"):
             text = block.text.replace(ADDRESS, endpoint.url)
             if text == block.text:

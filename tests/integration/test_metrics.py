@@ -1,7 +1,7 @@
-"""What a real node of Ray exports of the endpoint, a training job and jobs over shards, and that all of it is known.
+"""The metrics that a real Ray node exports for the endpoint, a training job and jobs over shards are the recorded ones.
 
-With ``AGGGEN_RECORD_METRICS=1`` the scrape is written to `tests/manifests/ray_metrics.json` instead, by which the
-queries of dashboards and rules are checked without Ray.
+With ``AGGGEN_RECORD_METRICS=1`` they are written to `tests/manifests/ray_metrics.json` instead; tests without Ray check
+the queries of dashboards and rules by this file.
 """
 
 import os
@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from agggen_platform.bulk.job import generate
-from agggen_platform.bulk.model import bulk_config, open_model
+from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.job_config import ClusterConfig
 from agggen_platform.segmentation.job import segment
 from agggen_platform.training.job import train_job
@@ -25,14 +25,13 @@ from tests.integration.segment_jobs import write_corpus as write_texts
 from tests.manifests.exported_metrics import RECORDED, UNSEEN, Known, as_json, merged, read, recorded
 from tests.processes import until
 from tests.serve_app import RECORDS, serving
-from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import config_of, write_corpus
 
 MONITORING = Path(__file__).parents[2] / "infra" / "monitoring"
 
 RECORDING = bool(os.environ.get("AGGGEN_RECORD_METRICS"))
-_FORGOTTEN = 35.0
-"""Seconds after which a gauge is gone for sure that is not set anew: Ray exports every 10, and keeps it for 20."""
+_DROPPED = 35.0
+"""Seconds after which Ray no longer exports a gauge that was not set again: it exports every 10 s and keeps it 20 s."""
 STEADY = {
     "ray_serve_application_status",
     "ray_serve_deployment_status",
@@ -40,7 +39,7 @@ STEADY = {
     "ray_serve_proxy_status",
     "ray_serve_replica_processing_queries",
 }
-"""Gauges of which alerts expect that they stay while nothing happens."""
+"""Gauges that alerts expect to be exported while the endpoint is idle."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
@@ -54,9 +53,9 @@ def scrape() -> Known:
 
 
 def scraped(expected: Known, seconds: float = 120) -> Known:
-    """Scrapes until all expected metrics and labels were exported once: gauges of finished jobs disappear.
+    """Scrapes until all expected metrics and labels were exported at least once: gauges of finished jobs disappear.
 
-    Names are not enough: the same node of Ray may still export metrics of earlier tests.
+    Names without labels do not suffice: the same Ray node may still export metrics of earlier tests.
     """
     metrics: Known = {}
     end = time.monotonic() + seconds
@@ -73,7 +72,7 @@ def holds(known: Mapping[str, frozenset[str]] | None, labels: Mapping[str, froze
 
 
 def asked_for(*prefixes: str) -> Known:
-    """Ray's metrics that queries ask for, but those that only special events or devices make; as they were recorded."""
+    """The metrics in queries, as they were recorded, without those that need special events or devices."""
     files = [*(MONITORING / "rules").glob("*.yaml"), *(MONITORING / "dashboards").glob("*.json")]
     names = {name for path in files for name in re.findall(r"\bray_[a-z_]+", path.read_text(encoding="utf-8"))}
     expected = [name for name in names if name.startswith(prefixes) and name not in UNSEEN]
@@ -81,7 +80,7 @@ def asked_for(*prefixes: str) -> Known:
     return {name: before[name] for name in expected}
 
 
-def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
+def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "toy"))
     train_job(replace(config, cluster=ClusterConfig(workers=1)), "toy", runs_dir=tmp_path / "runs")
     training = scraped(asked_for("ray_agggen_training", "ray_agggen_tracking"))
@@ -89,7 +88,6 @@ def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     texts = write_texts(tmp_path / "texts")
     segment(str(texts), str(tmp_path / "facts"), by_clauses(actors=1, shard_rows=50))
-    model = open_model(str(save_tiny_model(tmp_path / "bundle")))
     source = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(8), *numbered_records(1)])
     generate(
         model,
@@ -110,7 +108,7 @@ def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
         asked = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
         served = scraped(merged([asked_for(*prefixes), asked]))
 
-        time.sleep(_FORGOTTEN)  # what is set once is gone now
+        time.sleep(_DROPPED)  # Ray has dropped gauges that are set only once
         scraped({name: {} for name in STEADY}, seconds=15)
 
     metrics = merged([training, jobs, served])
@@ -122,6 +120,6 @@ def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
 
 
 def keeps(name: str) -> bool:
-    """Whether queries may want it: not what Ray tells of its own insides."""
+    """Whether queries may use it: metrics of Ray's internals are left out."""
     ours = ("ray_agggen", "ray_serve", "ray_node", "ray_component", "ray_cluster", "ray_resources", "ray_actors")
     return name.startswith(ours)

@@ -29,13 +29,13 @@ def served(bundle: Path, ray_cluster: None) -> Iterator[Endpoint]:
         yield endpoint
 
 
-def test_an_endpoint_starts_though_serve_replaces_its_first_proxy(
+def test_an_endpoint_starts_even_if_serve_replaces_its_first_proxy(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = serve.start
 
     def start_slowly(**settings: Any) -> None:
-        """As if Serve had killed a proxy that was not ready within 5 s, which happens on a busy machine."""
+        """Serve kills a proxy that is not ready within 5 s, as on a busy machine."""
         start(**settings)
         raise RayActorError
 
@@ -71,7 +71,7 @@ def test_every_route_answers(client: httpx.Client, bundle: Path) -> None:
         assert answer["status"] == "ok", answer
 
 
-def test_answers_are_those_of_the_library_however_many_ask_at_once(client: httpx.Client, bundle: Path) -> None:
+def test_concurrent_requests_get_the_texts_of_the_library(client: httpx.Client, bundle: Path) -> None:
     generator = load_bundle(bundle).generator()
     values = [f"value {n}" for n in range(24)]
 
@@ -88,23 +88,14 @@ def test_answers_are_those_of_the_library_however_many_ask_at_once(client: httpx
         assert generator.generate([record])[0][0].text == text
 
 
-def _lines(count: int) -> Iterator[bytes]:
-    for n in range(count):
-        record = {
-            "id": str(n),
-            "triples": [["Neon", "discoveredBy", f"value {n}"], ["Neon", "discoveryPlace", "x" * (n % 7 + 1)]],
-        }
-        yield json.dumps(record).encode() + b"\n"
-
-
 def test_a_stream_is_answered_while_it_is_sent(served: Endpoint) -> None:
-    """The first answer comes before the last record is sent: over one connection, through Serve's proxy."""
+    """The first answer arrives before the last record is sent: on one connection, through Serve's proxy."""
     where = urlsplit(served.url)
     with socket.create_connection((where.hostname, where.port), 60) as wire:
         head = "POST /v1/generate:stream HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
         wire.sendall((head + "Content-Type: application/x-ndjson\r\n\r\n").encode())
-        for line in _lines(1):
-            wire.sendall(b"%x\r\n%s\r\n" % (len(line), line))
+        line = json.dumps(RECORDS[0]).encode() + b"\n"
+        wire.sendall(b"%x\r\n%s\r\n" % (len(line), line))
         read = b""
         while b'"status": "ok"' not in read:
             read += wire.recv(65536)
@@ -115,7 +106,7 @@ def test_a_stream_is_answered_while_it_is_sent(served: Endpoint) -> None:
             read += wire.recv(65536)
 
 
-def test_stalled_clients_delay_no_others_and_free_their_places(served: Endpoint, client: httpx.Client) -> None:
+def test_stalled_clients_delay_no_others_until_they_fill_the_queue(served: Endpoint, client: httpx.Client) -> None:
     where = urlsplit(served.url)
 
     def stalled() -> socket.socket:
@@ -128,8 +119,8 @@ def test_stalled_clients_delay_no_others_and_free_their_places(served: Endpoint,
         return client.post("/v1/generate", json={"records": RECORDS}).status_code
 
     with ExitStack() as wires:
-        for _ in range(9):  # of 10 places
+        for _ in range(9):  # of `limits.queue` 10
             wires.enter_context(stalled())
         assert status() == 200
         until(lambda: wires.enter_context(stalled()) and status() == 429, "refusal")
-    until(lambda: status() == 200, "place that a vanished client gave back")
+    until(lambda: status() == 200, "room in the queue after the stalled clients disconnected")

@@ -1,10 +1,12 @@
-"""`agggen serve` as a process: what it refuses, what listens, how it ends; and the files for `serve deploy`."""
+"""`agggen serve` as a process: refused settings, listening sockets, shutdown; and the files for `serve deploy`."""
 
 import json
 import signal
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -27,7 +29,7 @@ SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 # --- refused before anything is started -------------------------------------------------------------------------------
 
 
-def test_a_host_that_others_reach_is_refused_without_keys(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_a_host_beyond_this_machine_is_refused_without_keys(run: Run, bundle: Path, tmp_path: Path) -> None:
     code, _, err = run("serve", bundle, "http.host=0.0.0.0")
     assert (code, "security.keys_file" in err) == (2, True)
     code, _, err = run("serve", bundle, "http.host=0.0.0.0", f"security.keys_file={tmp_path / 'none'}")
@@ -40,7 +42,7 @@ def test_a_port_that_is_taken_is_refused(run: Run, bundle: Path) -> None:
     assert (code, "cannot listen at 127.0.0.1:" in err) == (5, True)
 
 
-def test_what_cannot_be_served_is_refused(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_a_bundle_or_setting_that_cannot_be_served_is_refused(run: Run, bundle: Path, tmp_path: Path) -> None:
     assert run("serve", tmp_path / "none")[0] == 3
     code, _, err = run("serve", bundle, "generator.cpus=4096")
     assert (code, "4097 CPUs" in err) == (6, True)
@@ -48,37 +50,29 @@ def test_what_cannot_be_served_is_refused(run: Run, bundle: Path, tmp_path: Path
     assert run("serve", bundle, "fingerprint=0123")[0] == 3
 
 
-def test_an_unreachable_cluster_is_named(bundle: Path, tmp_path: Path) -> None:
-    with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this one has a cluster
+def test_the_error_names_an_unreachable_cluster(bundle: Path, tmp_path: Path) -> None:
+    with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this process has a cluster
         assert process.finish() == 6, process.output()
         assert "no Ray cluster answers at 127.0.0.1:1" in process.output()
 
 
-def test_a_gpu_is_refused_at_once_where_there_is_none(run: Run, bundle: Path, ray_cluster: None) -> None:
+def test_a_gpu_is_refused_at_once_on_a_cluster_without_one(run: Run, bundle: Path, ray_cluster: None) -> None:
     code, _, err = run("serve", bundle, "generator.gpus=1", f"http.port={free_ports(1)[0]}")
     assert (code, "a replica of the generator needs 1 CPUs and 1 GPUs" in err) == (6, True)
 
 
-# --- what listens -----------------------------------------------------------------------------------------------------
+# --- listening sockets ------------------------------------------------------------------------------------------------
 
-RAY = {
-    "gcs_server": "the cluster's state",
-    "raylet": "the node's workers and objects",
-    "ray::DashboardAgent": "the node's jobs, logs and metrics",
-    "ray::RuntimeEnvAgent": "the node's environments",
-    "dashboard": "the dashboard's process, whose pages are off",
-    "monitor": "metrics of the autoscaler",
-    "python": "the command itself, a driver of Ray",
-    "ray::": "a worker: calls by Ray, and by Serve between replicas",
-}
-"""What of Ray listens, on all interfaces and at ports of its own choice. Its token protects all but metrics."""
+RAY = ("gcs_server", "raylet", "ray::", "dashboard", "monitor", "python")
+"""How names of processes begin that listen on all interfaces, at ports of Ray's choice: Ray's own, its workers and
+agents, and the command, a driver of Ray. Ray's token protects all ports but those of metrics."""
 
 
 def _kind(process: psutil.Process) -> str:
     words = process.cmdline()
     line = " ".join(words)
     if line.startswith("ray::"):
-        return "ray::DashboardAgent" if "DashboardAgent" in line else line.split()[0]
+        return line.split()[0]
     for name in ("gcs_server", "raylet"):
         if Path(words[0]).name.startswith(name):
             return name
@@ -89,44 +83,19 @@ def listening(pid: int) -> set[tuple[str, str, int]]:
     """(process, host, port) of each listening socket of a process and its descendants."""
     sockets = set()
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-        try:
+        with suppress(psutil.Error):
             for own in process.net_connections("inet"):
                 if own.status == psutil.CONN_LISTEN or (own.type == socket.SOCK_DGRAM and own.laddr and not own.raddr):
                     sockets.add((_kind(process), own.laddr.ip, own.laddr.port))
-        except psutil.Error:
-            continue
     return sockets
 
 
-def check_listening(pid: int, others: set[tuple[str, str, int]]) -> None:
-    """Everything that listens is one of `others`, or of Ray at a port of its own choice; and all of `others` do."""
-    sockets = listening(pid)
-    assert others <= sockets
-    for process, host, port in sockets - others:
-        known = next((name for name in RAY if process.startswith(name)), None)
-        assert known, f"{process} listens at {host}:{port}"
-        assert port > 10000, f"{process} listens at {host}:{port}"
-
-
-class Command(Running):
-    """`agggen serve` in a process and a cluster of its own."""
-
-    def __init__(self, bundle: Path, folder: Path, *settings: str) -> None:
-        self.port = free_ports(1)[0]
-        self.url = f"http://127.0.0.1:{self.port}"
-        super().__init__([*SERVE, str(bundle), f"http.port={self.port}", *SMALL, *settings], folder)
-
-    def wait_until_ready(self) -> None:
-        self.wait_until(lambda: "Ready." in self.output(), "readiness")
-        assert self.url in self.output().splitlines()
-
-
-def _calls_without_a_token(pid: int) -> Iterator[str]:
-    """What gRPC ports of replicas answer to a stranger."""
+def _calls_without_a_token(sockets: set[tuple[str, str, int]]) -> Iterator[str]:
+    """How the gRPC ports of replicas answer a call without Ray's token."""
     import grpc
     from ray.serve.generated import serve_pb2, serve_pb2_grpc
 
-    for process, _, port in listening(pid):
+    for process, _, port in sockets:
         if process.startswith("ray::ServeReplica"):
             with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
                 try:
@@ -139,40 +108,39 @@ def _calls_without_a_token(pid: int) -> Iterator[str]:
 def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no_process(
     bundle: Path, tmp_path: Path
 ) -> None:
-    with Command(bundle, tmp_path) as served:
-        served.wait_until_ready()
-        agents = {
-            ("ray::DashboardAgent", host, port) for _, host, port in listening(served.process.pid) if port == 52365
-        }
-        check_listening(served.process.pid, {("ray::ProxyActor", "127.0.0.1", served.port), *agents})
-        assert set(_calls_without_a_token(served.process.pid)) <= {"UNAUTHENTICATED", "UNIMPLEMENTED"}
+    (port,) = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    with (
+        ThreadPoolExecutor(1) as pool,
+        Running([*SERVE, str(bundle), f"http.port={port}", *SMALL], tmp_path) as served,
+    ):
+        served.wait_until(lambda: "Ready." in served.output(), "readiness")
+        assert url in served.output().splitlines()
+        sockets, proxy = listening(served.process.pid), ("ray::ProxyActor", "127.0.0.1", port)
+        assert proxy in sockets
+        assert not [own for own in sockets - {proxy} if not (own[0].startswith(RAY) and own[2] > 10000)]
+        assert set(_calls_without_a_token(sockets)) <= {"UNAUTHENTICATED", "UNIMPLEMENTED"}
 
-        begun, go_on, answers = threading.Event(), threading.Event(), []
+        begun, resume = threading.Event(), threading.Event()
 
         def slowly() -> Iterator[bytes]:
             for n in range(20):
                 yield json.dumps({"id": str(n), "triples": [["Neon", "discoveredBy", f"value {n}"]]}).encode() + b"\n"
                 begun.set()
                 if n == 10:
-                    go_on.wait(120)
+                    resume.wait(120)
 
-        def ask() -> None:
-            headers = {"Content-Type": "application/x-ndjson"}
-            answers.append(
-                httpx.post(f"{served.url}/v1/generate:stream", content=slowly(), headers=headers, timeout=120)
-            )
-
-        client = threading.Thread(target=ask)
-        client.start()
+        kind = {"Content-Type": "application/x-ndjson"}
+        answer = pool.submit(httpx.post, f"{url}/v1/generate:stream", content=slowly(), headers=kind, timeout=120)
         begun.wait(60)
         children = served.children()
         served.signal(signal.SIGINT)
-        served.wait_until(lambda: "Finishing" in served.output(), "the end's beginning")
-        until(lambda: _refused(served.url), "refusal of new requests")
-        go_on.set()
-        client.join(120)
+        served.wait_until(lambda: "Finishing" in served.output(), "the message that it finishes requests")
+        until(lambda: _refused(url), "refusal of new requests")
+        resume.set()
+        end = answer.result(120).text.splitlines()[-1]
         assert served.finish() == 130, served.output()
-        assert answers[0].text.splitlines()[-1] == '{"status": "end", "records": 20, "ok": 20, "errors": 0}'
+        assert end == '{"status": "end", "records": 20, "ok": 20, "errors": 0}'
         assert "Traceback" not in served.output()
         psutil.wait_procs(children, 60)
         assert not [child for child in children if child.is_running()]
@@ -181,14 +149,14 @@ def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no
 def _refused(url: str) -> bool:
     try:
         return httpx.post(f"{url}/v1/generate", json={"records": RECORDS}, timeout=2).status_code == 503
-    except httpx.TransportError:  # or it waits for a replica that takes requests: there is none any more
+    except httpx.TransportError:  # or it waits for a replica that accepts requests, and none is left
         return True
 
 
 # --- files for Serve's own commands -----------------------------------------------------------------------------------
 
 
-def test_what_print_config_writes_can_be_deployed(run: Run, bundle: Path, ray_cluster: None) -> None:
+def test_the_file_of_print_config_can_be_deployed(run: Run, bundle: Path, ray_cluster: None) -> None:
     from ray import serve
 
     code, printed, _ = run("serve", bundle, "--print-config", *SMALL)

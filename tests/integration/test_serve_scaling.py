@@ -1,4 +1,4 @@
-"""Generators follow the records that wait: more of them in a burst, fewer after it, none if that is allowed."""
+"""The number of generators follows the waiting records: it grows in a burst, then shrinks, to zero if allowed."""
 
 import time
 from pathlib import Path
@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 QUICK = ("generator.max_replicas=2", "generator.downscale_delay_s=2")
 
 
-def test_a_burst_brings_a_second_generator_and_its_end_takes_it_away(bundle: Path) -> None:
-    """Six clients send a record each at a time; two records are a replica's share."""
+def test_a_second_generator_starts_in_a_burst_and_stops_after_it(bundle: Path) -> None:
+    """Six clients send one record at a time; the target is two records a replica."""
     with serving(bundle, *QUICK, "generator.target_records=2") as served:
         assert len(replicas("Generator")) == 1
         with Load(served.url, clients=6) as load:
@@ -25,7 +25,7 @@ def test_a_burst_brings_a_second_generator_and_its_end_takes_it_away(bundle: Pat
         assert (load.failures(), load.lost) == ({}, [])
 
 
-def test_probes_find_an_endpoint_without_generators_ready_and_wake_none(bundle: Path) -> None:
+def test_an_endpoint_scaled_to_zero_is_ready_and_probes_start_no_generator(bundle: Path) -> None:
     with serving(bundle, *QUICK, "generator.min_replicas=0") as served, httpx.Client(base_url=served.url) as http:
         assert http.get("/readyz", timeout=60).status_code == 200
         until(lambda: not replicas("Generator"), "an endpoint without generators")

@@ -1,4 +1,4 @@
-"""A served alias that moves: under load, to a broken bundle, to one that breaks only in a replica."""
+"""A served alias is moved: under load, to a broken bundle, to a bundle that fails only in a replica."""
 
 import json
 import shutil
@@ -59,7 +59,7 @@ def models(body: bytes) -> set[str]:
 
 
 def card(served: Endpoint) -> tuple[str, str]:
-    """What an ingress says is served; one that started during a roll-out may cache the old model for CARD_SECONDS."""
+    """The served model; an ingress that started during a rollout may cache the old one for CARD_SECONDS."""
     model = httpx.get(f"{served.url}/v1/model", timeout=60).json()
     return model["address"], model["fingerprint"]
 
@@ -131,5 +131,5 @@ def test_a_bundle_that_breaks_only_in_its_replica_replaces_nothing(
         assert load.failures() == {}
     assert (load.failures(), load.lost) == ({}, [])
     assert served.state().status == "RUNNING"
-    until(lambda: card(served) == before, "the card of what serves")
+    until(lambda: card(served) == before, "the card of the old bundle")
     assert replicas("Generator") & generators

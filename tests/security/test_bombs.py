@@ -1,4 +1,4 @@
-"""Small files that demand much depth or memory (JSON, YAML, sizes) are refused by name, quickly."""
+"""Small files that would need deep recursion or much memory (JSON, YAML, sizes) are refused quickly, by name."""
 
 import json
 import resource
@@ -22,7 +22,7 @@ ROOM = 2 << 30  # bytes
 
 @pytest.fixture
 def little_memory() -> Iterator[None]:
-    """Limits this process to `ROOM` more than it has; asking for more raises MemoryError."""
+    """Limits this process to `ROOM` more than it has; larger allocations raise MemoryError."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, before[1]))

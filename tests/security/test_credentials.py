@@ -1,6 +1,6 @@
-"""Secrets of the environment and of addresses: in no file that a run leaves, and in no message, whatever goes wrong.
+"""Secrets of the environment and of addresses are in no file of a run and in no message, whatever fails.
 
-What Ray keeps of jobs, and the arguments of processes, are looked at in `test_ray.py`.
+`test_ray.py` checks Ray's metadata of jobs and the arguments of processes.
 """
 
 import logging
@@ -30,7 +30,7 @@ SECRETS = {
 }
 
 Call = Callable[..., str]
-"""Runs a command and returns its output, after a search for secrets in it."""
+"""Runs a command, checks that its output has no secret, and returns it."""
 
 
 @pytest.fixture
@@ -68,13 +68,13 @@ def call(
 
 
 def left_in(folder: Path) -> list[str]:
-    """The files that hold a secret; databases and pictures are looked at too."""
+    """The files that contain a secret, including databases and pictures."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return [str(path.relative_to(folder)) for path in files if MARK.encode() in path.read_bytes()]
 
 
-def test_no_secret_is_in_anything_that_a_run_and_its_model_leave(call: Call, tmp_path: Path) -> None:
-    """Trained, evaluated, registered, promoted: run log, MLflow's database and artifacts, bundle, report."""
+def test_no_secret_is_in_the_files_of_a_run_and_its_model(call: Call, tmp_path: Path) -> None:
+    """Files of training, evaluation and registration: run log, MLflow's database and artifacts, bundle, report."""
     call("train", "elements", *TINY, "--name", "tiny")
     bundle = "runs/tiny/bundle"
     call("evaluate", bundle, "--corpus", "elements", "--limit", "4", "--metrics", "bleu", "-o", "report")
@@ -94,7 +94,7 @@ def test_no_secret_is_in_anything_that_a_run_and_its_model_leave(call: Call, tmp
 
 
 def test_no_secret_is_shown_when_a_server_is_down(call: Call, tmp_path: Path) -> None:
-    """Its address holds a password and goes through configuration, run log, messages and the command that is noted."""
+    """Its address, with a password, is in the configuration, the run log, messages and the logged command."""
     (port,) = free_ports(1)
     uri = f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}/?token={MARK}-in-the-query"
     output = call("train", "elements", *TINY, "--name", "tiny", f"tracking.uri={uri}")
@@ -135,7 +135,7 @@ main.main(["serve-key", "ann"])
 
 
 def test_an_unexpected_error_shows_neither_values_nor_passwords(secrets: None, tmp_path: Path) -> None:
-    """A fault of ours ends in a traceback of places and a message, without variables (as Typer's has) or passwords."""
+    """The traceback of a bug has code locations and a message, without variables (as Typer's has) or passwords."""
     with Running(["-c", FAULTY], tmp_path) as process:
         assert process.finish() == 1
         output = process.output()

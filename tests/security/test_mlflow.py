@@ -1,6 +1,6 @@
-"""The MLflow server as it is deployed (``infra/mlflow/start.py``): accounts, names of hosts, web pages, secrets.
+"""The MLflow server as it is deployed (``infra/mlflow/start.py``): accounts, host names, web pages, secrets.
 
-On SQLite and a folder instead of PostgreSQL and S3, which make no difference here; `test_stack.py` has it on those.
+It runs on SQLite and a folder; `test_stack.py` has one on PostgreSQL and S3.
 """
 
 import http.client

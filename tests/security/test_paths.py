@@ -1,4 +1,4 @@
-"""Path traversal wherever a stranger may choose a name: nothing is read or written outside its folder."""
+"""Path traversal by untrusted names: nothing is read or written outside the folder."""
 
 import io
 import json
@@ -42,10 +42,10 @@ def test_a_manifest_that_lists_files_outside_the_bundle_is_refused(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", [name for name in ELSEWHERE if "\0" not in name and name[0] != "/"])  # S3's own rule
-def test_keys_that_lead_out_of_a_stored_bundle_are_never_written(
+def test_keys_outside_a_stored_bundle_are_never_written(
     tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """S3 has keys and no folders: ``bundle/../../x`` is a key like any other."""
+    """S3 has no folders: ``bundle/../../x`` is a valid key."""
     cache = tmp_path / "a" / "b" / "cache"
     monkeypatch.setenv("AGGGEN_CACHE", str(cache))
     address = put_bundle(save_model(tmp_path / "bundle", 1), f"{s3}/x/bundle")
@@ -100,7 +100,7 @@ def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile
 def test_an_archive_whose_members_lead_out_of_it_is_refused(
     tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]
 ) -> None:
-    """We read one member of an archive and unpack none."""
+    """One member of an archive is read, and none is unpacked."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "config.json").write_text('{"model": {"type": "srl"}}')

@@ -1,4 +1,4 @@
-"""A canary pickle offered wherever agggen reads a model, a checkpoint or a table: it is refused and never loaded."""
+"""A canary pickle in place of each model, checkpoint and journal that agggen reads is refused and never loaded."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def test_the_canary_detects_that_it_is_loaded(canary: Canary) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_pickle_as_the_weights_of_a_bundle_is_refused(
+def test_a_bundle_with_pickled_weights_is_refused(
     run: Run, tmp_path: Path, canary: Canary, arguments: tuple[str, ...], form: Form
 ) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
@@ -78,7 +78,7 @@ def test_a_pickle_as_the_weights_of_a_bundle_is_refused(
 
 
 @forms
-def test_a_pickle_as_the_weights_of_a_role_tagger_is_refused(tmp_path: Path, canary: Canary, form: Form) -> None:
+def test_a_role_tagger_with_pickled_weights_is_refused(tmp_path: Path, canary: Canary, form: Form) -> None:
     shutil.copytree(SHIPPED, tmp_path / "tagger")
     weights, manifest = tmp_path / "tagger" / "weights.safetensors", tmp_path / "tagger" / "manifest.json"
     load_tagger(tmp_path / "tagger")
@@ -91,8 +91,8 @@ def test_a_pickle_as_the_weights_of_a_role_tagger_is_refused(tmp_path: Path, can
 
 
 @forms
-def test_a_pickle_as_a_checkpoint_is_refused(tmp_path: Path, canary: Canary, form: Form) -> None:
-    """The store takes any file; what is not safetensors ends there."""
+def test_a_pickled_checkpoint_is_refused(tmp_path: Path, canary: Canary, form: Form) -> None:
+    """The store accepts any file; loading refuses all but safetensors."""
     (tmp_path / "stranger").write_bytes(form(canary))
     store = CheckpointStore(Folder(str(tmp_path / "run")))
     store.save("joint", 1, tmp_path / "stranger")
@@ -102,7 +102,7 @@ def test_a_pickle_as_a_checkpoint_is_refused(tmp_path: Path, canary: Canary, for
     assert not canary.was_loaded
 
 
-def test_a_pickle_as_the_journal_of_a_sweep_is_refused(tmp_path: Path, canary: Canary) -> None:
+def test_a_pickled_journal_of_a_sweep_is_refused(tmp_path: Path, canary: Canary) -> None:
     (tmp_path / JOURNAL).write_bytes(canary.pickled() + b"\n")
     with pytest.raises((AggGenError, ValueError)):
         open_study(tmp_path, "s", {})
@@ -114,7 +114,7 @@ def test_a_pickle_as_the_journal_of_a_sweep_is_refused(tmp_path: Path, canary: C
 
 @pytest.fixture
 def bundle_with_archive(tmp_path: Path, canary: Canary) -> Path:
-    """A bundle whose texts are cut by AllenNLP: an archive and a Python of its author's choice."""
+    """A bundle with AllenNLP as its segmenter, with an archive and a Python interpreter of its author's choice."""
     python = tmp_path / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\n: > {canary.path}\n")
@@ -131,7 +131,7 @@ def bundle_with_archive(tmp_path: Path, canary: Canary) -> Path:
 
 
 @pytest.mark.parametrize("command", ["align", "evaluate"])
-def test_an_archive_that_a_bundle_names_is_not_run(
+def test_the_allennlp_archive_of_a_bundle_is_not_run(
     run: Run, tmp_path: Path, bundle_with_archive: Path, canary: Canary, command: str
 ) -> None:
     records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
@@ -143,7 +143,7 @@ def test_an_archive_that_a_bundle_names_is_not_run(
     assert not canary.was_loaded
 
 
-def test_an_archive_that_a_bundle_names_is_run_with_run_archives(
+def test_the_allennlp_archive_of_a_bundle_is_run_with_run_archives(
     run: Run, tmp_path: Path, bundle_with_archive: Path, canary: Canary
 ) -> None:
     records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])

@@ -1,6 +1,6 @@
-"""Parquet whose values are pickles (Ray Data's own Arrow types): refused by all that reads records, and never loaded.
+"""Parquet files with pickles as values (Ray Data's own Arrow types) are refused by all readers and never loaded.
 
-Ray Data registers these types when it is imported, as it is in every worker of a job over shards.
+Ray Data registers these types when it is imported, as in every worker of a job over shards.
 """
 
 import json
@@ -43,7 +43,7 @@ def pickles(canary: Canary, rows: int = 1) -> pa.Array:
 
 
 def with_field(array: pa.Array, name: str, values: pa.Array) -> pa.Array:
-    """A list of structs with one more field in each."""
+    """A list of structs with an additional field."""
     inner = array.values
     fields = [inner.field(number) for number in range(inner.type.num_fields)]
     names = [inner.type.field(number).name for number in range(inner.type.num_fields)]
@@ -73,7 +73,7 @@ places = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 
 def corpus(folder: Path, place: Callable[[pa.Table, Canary], pa.Table], canary: Canary) -> Path:
-    """A prepared corpus of one record, with pickles at one place."""
+    """A prepared corpus of one record, with pickles in it."""
     folder.mkdir(exist_ok=True)
     path = folder / "dev.parquet"
     record = Record.of({"id": "1", "triples": [["Oda", "birthPlace", "Bergen"]], "references": ["Oda is of Bergen."]})
@@ -121,7 +121,7 @@ def test_commands_load_no_pickles_in_parquet(
 
 @pytest.fixture
 def evil(tmp_path: Path, canary: Canary) -> tuple[Folder, Shard]:
-    """A file that changed after its shard was cut from it, so that workers must check it themselves."""
+    """A file that changed after it was divided into shards, so that workers must check it."""
     corpus(tmp_path, in_a_triple, canary)
     folder = Folder(str(tmp_path))
     (shard,) = cut(folder, "dev.parquet", [1], 64, "parts/{}.parquet", {})
@@ -146,7 +146,7 @@ def test_workers_refuse_pickles_in_parquet(evil: tuple[Folder, Shard], canary: C
 
 
 def test_training_workers_refuse_pickles_in_parquet(tmp_path: Path, canary: Canary) -> None:
-    """Whoever may write to the run's folder can give the right hash too."""
+    """An attacker who can write to the run's folder can also write the matching hash."""
     folder = Folder(str(tmp_path / "run"))
     data = Data(RECORDS[:8], RECORDS[8:], {"train": "1", "dev": "2"}, "sentences")
     _, place = prepared_in(folder, config_of(tmp_path / "toy"), data)

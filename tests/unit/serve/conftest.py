@@ -37,21 +37,15 @@ def save_tiny_model(path: Path, seed: int = 5) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bundle_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle that no test may change."""
-    return save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")
-
-
-@pytest.fixture(scope="session")
-def library(bundle_path: Path) -> Generator:
+def library(bundle: Path) -> Generator:
     """The tiny bundle's generator, without an endpoint around it."""
-    return load_bundle(bundle_path).generator()
+    return load_bundle(bundle).generator()
 
 
 @pytest.fixture(scope="session")
-def serve_config(bundle_path: Path) -> ServeConfig:
+def serve_config(bundle: Path) -> ServeConfig:
     """The configuration of an endpoint of the tiny bundle; a batch does not wait for more records."""
-    return ServeConfig(str(bundle_path), batch=BatchConfig(wait_ms=0))
+    return ServeConfig(str(bundle), batch=BatchConfig(wait_ms=0))
 
 
 @pytest.fixture(scope="session")
@@ -72,13 +66,13 @@ def engine(_planner: PlannerReplica, _generator: GeneratorReplica) -> HandleEngi
 
 @pytest.fixture
 def ask(engine: HandleEngine, serve_config: ServeConfig) -> Ask:
-    """Asks an endpoint with the tiny bundle."""
+    """Sends requests to an endpoint with the tiny bundle."""
     return asking(api(engine, serve_config))
 
 
 @pytest.fixture
 def endpoint(engine: HandleEngine) -> Iterator[str]:
-    """The URL of a server that runs as long as the test."""
+    """The URL of an endpoint with the tiny bundle."""
     config = ServeConfig("bundle", http=HttpConfig(port=free_ports(1)[0]))
     with running(api(engine, config), config) as url:
         yield url

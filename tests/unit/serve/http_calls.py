@@ -1,9 +1,10 @@
-"""HTTP and ASGI calls of applications in this process, and example records."""
+"""HTTP and ASGI calls of applications in this process, asynchronous tests, and example records."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import wraps
 from typing import Any
 
 import httpx
@@ -17,19 +18,32 @@ SILICON = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "cat
 CONFIG = ServeConfig(bundle="toy")
 
 Ask = Callable[..., httpx.Response]
+LONG = 60.0  # seconds; more than any test takes
+
+
+def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test in a new event loop, for at most `LONG` seconds."""
+
+    @wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(**fixtures), LONG))
+
+    return run
 
 
 def asking(app: ASGIApp) -> Ask:
-    """Asks the application once: ``ask(method, address, ...)`` as in httpx."""
+    """A function ``ask(method, address, ...)`` that sends a request to the application, with arguments as in httpx."""
+    return lambda method, address, **request: post(app, address, method, **request)
 
-    def ask(method: str, address: str, **request: Any) -> httpx.Response:
-        async def once() -> httpx.Response:
-            async with client(app) as http:
-                return await http.request(method, address, **request)
 
-        return asyncio.run(once())
+def post(app: ASGIApp, address: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
+    """The application's response to a request, whose arguments are those of httpx."""
 
-    return ask
+    async def response() -> httpx.Response:
+        async with client(app) as http:
+            return await http.request(method, address, **request)
+
+    return asyncio.run(response())
 
 
 def records(*ids: str) -> list[dict[str, Any]]:
@@ -37,14 +51,13 @@ def records(*ids: str) -> list[dict[str, Any]]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Waits until the condition holds."""
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
 
 
 async def read(receive: Receive) -> bytes:
-    """The whole body."""
+    """The complete body of a request."""
     body = b""
     while True:
         message = await receive()
@@ -54,7 +67,7 @@ async def read(receive: Receive) -> bytes:
 
 
 async def answer(send: Send, body: bytes, status: int = 200, kind: bytes = b"text/plain") -> None:
-    """Sends a whole answer."""
+    """Sends a complete response."""
     lines = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": lines})
     await send({"type": "http.response.body", "body": body})
@@ -85,7 +98,7 @@ def scope(path: str = "/v1/generate", method: str = "POST", headers: Iterable[tu
 
 
 class Server:
-    """The server's end of a request: `sent` by the application, and `incoming` for it."""
+    """The server's end of a request: messages `sent` by the application and `incoming` for it."""
 
     def __init__(self, *messages: Message) -> None:
         self.sent: list[Message] = []

@@ -1,4 +1,4 @@
-"""A stub engine that fails, waits or dies on demand."""
+"""A stub engine that fails, waits or raises on demand."""
 
 from __future__ import annotations
 

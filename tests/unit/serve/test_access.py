@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 from starlette.types import ASGIApp
 
@@ -22,10 +20,11 @@ from tests.unit.serve.http_calls import (
     JSON,
     NDJSON,
     Server,
-    asking,
+    asynchronous,
     client,
     part,
     pieces,
+    post,
     problem,
     records,
     scope,
@@ -54,18 +53,14 @@ def keyed(stub: StubEngine, file: Path) -> ASGIApp:
     return api(stub, ServeConfig(bundle="b", http=HttpConfig(host="0.0.0.0"), security=settings))
 
 
-def ask(app: ASGIApp, method: str = "POST", path: str = "/v1/generate", **request: Any) -> httpx.Response:
-    return asking(app)(method, path, **request)
-
-
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_valid_key_is_accepted_and_probes_need_none(stub: StubEngine, file: Path, key: str) -> None:
     app = keyed(stub, file)
     for headers in ({"Authorization": f"Bearer {key}"}, {"authorization": f"bearer {key}"}):
-        assert ask(app, headers={**headers, "Host": "any.example"}, **REQUEST).status_code == 200
-    assert ask(app, "GET", "/healthz").status_code == ask(app, "GET", "/readyz").status_code == 200
+        assert post(app, headers={**headers, "Host": "any.example"}, **REQUEST).status_code == 200
+    assert post(app, "/healthz", "GET").status_code == post(app, "/readyz", "GET").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -91,10 +86,10 @@ def test_a_request_without_a_valid_key_gets_401_before_its_body_is_read(
     sent = {name: value.replace("KEY", key) if isinstance(value, str) else value for name, value in headers.items()}
     unread = Server()  # no byte of the body arrives
     for path in ("/v1/generate", "/v1/plan", "/v1/generate:stream", f"/v1/align?key={key}"):
-        response = ask(app, path=path, headers=sent, content=b"{")
+        response = post(app, path, headers=sent, content=b"{")
         assert problem(response)["status"] == 401 and key not in response.text
         assert response.headers["www-authenticate"].startswith('Bearer realm="agggen"')
-    assert ask(app, "GET", "/v1/model", headers=sent).status_code == 401
+    assert post(app, "/v1/model", "GET", headers=sent).status_code == 401
     lines = [(name.lower().encode(), v if isinstance(v, bytes) else v.encode()) for name, v in sent.items()]
     asyncio.run(asyncio.wait_for(app(scope(headers=lines), unread.receive, unread.send), 20))
     assert unread.status == 401 and not stub.calls
@@ -122,33 +117,19 @@ def test_listening_beyond_loopback_requires_keys(file: Path, key: str) -> None:
 # --- browsers -------------------------------------------------------------------------------------------------------
 
 LOCAL = [
-    "localhost",
-    "localhost:8000",
-    "LOCALHOST:8000",
-    "127.0.0.1:8000",
-    "127.1.2.3",
-    "[::1]:8000",
-    "studio.internal",
+    *("localhost", "localhost:8000", "LOCALHOST:8000", "studio.internal"),
+    *("127.0.0.1:8000", "127.1.2.3", "[::1]:8000"),
 ]
 ELSEWHERE = [
-    "evil.example",
-    "localhost.evil.example",
-    "localhost@evil.example",
-    "evil.example@localhost",
-    "127.0.0.1.evil.example",
-    "0.0.0.0:8000",
-    "192.168.1.7",
-    "[::]",
-    "[::1",
-    "localhost:port",
-    "",
+    *("", "evil.example", "localhost.evil.example", "localhost@evil.example", "evil.example@localhost"),
+    *("127.0.0.1.evil.example", "0.0.0.0:8000", "192.168.1.7", "[::]", "[::1", "localhost:port"),
 ]
 
 
 @pytest.mark.parametrize("host", LOCAL + ELSEWHERE)
 def test_without_keys_the_host_header_must_name_this_machine(stub: StubEngine, host: str) -> None:
     app = api(stub, ServeConfig(bundle="b", security=SecurityConfig(hosts=("Studio.Internal",))))
-    response = ask(app, headers={"Host": host}, **REQUEST)
+    response = post(app, headers={"Host": host}, **REQUEST)
     assert response.status_code == (200 if host in LOCAL else 403)
     assert bool(stub.calls) == (host in LOCAL)
 
@@ -165,9 +146,9 @@ def test_cross_origin_requests_are_refused(stub: StubEngine) -> None:
     app = api(stub, ServeConfig(bundle="b"))
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         headers = {"Origin": "http://evil.example", "Content-Type": kind}
-        assert ask(app, headers=headers, content=b'{"records": []}').status_code == 415
+        assert post(app, headers=headers, content=b'{"records": []}').status_code == 415
     preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
-    response = ask(app, "OPTIONS", headers=preflight)
+    response = post(app, method="OPTIONS", headers=preflight)
     assert response.status_code == 405 and "access-control-allow-origin" not in response.headers
     assert not stub.calls
 
@@ -224,76 +205,70 @@ async def collected(chunks: AsyncIterator[bytes]) -> bytes:
     return b"".join([chunk async for chunk in chunks])
 
 
-def test_streams_are_received_ahead_within_their_limits() -> None:
-    async def check() -> None:
-        buffer = StreamBuffer(LimitsConfig(stream_bytes=100, stream_buffer_bytes=60))
-        servers = [Server(part(b"a" * 40)), Server(part(b"b" * 20))]
-        bodies = [StreamBody(server.receive, buffer) for server in servers]
-        receiving = [asyncio.create_task(body.receive()) for body in bodies]
-        await until(lambda: buffer.waiting == 60)
-        for server in servers:  # neither body was read, so the buffer has no room for more
-            server.incoming.put_nowait(part(b"c", more=False))
-        await asyncio.wait(receiving, timeout=0.05)
-        for body in bodies:
-            with pytest.raises(Problem, match="buffer of all streams"):
-                await collected(body.pieces())
-        for body in bodies:
-            body.close()
-        assert buffer.waiting == 0
-        for task in receiving:
-            task.cancel()
-
-    asyncio.run(check())
+@asynchronous
+async def test_streams_are_received_ahead_within_their_limits() -> None:
+    buffer = StreamBuffer(LimitsConfig(stream_bytes=100, stream_buffer_bytes=60))
+    servers = [Server(part(b"a" * 40)), Server(part(b"b" * 20))]
+    bodies = [StreamBody(server.receive, buffer) for server in servers]
+    receiving = [asyncio.create_task(body.receive()) for body in bodies]
+    await until(lambda: buffer.waiting == 60)
+    for server in servers:  # neither body was read, so the buffer has no room for more
+        server.incoming.put_nowait(part(b"c", more=False))
+    await asyncio.wait(receiving, timeout=0.05)
+    for body in bodies:
+        with pytest.raises(Problem, match="buffer of all streams"):
+            await collected(body.pieces())
+    for body in bodies:
+        body.close()
+    assert buffer.waiting == 0
+    for task in receiving:
+        task.cancel()
 
 
 def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> None:
-    response = ask(api(stub, SMALL), path="/v1/generate:stream", content=pieces(b" " * 150, b" " * 60), headers=NDJSON)
+    response = post(api(stub, SMALL), "/v1/generate:stream", content=pieces(b" " * 150, b" " * 60), headers=NDJSON)
     assert '"end"' in response.text and "too-large" in response.text
 
 
 # --- admission ------------------------------------------------------------------------------------------------------
 
 
-def test_requests_above_the_queue_limit_get_429_until_others_end(stub: StubEngine) -> None:
-    async def check() -> None:
-        stub.hold = asyncio.Event()
-        app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
-        async with client(app) as http:
-            waiting = [asyncio.create_task(http.post("/v1/generate", **REQUEST)) for _ in range(2)]
-            stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
-            waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))
-            await until(lambda: stub.begun == 3)
-            refused = await http.post("/v1/generate", **REQUEST)
-            assert (problem(refused)["status"], refused.headers["Retry-After"]) == (429, "1")
-            assert (await http.get("/healthz")).status_code == (await http.get("/readyz")).status_code == 200
-            waiting[0].cancel()
-            await asyncio.wait({waiting[0]})
-            stub.hold.set()
-            assert [(await task).status_code for task in waiting[1:]] == [200, 200]
-            assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
-            stub.error = KeyError("inside")
-            assert [(await http.post("/v1/generate", **REQUEST)).status_code for _ in range(5)] == [500] * 5
-
-    asyncio.run(check())
+@asynchronous
+async def test_requests_above_the_queue_limit_get_429_until_others_end(stub: StubEngine) -> None:
+    stub.hold = asyncio.Event()
+    app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
+    async with client(app) as http:
+        waiting = [asyncio.create_task(http.post("/v1/generate", **REQUEST)) for _ in range(2)]
+        stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
+        waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))
+        await until(lambda: stub.begun == 3)
+        refused = await http.post("/v1/generate", **REQUEST)
+        assert (problem(refused)["status"], refused.headers["Retry-After"]) == (429, "1")
+        assert (await http.get("/healthz")).status_code == (await http.get("/readyz")).status_code == 200
+        waiting[0].cancel()
+        await asyncio.wait({waiting[0]})
+        stub.hold.set()
+        assert [(await task).status_code for task in waiting[1:]] == [200, 200]
+        assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
+        stub.error = KeyError("inside")
+        assert [(await http.post("/v1/generate", **REQUEST)).status_code for _ in range(5)] == [500] * 5
 
 
-def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: StubEngine) -> None:
-    async def check() -> None:
-        stub.hold = asyncio.Event()
-        admission = Admission(10)
-        async with client(api(stub, ServeConfig(bundle="b"), admission=admission)) as http:
-            active = asyncio.create_task(http.post("/v1/generate", **REQUEST))
-            await until(lambda: stub.begun == 1)
-            closing = asyncio.create_task(admission.close())
-            await asyncio.sleep(0.01)
-            refused = await http.post("/v1/generate", **REQUEST)
-            assert (refused.status_code, problem(refused)["retryable"]) == (503, True)
-            assert (await http.get("/readyz")).status_code == 503
-            assert (await http.get("/healthz")).status_code == 200 and not closing.done()
-            stub.hold.set()
-            assert (await active).status_code == 200
-            await asyncio.wait_for(closing, 20)
-            admission.open()
-            assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
-
-    asyncio.run(check())
+@asynchronous
+async def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: StubEngine) -> None:
+    stub.hold = asyncio.Event()
+    admission = Admission(10)
+    async with client(api(stub, ServeConfig(bundle="b"), admission=admission)) as http:
+        active = asyncio.create_task(http.post("/v1/generate", **REQUEST))
+        await until(lambda: stub.begun == 1)
+        closing = asyncio.create_task(admission.close())
+        await asyncio.sleep(0.01)
+        refused = await http.post("/v1/generate", **REQUEST)
+        assert (refused.status_code, problem(refused)["retryable"]) == (503, True)
+        assert (await http.get("/readyz")).status_code == 503
+        assert (await http.get("/healthz")).status_code == 200 and not closing.done()
+        stub.hold.set()
+        assert (await active).status_code == 200
+        await asyncio.wait_for(closing, 20)
+        admission.open()
+        assert (await http.post("/v1/generate", **REQUEST)).status_code == 200

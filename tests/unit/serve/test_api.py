@@ -13,13 +13,24 @@ from agggen.generation.config import InferenceConfig
 from agggen_platform.serving.config import LimitsConfig, ServeConfig
 from serve.api import api
 from serve.engine import Failure
-from tests.unit.serve.http_calls import CONFIG, SILICON, Ask, Server, asking, part, problem, records, scope
+from tests.unit.serve.http_calls import (
+    CONFIG,
+    SILICON,
+    Ask,
+    Server,
+    asking,
+    asynchronous,
+    part,
+    problem,
+    records,
+    scope,
+)
 from tests.unit.serve.stub_engine import StubEngine
 
 # --- texts ----------------------------------------------------------------------------------------------------------
 
 
-def test_texts_follow_their_plans_and_name_missing_values(ask: Ask) -> None:
+def test_texts_follow_their_plans_and_list_missing_values(ask: Ask) -> None:
     human = SILICON | {"id": "h", "plan": "[category] [symbol]"}
     options = {"n_best": 2, "verify": "off"}  # the untrained model finds no words that pass
     response = ask("POST", "/v1/generate", json={"records": [SILICON, human], "options": options})
@@ -69,7 +80,7 @@ def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
 
 
 def test_a_row_that_would_grow_when_flattened_is_refused(ask: Ask) -> None:
-    """Each value of an inner object repeats the outer key: 60,000 values below a long key would fill the memory."""
+    """Flattening repeats the outer key for each inner value: 60,000 values below a long key would fill the memory."""
     row = {"x" * 100_000: {str(number): "1" for number in range(1000)}}
     response = ask("POST", "/v1/generate", json={"records": [row]})
     assert response.status_code == 422 and "at most 16000 as a row" in response.text
@@ -149,7 +160,7 @@ def test_settings_default_to_those_of_the_model(ask_stub: Ask, stub: StubEngine)
         ("/v1/generate?n_best=2", {}, "query.n_best", "options are in the body"),
     ],
 )
-def test_an_invalid_option_is_named(
+def test_the_problem_names_an_invalid_option(
     ask_stub: Ask, stub: StubEngine, address: str, options: dict[str, Any], field: str, says: str
 ) -> None:
     response = ask_stub("POST", address, json={"records": [SILICON], "options": options})
@@ -188,20 +199,18 @@ def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, granted: flo
     assert seen == [pytest.approx(granted, rel=0.2)]
 
 
-def test_the_work_for_a_disconnected_client_is_cancelled(stub: StubEngine) -> None:
-    async def run() -> None:
-        stub.hold = asyncio.Event()
-        body = json.dumps({"records": records("a", "b")}).encode()
-        server = Server(part(body, more=False))
-        head = scope(headers=[(b"content-type", b"application/json")])
-        call = asyncio.create_task(api(stub, CONFIG)(head, server.receive, server.send))
-        while not stub.begun:
-            await asyncio.sleep(0.001)
-        assert not stub.cancelled
-        server.incoming.put_nowait({"type": "http.disconnect"})
-        await asyncio.wait_for(call, 10)
-
-    asyncio.run(run())
+@asynchronous
+async def test_the_work_for_a_disconnected_client_is_cancelled(stub: StubEngine) -> None:
+    stub.hold = asyncio.Event()
+    body = json.dumps({"records": records("a", "b")}).encode()
+    server = Server(part(body, more=False))
+    head = scope(headers=[(b"content-type", b"application/json")])
+    call = asyncio.create_task(api(stub, CONFIG)(head, server.receive, server.send))
+    while not stub.begun:
+        await asyncio.sleep(0.001)
+    assert not stub.cancelled
+    server.incoming.put_nowait({"type": "http.disconnect"})
+    await asyncio.wait_for(call, 10)
     assert stub.cancelled == 2
 
 

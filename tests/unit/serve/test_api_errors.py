@@ -12,7 +12,7 @@ import pytest
 from agggen_platform.serving.config import LimitsConfig, ServeConfig
 from serve.api import api
 from serve.engine import EngineError, Failure, ModelCard
-from tests.unit.serve.http_calls import CONFIG, SILICON, Ask, asking, problem, records
+from tests.unit.serve.http_calls import CONFIG, JSON, NDJSON, SILICON, Ask, asking, problem, records
 from tests.unit.serve.stub_engine import StubEngine
 
 
@@ -26,16 +26,10 @@ def test_a_request_fails_only_if_all_of_its_records_fail(ask_stub: Ask, stub: St
     assert [first["status"], error["status"], last["status"]] == ["ok", "error", "ok"]
     assert [error["index"], error["id"]] == [1, "bad"]
     refused = problem(alone)
-    differing = {"request_id", "index"}
-    assert {k: v for k, v in error["error"].items() if k not in differing} == {
-        k: v for k, v in refused.items() if k not in differing
-    }
-    assert (refused["record"], refused["field"], refused["detail"], refused["index"]) == (
-        "bad",
-        "plan",
-        "it does not fit",
-        0,
-    )
+    expected = {"record": "bad", "field": "plan", "detail": "it does not fit", "index": 0}
+    assert {name: refused[name] for name in expected} == expected
+    del refused["request_id"], error["error"]["request_id"]
+    assert error["error"] == refused | {"index": 1}
 
 
 @pytest.mark.parametrize(("code", "status"), [("busy", 429), ("deadline", 504), ("lost", 503)])
@@ -74,20 +68,19 @@ def test_the_deadline_also_limits_the_wait_for_the_model_card(stub: StubEngine, 
         raise AssertionError
 
     stub.card = silent  # type: ignore[method-assign]
-    kind = "application/x-ndjson" if address.endswith("stream") else "application/json"
-    headers = {"X-Deadline-Seconds": "0.05", "Content-Type": kind}
+    headers = {"X-Deadline-Seconds": "0.05"} | (NDJSON if address.endswith("stream") else JSON)
     response = asking(api(stub, CONFIG))("POST", address, content=json.dumps({"records": [SILICON]}), headers=headers)
     assert (response.status_code, problem(response)["retryable"]) == (504, True)
 
 
 @pytest.mark.parametrize("address", ["/v1/generate", "/v1/plan", "/v1/generate:stream"])
 def test_each_answer_names_the_bundle_that_gave_it(ask_stub: Ask, stub: StubEngine, address: str) -> None:
-    """While one bundle replaces another, one request may get answers of both."""
+    """During an update, a request may get answers of both bundles."""
     stub.models["b"] = "cd34"
     requested = records("a", "b", "c")
     if address.endswith("stream"):
         body = b"\n".join(json.dumps(record).encode() for record in requested)
-        response = ask_stub("POST", address, content=body, headers={"Content-Type": "application/x-ndjson"})
+        response = ask_stub("POST", address, content=body, headers=NDJSON)
         answers = [json.loads(line) for line in response.text.splitlines()][:-1]
     else:
         answers = ask_stub("POST", address, json={"records": requested}).json()["answers"]
@@ -141,15 +134,14 @@ def test_a_repeated_id_is_an_error_that_names_the_first_record(ask_stub: Ask) ->
     ],
 )
 def test_an_invalid_record_fails_alone_and_names_its_field(ask_stub: Ask, record: Any, field: str | None) -> None:
-    def sent(address: str, body: str, kind: str) -> httpx.Response:
-        return ask_stub("POST", address, content=body, headers={"Content-Type": kind})
+    def response_to(*records: Any) -> httpx.Response:
+        return ask_stub("POST", "/v1/generate", content=json.dumps({"records": records}), headers=JSON)
 
-    alone = sent("/v1/generate", json.dumps({"records": [record]}), "application/json")
+    alone = response_to(record)
     assert (alone.status_code, problem(alone).get("field"), problem(alone)["index"]) == (422, field, 0)
-    among = sent("/v1/generate", json.dumps({"records": [SILICON, record]}), "application/json")
-    assert [answer["status"] for answer in among.json()["answers"]] == ["ok", "error"]
+    assert [answer["status"] for answer in response_to(SILICON, record).json()["answers"]] == ["ok", "error"]
     lines = "\n".join(map(json.dumps, (record, SILICON)))
-    streamed = sent("/v1/generate:stream", lines, "application/x-ndjson").text.splitlines()
+    streamed = ask_stub("POST", "/v1/generate:stream", content=lines, headers=NDJSON).text.splitlines()
     assert [json.loads(line)["status"] for line in streamed] == ["error", "ok", "end"]
 
 
@@ -169,7 +161,7 @@ def test_an_invalid_record_fails_alone_and_names_its_field(ask_stub: Ask, record
     ],
 )
 def test_an_invalid_body_is_refused(ask_stub: Ask, body: bytes, status: int, says: str) -> None:
-    response = ask_stub("POST", "/v1/generate", content=body, headers={"Content-Type": "application/json"})
+    response = ask_stub("POST", "/v1/generate", content=body, headers=JSON)
     assert response.status_code == status
     assert says in problem(response)["detail"]
 
@@ -189,7 +181,7 @@ def test_other_media_types_are_refused(ask_stub: Ask, kind: str) -> None:
     assert problem(response)["status"] == 415
 
 
-def test_unknown_addresses_and_methods_are_answered_with_problems(ask_stub: Ask) -> None:
+def test_unknown_addresses_and_methods_are_problems(ask_stub: Ask) -> None:
     assert problem(ask_stub("GET", "/v1/nothing"))["status"] == 404
     wrong = ask_stub("GET", "/v1/generate")
     assert (problem(wrong)["status"], wrong.headers["Allow"]) == (405, "POST")

@@ -18,7 +18,18 @@ from serve.engine import EngineError, Failure
 from serve.errors import Problem
 from serve.handles import HandleEngine
 from serve.streaming import line_groups
-from tests.unit.serve.http_calls import NDJSON, SILICON, Server, asking, part, pieces, problem, scope, until
+from tests.unit.serve.http_calls import (
+    NDJSON,
+    SILICON,
+    Server,
+    asking,
+    asynchronous,
+    part,
+    pieces,
+    problem,
+    scope,
+    until,
+)
 from tests.unit.serve.stub_engine import StubEngine
 
 CONFIG = ServeConfig(bundle="toy", limits=LimitsConfig(window=16, line_bytes=1000), batch=BatchConfig(records=4))
@@ -56,7 +67,7 @@ BAD = {
 }
 
 
-def test_bad_lines_do_not_stop_the_others(engine: HandleEngine, serve_config: ServeConfig) -> None:
+def test_invalid_lines_do_not_affect_the_others(engine: HandleEngine, serve_config: ServeConfig) -> None:
     config = ServeConfig(bundle="toy", limits=CONFIG.limits)
     body = b"".join(BAD[i][0] if i in BAD else line(i) for i in range(100))
     results, end = answers(stream(engine, body, config, "?plans=1&beam=1"))
@@ -135,24 +146,20 @@ def test_a_failed_call_of_the_engine_fails_only_its_own_records(stub: StubEngine
 
 
 class SlowServer(Server):
-    """The server's end of a request whose client reads a part of the answer for each release of `takes`."""
+    """The server's end of a request whose client reads one part of the answer for each release of `reads`."""
 
     def __init__(self, *messages: Message) -> None:
         super().__init__(*messages)
-        self.takes = asyncio.Semaphore(1)  # the head
+        self.reads = asyncio.Semaphore(1)  # the head
 
     async def send(self, message: Message) -> None:
-        await self.takes.acquire()
+        await self.reads.acquire()
         await super().send(message)
 
 
-def opened(app: ASGIApp, server: Server) -> asyncio.Task[None]:
+def started(app: ASGIApp, server: Server) -> asyncio.Future[None]:
     """Starts a streamed request to the application."""
-
-    async def answer() -> None:
-        await app(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
-
-    return asyncio.create_task(answer())
+    return asyncio.ensure_future(app(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send))
 
 
 def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
@@ -160,50 +167,44 @@ def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
     return parts if more else [*parts, part(b"", more=False)]
 
 
-def test_at_most_a_window_of_records_is_in_progress_while_the_client_reads_nothing(stub: StubEngine) -> None:
-    async def check() -> None:
-        server = SlowServer(*_parts(range(100), more=False))
-        call = opened(api(stub, CONFIG), server)
-        await until(lambda: stub.begun == 16)
-        await asyncio.sleep(0.05)
-        assert stub.begun == 16
-        server.takes.release()
-        await until(lambda: stub.begun == 20)
-        for _ in range(100):
-            server.takes.release()
-        await asyncio.wait_for(call, 20)
-        assert len(server.body.splitlines()) == 101
-
-    asyncio.run(check())
+@asynchronous
+async def test_at_most_a_window_of_records_is_in_progress_while_the_client_reads_nothing(stub: StubEngine) -> None:
+    server = SlowServer(*_parts(range(100), more=False))
+    call = started(api(stub, CONFIG), server)
+    await until(lambda: stub.begun == 16)
+    await asyncio.sleep(0.05)
+    assert stub.begun == 16
+    server.reads.release()
+    await until(lambda: stub.begun == 20)
+    for _ in range(100):
+        server.reads.release()
+    await asyncio.wait_for(call, 20)
+    assert len(server.body.splitlines()) == 101
 
 
-def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: StubEngine) -> None:
-    async def check() -> None:
-        server = Server()
-        call = opened(api(stub, CONFIG), server)
-        for number in range(3):
-            server.incoming.put_nowait(part(line(number)))
-            await until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
-        server.incoming.put_nowait(part(b"", more=False))
-        await call
-        assert json.loads(server.body.splitlines()[-1])["ok"] == 3
-
-    asyncio.run(check())
+@asynchronous
+async def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: StubEngine) -> None:
+    server = Server()
+    call = started(api(stub, CONFIG), server)
+    for number in range(3):
+        server.incoming.put_nowait(part(line(number)))
+        await until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
+    server.incoming.put_nowait(part(b"", more=False))
+    await call
+    assert json.loads(server.body.splitlines()[-1])["ok"] == 3
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["while sending", "while waiting"])
 @pytest.mark.parametrize("cancelled", [False, True], ids=["by the client", "by the server"])
-def test_a_disconnected_or_cancelled_stream_cancels_its_work(stub: StubEngine, whole: bool, cancelled: bool) -> None:
-    async def check() -> None:
-        stub.hold = asyncio.Event()
-        server = Server(*_parts(range(10), more=not whole))
-        call = opened(api(stub, CONFIG), server)
-        await until(lambda: stub.begun == 10)
-        if cancelled:
-            call.cancel()
-        else:
-            server.incoming.put_nowait({"type": "http.disconnect"})
-        await asyncio.wait({call}, timeout=20)
-        assert (call.cancelled(), stub.cancelled) == (cancelled, 10)
-
-    asyncio.run(check())
+@asynchronous
+async def test_the_work_of_a_disconnected_stream_is_cancelled(stub: StubEngine, whole: bool, cancelled: bool) -> None:
+    stub.hold = asyncio.Event()
+    server = Server(*_parts(range(10), more=not whole))
+    call = started(api(stub, CONFIG), server)
+    await until(lambda: stub.begun == 10)
+    if cancelled:
+        call.cancel()
+    else:
+        server.incoming.put_nowait({"type": "http.disconnect"})
+    await asyncio.wait({call}, timeout=20)
+    assert (call.cancelled(), stub.cancelled) == (cancelled, 10)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,11 @@ from agggen_platform.serving.config import BatchConfig
 from serve.batching import Batcher, Measure
 from serve.engine import Failure
 from serve.meters import Meters
-
-LONG = 60.0  # seconds; more than any test takes
+from tests.unit.serve.http_calls import LONG, asynchronous
 
 
 class Worker:
-    """Doubles numbers and records its batches; while `free` is not set, it waits in the middle of one."""
+    """Doubles numbers and records its batches; blocks within a batch until `free` is set."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -44,81 +43,68 @@ class Worker:
         return [Failure("record", "odd") if item == 13 else 2 * item for item in items]
 
     async def wait_until_in_batch(self) -> None:
-        """Waits until it is in a batch."""
         await asyncio.to_thread(self.begun.wait, LONG)
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), LONG))
 
 
 def codes(answers: Sequence[int | Failure]) -> list[int | str]:
     return [answer.code if isinstance(answer, Failure) else answer for answer in answers]
 
 
-def test_calls_share_full_batches_that_one_other_thread_processes() -> None:
+@asynchronous
+async def test_calls_share_full_batches_that_one_other_thread_processes() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=3, wait_ms=60_000))
-
-    async def test() -> None:
-        first, second = await asyncio.gather(batcher.submit([5, 13, 7, 8], LONG), batcher.submit([1, 2], LONG))
-        assert (codes(first), second) == ([10, "record", 14, 16], [2, 4])
-        assert await batcher.submit([], LONG) == []
-        assert await batcher.run(threading.get_ident) in worker.threads
-
-    run(test)
+    first, second = await asyncio.gather(batcher.submit([5, 13, 7, 8], LONG), batcher.submit([1, 2], LONG))
+    assert (codes(first), second) == ([10, "record", 14, 16], [2, 4])
+    assert await batcher.submit([], LONG) == []
+    assert await batcher.run(threading.get_ident) in worker.threads
     assert len(worker.threads) == 1 and threading.get_ident() not in worker.threads
     assert [len(batch) for batch in worker.batches] == [3, 3]
 
 
-def test_a_full_queue_refuses_items_until_it_has_room() -> None:
+@asynchronous
+async def test_a_full_queue_refuses_items_until_it_has_room() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0, queue=2))
-
-    async def test() -> None:
-        worker.free.clear()
-        first = asyncio.create_task(batcher.submit([1], LONG))
-        await worker.wait_until_in_batch()
-        second = asyncio.create_task(batcher.submit([2, 3, 4], LONG))
-        await asyncio.sleep(0)
-        assert len(batcher) == 2
-        (refused,) = await batcher.submit([5], LONG)
-        assert isinstance(refused, Failure) and refused.code == "busy" and "2 records wait" in refused.message
-        worker.free.set()
-        assert (await first, codes(await second)) == ([2], [4, 6, "busy"])
-        assert await batcher.submit([6, 7], LONG) == [12, 14]
-
-    run(test)
+    worker.free.clear()
+    first = asyncio.create_task(batcher.submit([1], LONG))
+    await worker.wait_until_in_batch()
+    second = asyncio.create_task(batcher.submit([2, 3, 4], LONG))
+    await asyncio.sleep(0)
+    assert batcher.load == 3
+    (refused,) = await batcher.submit([5], LONG)
+    assert isinstance(refused, Failure) and refused.code == "busy" and "2 records wait" in refused.message
+    worker.free.set()
+    assert (await first, codes(await second)) == ([2], [4, 6, "busy"])
+    assert await batcher.submit([6, 7], LONG) == [12, 14]
 
 
-def test_late_items_and_those_of_cancelled_callers_are_not_processed() -> None:
+@asynchronous
+async def test_late_items_and_those_of_cancelled_callers_are_not_processed() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0))
-
-    async def test() -> None:
-        worker.free.clear()
-        first = asyncio.create_task(batcher.submit([1], LONG))
-        await worker.wait_until_in_batch()
-        assert not batcher.stuck(LONG) and batcher.stuck(0)
-        assert codes(await batcher.submit([2, 3], 0.02)) == ["deadline"] * 2
-        assert codes(await batcher.submit([4], 0)) == ["deadline"]
-        assert len(batcher) == 0  # they were removed from the queue
-        cancelled = asyncio.create_task(batcher.submit([5, 6], LONG))
-        waiting = asyncio.create_task(batcher.submit([7], LONG))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        first.cancel()  # even in the middle of its batch
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-        worker.free.set()
-        assert await waiting == [14]
-        assert not batcher.stuck(0)
-
-    run(test)
+    worker.free.clear()
+    first = asyncio.create_task(batcher.submit([1], LONG))
+    await worker.wait_until_in_batch()
+    assert not batcher.stuck(LONG) and batcher.stuck(0)
+    assert codes(await batcher.submit([2, 3], 0.02)) == ["deadline"] * 2
+    assert codes(await batcher.submit([4], 0)) == ["deadline"]
+    assert batcher.load == 1  # late items are removed from the queue
+    cancelled = asyncio.create_task(batcher.submit([5, 6], LONG))
+    waiting = asyncio.create_task(batcher.submit([7], LONG))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    first.cancel()  # even in the middle of its batch
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    worker.free.set()
+    assert await waiting == [14]
+    assert not batcher.stuck(0)
     assert worker.batches == [[1], [7]]
 
 
-def test_work_is_abandoned_when_its_last_caller_has_gone() -> None:
+@asynchronous
+async def test_work_is_abandoned_after_its_last_caller_was_cancelled() -> None:
     checks, began = 0, threading.Event()
 
     def work(kind: str, items: Sequence[int]) -> list[int]:
@@ -131,25 +117,21 @@ def test_work_is_abandoned_when_its_last_caller_has_gone() -> None:
         return list(items)
 
     batcher: Batcher[int, int] = Batcher(work, BatchConfig(records=2, wait_ms=50))
-
-    async def test() -> None:
-        first, second = (asyncio.create_task(batcher.submit([0], seconds)) for seconds in (LONG, LONG))
-        assert await asyncio.to_thread(began.wait, LONG)
-        first.cancel()
-        before = checks
-        while checks < before + 5:  # one caller is left
-            await asyncio.sleep(0.01)
-        second.cancel()
-        assert await batcher.submit([1], LONG) == [1]
-
-    run(test)
+    first, second = (asyncio.create_task(batcher.submit([0], seconds)) for seconds in (LONG, LONG))
+    assert await asyncio.to_thread(began.wait, LONG)
+    first.cancel()
+    before = checks
+    while checks < before + 5:  # one caller is left
+        await asyncio.sleep(0.01)
+    second.cancel()
+    assert await batcher.submit([1], LONG) == [1]
     assert batcher.failed_in_a_row == 0
 
 
-def test_a_failing_item_fails_alone_and_without_details(caplog: pytest.LogCaptureFixture) -> None:
+@asynchronous
+async def test_a_failing_item_fails_alone_and_without_details(caplog: pytest.LogCaptureFixture) -> None:
     batcher = Batcher(Worker(), BatchConfig(records=100, wait_ms=0))
-
-    async def test() -> None:
+    with caplog.at_level(logging.ERROR):
         items = [*range(57), -1, *range(42)]
         answers = await batcher.submit(items, LONG)
         assert [i for i, answer in enumerate(answers) if isinstance(answer, Failure) and answer.code == "internal"] == [
@@ -157,82 +139,72 @@ def test_a_failing_item_fails_alone_and_without_details(caplog: pytest.LogCaptur
         ]
         assert "secret" not in str(answers)
         assert codes(answers)[56] == 112
-
-    with caplog.at_level(logging.ERROR):
-        run(test)
     assert "a secret" in caplog.text and "Traceback" in caplog.text
     assert batcher.failed_in_a_row == 0
 
 
-def test_missing_answers_of_a_batch_are_failures() -> None:
+@asynchronous
+async def test_missing_answers_of_a_batch_are_failures() -> None:
     batcher: Batcher[int, int] = Batcher(lambda work, items: [1], BatchConfig(records=2, wait_ms=0))
-
-    async def test() -> None:
-        assert await batcher.submit([1, 2], LONG) == [1, 1]  # item by item, there is one answer for each
-        broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
-        assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
-        assert broken.failed_in_a_row == 2
-
-    run(test)
+    assert await batcher.submit([1, 2], LONG) == [1, 1]  # item by item, there is one answer for each
+    broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
+    assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
+    assert broken.failed_in_a_row == 2
 
 
-def test_a_batch_has_one_kind_of_work_and_holds_the_oldest_item() -> None:
+@asynchronous
+async def test_a_batch_has_one_kind_of_work_and_the_oldest_item() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=8, wait_ms=0), lambda item: Measure("odd" if item % 2 else "even"))
-
-    async def test() -> None:
-        await asyncio.gather(batcher.submit([1, 2, 3], LONG), batcher.submit([4, 5, 6], LONG))
-
-    run(test)
+    await asyncio.gather(batcher.submit([1, 2, 3], LONG), batcher.submit([4, 5, 6], LONG))
     assert worker.batches == [[1, 5, 3], [2, 4, 6]]
     assert worker.works == ["odd", "even"]
 
 
-def test_a_batch_holds_the_oldest_item_and_those_nearest_in_length() -> None:
+@asynchronous
+async def test_items_that_are_alone_share_batches_only_within_their_call() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=8, wait_ms=0), lambda item: Measure(alone=item < 5))
+    await asyncio.gather(*(batcher.submit(items, LONG) for items in ([1, 2], [3, 4], [5], [6])))
+    assert worker.batches == [[1, 2], [3, 4], [5, 6]]
+
+
+@asynchronous
+async def test_a_batch_has_the_oldest_item_and_those_nearest_in_length() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=3, wait_ms=0), lambda item: Measure(length=item))
-
-    async def test() -> None:
-        worker.free.clear()
-        calls = [asyncio.create_task(batcher.submit([100], LONG))]
-        await worker.wait_until_in_batch()
-        for items in ([200], [10, 11, 12], [210], [9], [190]):
-            calls.append(asyncio.create_task(batcher.submit(items, LONG)))
-            await asyncio.sleep(0)
-        worker.free.set()
-        await asyncio.gather(*calls)
-
-    run(test)
+    worker.free.clear()
+    calls = [asyncio.create_task(batcher.submit([100], LONG))]
+    await worker.wait_until_in_batch()
+    for items in ([200], [10, 11, 12], [210], [9], [190]):
+        calls.append(asyncio.create_task(batcher.submit(items, LONG)))
+        await asyncio.sleep(0)
+    worker.free.set()
+    await asyncio.gather(*calls)
     assert worker.batches == [[100], [200, 210, 190], [10, 9, 11], [12]]
 
 
-def test_the_shares_of_the_items_of_a_batch_sum_to_at_most_one() -> None:
+@asynchronous
+async def test_the_shares_of_the_items_of_a_batch_sum_to_at_most_one() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=9, wait_ms=60_000), lambda item: Measure(share=item / 10))
-
-    async def test() -> None:
-        await batcher.submit([2, 3, 5, 4, 6, 25, 7, 3], LONG)  # a full batch does not wait
-
-    run(test)
+    await batcher.submit([2, 3, 5, 4, 6, 25, 7, 3], LONG)  # a full batch does not wait
     assert worker.batches == [[2, 3, 5], [4, 6], [25], [7, 3]]
 
 
-def test_a_large_call_does_not_delay_a_small_one() -> None:
+@asynchronous
+async def test_a_large_call_does_not_delay_a_small_one() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=4, wait_ms=0))
-
-    async def test() -> None:
-        worker.free.clear()
-        large = asyncio.create_task(batcher.submit(list(range(100)), LONG))
-        await worker.wait_until_in_batch()
-        small = asyncio.create_task(batcher.submit([500], LONG))
-        await asyncio.sleep(0)
-        worker.free.set()
-        assert await small == [1000]
-        assert not large.done()
-        await large
-
-    run(test)
+    worker.free.clear()
+    large = asyncio.create_task(batcher.submit(list(range(100)), LONG))
+    await worker.wait_until_in_batch()
+    small = asyncio.create_task(batcher.submit([500], LONG))
+    await asyncio.sleep(0)
+    worker.free.set()
+    assert await small == [1000]
+    assert not large.done()
+    await large
     assert 500 in worker.batches[1]
 
 
@@ -252,12 +224,12 @@ def test_the_meters_get_the_queue_and_each_batch() -> None:
     assert observed == [1, ("double", 2), 0, ("double", 1)]
 
 
-# --- failures ---
+# --- generated calls ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Call:
-    """What one caller does."""
+    """A call of `Batcher.submit`."""
 
     items: list[int]  # negative: raises
     after: int  # steps of the event loop before it submits
@@ -280,7 +252,7 @@ CALLS = st.lists(
 @settings(max_examples=150)
 @given(CALLS, st.integers(1, 5), st.integers(1, 12), st.sampled_from([0.0, 0.5]))
 def test_every_item_gets_exactly_one_answer(calls: list[Call], records: int, queue: int, wait_ms: float) -> None:
-    """Whatever the order of arrivals, failures and cancellations; and no item is worked on successfully twice."""
+    """In any order of arrivals, failures and cancellations; no item is processed successfully twice."""
     done: list[tuple[int, int]] = []
 
     def work(_: str, items: Sequence[tuple[int, int]]) -> list[int | Failure]:
@@ -314,12 +286,12 @@ def test_every_item_gets_exactly_one_answer(calls: list[Call], records: int, que
 
     async def test() -> None:
         await asyncio.gather(*map(caller, calls))
-        assert len(batcher) == 0
-        await batcher.run(lambda: None)
+        while batcher.load:
+            await asyncio.sleep(0)
 
     logging.disable(logging.ERROR)
     try:
-        run(test)
+        asyncio.run(asyncio.wait_for(test(), LONG))
     finally:
         logging.disable(logging.NOTSET)
     assert len(done) == len(set(done))

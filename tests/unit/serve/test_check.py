@@ -1,4 +1,4 @@
-"""`POST /v1/check` with the critic: what the library and `agggen check` say, and an endpoint without it."""
+"""`POST /v1/check` with the critic, as in the library and `agggen check`, and without it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ TEXTS = [
 RECORDS = [SILICON | {"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
 
 
-def test_library_command_and_endpoint_say_the_same(ask: Ask, library: Generator, run: Run, tmp_path: Path) -> None:
+def test_library_command_and_endpoint_give_the_same_verdicts(
+    ask: Ask, library: Generator, run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     assert run("check", tmp_path / "texts.jsonl", "--json", tmp_path / "checks.jsonl")[0] == 0
     lines = [json.loads(line) for line in (tmp_path / "checks.jsonl").read_text().splitlines()]
@@ -45,7 +47,7 @@ def test_library_command_and_endpoint_say_the_same(ask: Ask, library: Generator,
     assert min(answer["risk"] for answer in answers[1:]) > answers[0]["risk"] + 0.1
 
 
-def test_without_a_critic_texts_are_checked_by_words_alone(
+def test_without_a_critic_only_the_strict_check_is_run(
     serve_config: ServeConfig, _planner: PlannerReplica, ask: Ask
 ) -> None:
     config = replace(serve_config, critic=None)

@@ -1,4 +1,4 @@
-"""`agggen ask` against the endpoint's own application behind a real server of this process."""
+"""`agggen ask` with a real server of the endpoint in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDS = list(elements_records("dev"))[:5]
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Five records with a bad line and one of too many triples between them."""
+    """Five records, an invalid line, and a record of too many triples."""
     lines = [json.dumps(record.as_dict()) for record in RECORDS]
     lines.insert(2, "{no json")
     lines.insert(4, json.dumps({"id": "long", "triples": [["s", f"p{i}", "o"] for i in range(99)]}))
@@ -31,9 +31,7 @@ def exact(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if not isinstance(value, float)}
 
 
-def test_ask_writes_what_generate_writes(
-    run: Run, endpoint: str, source: Path, tmp_path: Path, bundle_path: Path
-) -> None:
+def test_ask_writes_what_generate_writes(run: Run, endpoint: str, source: Path, tmp_path: Path, bundle: Path) -> None:
     ours, theirs = tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"
     options = ("--n-best", 2, "--verify", "off")  # the untrained model finds no words that pass
     code, out, err = run("ask", endpoint, "-i", source, "-o", ours, *options)
@@ -42,7 +40,7 @@ def test_ask_writes_what_generate_writes(
     rejects = [json.loads(line) for line in Path(f"{ours}.rejects.jsonl").read_text().splitlines()]
     assert [(reject["line"], reject["id"]) for reject in rejects] == [(3, None), (None, "long")]
     assert "99 triples" in rejects[1]["reason"]
-    assert run("generate", bundle_path, "verify=off", "-i", source, "-o", theirs, "--n-best", 2)[0] == 0
+    assert run("generate", bundle, "verify=off", "-i", source, "-o", theirs, "--n-best", 2)[0] == 0
     mine, other = ([json.loads(line) for line in path.read_text().splitlines()] for path in (ours, theirs))
     assert len(mine) == 10
     assert [exact(line) for line in mine] == [exact(line) for line in other]

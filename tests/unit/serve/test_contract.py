@@ -53,7 +53,7 @@ CONFIG = ServeConfig(
 
 
 class _Deferred:
-    """Stands for the application until a test has its engine: schemathesis needs one when it collects the tests."""
+    """A placeholder of the application, which schemathesis needs before the fixture `engine` exists."""
 
     app: ASGIApp
 

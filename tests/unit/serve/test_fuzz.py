@@ -21,12 +21,6 @@ from tests.unit.serve.stub_engine import StubEngine
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 GENERATE, STREAM = "/v1/generate", "/v1/generate:stream"
-BOUNDED = settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 Send = Callable[..., httpx.Response]
 
@@ -99,7 +93,7 @@ def test_odd_values_cause_no_internal_error(send: Send, value: str) -> None:
 # --- generated ------------------------------------------------------------------------------------------------------
 
 
-@BOUNDED
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     data=st.binary(max_size=200),
     address=st.sampled_from([GENERATE, "/v1/plan", STREAM]),

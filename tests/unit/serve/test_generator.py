@@ -1,4 +1,4 @@
-"""The generator replica: the library's texts and alignments, whatever else is in the batch."""
+"""The generator replica: texts and alignments are those of the library, whatever the batch."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def generator(serve_config: ServeConfig) -> GeneratorReplica:
 
 
 @pytest.fixture(scope="module")
-def name(bundle_path: Path) -> str:
-    return fingerprint(bundle_path)
+def name(bundle: Path) -> str:
+    return fingerprint(bundle)
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def assert_same_texts(answers: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None:
-    """Equal but for the rounding of floats, which other records of a batch may change."""
+    """Compares texts, up to the rounding of floats, which depends on the batch."""
     for texts, library in zip(answers, expected, strict=True):
         assert [(g.id, g.text, g.plan, g.facts) for g in texts] == [(g.id, g.text, g.plan, g.facts) for g in library]
         assert [g.score for g in texts] == pytest.approx([g.score for g in library], abs=1e-4)
 
 
-def test_requests_with_different_settings_get_the_texts_that_they_get_alone(
+def test_batching_with_other_settings_does_not_change_texts(
     serve_config: ServeConfig, library: Generator, name: str, batches: list[int]
 ) -> None:
     generator = GeneratorReplica(replace(serve_config, batch=BatchConfig(wait_ms=50)))
@@ -96,7 +96,7 @@ def test_a_batch_has_at_most_the_rows_of_one_beam_search(
 def test_candidates_of_another_model_are_planned_again(
     generator: GeneratorReplica, library: Generator, name: str
 ) -> None:
-    """During an update each text comes from one model alone, and invalid plans are still refused."""
+    """During an update each text is planned and written by one model, and invalid plans are still refused."""
     record, foreign = RECORDS[-1], Candidates((((0,), (1,)),), (-1.0,))
     bad = Job(record, Plan.parse("[colour]"))
     level = replace(library.config, level=1)
@@ -128,14 +128,14 @@ def test_alignments_are_those_of_the_library(generator: GeneratorReplica, librar
         assert aligned.log_likelihood == pytest.approx(alone.log_likelihood, abs=1e-3)
 
 
-def test_a_text_without_facts_is_cut_like_the_training_texts(generator: GeneratorReplica) -> None:
+def test_a_text_without_facts_is_segmented_like_the_training_texts(generator: GeneratorReplica) -> None:
     (aligned,) = run(generator.align([Text(RECORDS[0], TEXT)], LONG)).answers
     assert not isinstance(aligned, Failure)
     assert aligned.facts == segmenter("clauses").segment([TEXT])[0]
     assert len(aligned.facts) > 1 and "".join(aligned.facts) == TEXT
 
 
-def test_a_text_that_cannot_be_aligned_says_why(generator: GeneratorReplica) -> None:
+def test_failures_say_why_a_text_cannot_be_aligned(generator: GeneratorReplica) -> None:
     large = Record("large", tuple(Triple("Neon", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
     texts = [
         Text(RECORDS[0], TEXT),
@@ -156,7 +156,7 @@ def test_a_text_that_cannot_be_aligned_says_why(generator: GeneratorReplica) -> 
 
 
 def test_the_cost_of_an_alignment_is_bounded_before_any_work(generator: GeneratorReplica) -> None:
-    """900 facts of 2 triples took 11.5 GB and 51 s, and 24 triples with 30 sentences minutes."""
+    """Without the limits, 900 facts of 2 triples took 11.5 GB and 51 s; 24 triples with 30 sentences, minutes."""
     wide = Record("wide", tuple(Triple("Neon", f"p{n}", "1") for n in range(MAX_TRIPLES)))
     texts = [
         Text(RECORDS[0], "a " * 900, ("a ",) * 900),
@@ -187,12 +187,10 @@ def test_an_alignment_ends_soon_after_its_deadline(generator: GeneratorReplica) 
     assert cpu(0.01) < whole / 2
 
 
-def test_an_archive_that_a_bundle_names_is_not_run(
-    serve_config: ServeConfig, bundle_path: Path, tmp_path: Path
-) -> None:
-    """Loading one runs code of its author, and a bundle may be a stranger's."""
+def test_the_allennlp_archive_of_a_bundle_is_not_run(serve_config: ServeConfig, bundle: Path, tmp_path: Path) -> None:
+    """Loading an archive runs code of its author, who may be anybody."""
     config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig(str(tmp_path / "srl.tar.gz")))
-    save_bundle(tmp_path / "bundle", replace(load_bundle(bundle_path), segmenter=config))
+    save_bundle(tmp_path / "bundle", replace(load_bundle(bundle), segmenter=config))
     generator = GeneratorReplica(replace(serve_config, bundle=str(tmp_path / "bundle")))
     refused, aligned = run(generator.align([Text(RECORDS[0], TEXT), Text(RECORDS[0], TEXT, (TEXT,))], LONG)).answers
     assert isinstance(refused, Failure) and (refused.code, refused.field) == ("text", "facts")

@@ -1,11 +1,11 @@
-"""The engine over handles: each record gets an answer, whichever error Ray Serve raises."""
+"""The engine over handles: each record gets an answer, whatever error Ray Serve raises."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -19,16 +19,11 @@ from agggen.records import Plan, Record, Triple
 from serve.engine import Answered, ByModel, EngineError, Failure, Job, Text
 from serve.handles import HandleEngine
 from serve.scaling import RECORDS, Generators, by_records
+from tests.unit.serve.http_calls import LONG, asynchronous
 
-T = TypeVar("T")
-LONG = 60.0
 DIED = exceptions.ActorDiedError()
 UNAVAILABLE = exceptions.ActorUnavailableError("gone", b"0" * 16)
 CANDIDATES = Candidates((((0,),),), (0.0,))
-
-
-def run(test: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    return asyncio.run(asyncio.wait_for(test(), LONG))
 
 
 def record(identifier: str) -> Record:
@@ -44,7 +39,7 @@ def text_of(job: Job) -> list[Generation]:
 
 
 class Call:
-    """The response of a call, like Serve's: it gives a result, raises, or waits until it is cancelled."""
+    """The response of a call, like Serve's: it returns a result, raises, or waits until it is cancelled."""
 
     def __init__(self, outcome: Callable[[], Awaitable[Any]]) -> None:
         self.outcome, self.cancelled = outcome, False
@@ -57,7 +52,7 @@ class Call:
 
 
 class Replicas:
-    """A handle whose calls have these results in order: exceptions or functions; the last is for all further calls."""
+    """A handle whose calls have these results (exceptions, or functions) in order; the last one is repeated."""
 
     def __init__(self, *results: Any) -> None:
         self.results = list(results)
@@ -65,21 +60,20 @@ class Replicas:
         self.seen: list[tuple[str, tuple[Any, ...]]] = []
 
     def __getattr__(self, method: str) -> Any:
-        class Method:
-            def remote(_, *arguments: Any) -> Call:
-                result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
-                self.seen.append((method, arguments))
+        def remote(*arguments: Any) -> Call:
+            result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
+            self.seen.append((method, arguments))
 
-                async def outcome() -> Any:
-                    if isinstance(result, BaseException):
-                        raise result
-                    value = result(*arguments)
-                    return await value if asyncio.iscoroutine(value) else value
+            async def outcome() -> Any:
+                if isinstance(result, BaseException):
+                    raise result
+                value = result(*arguments)
+                return await value if asyncio.iscoroutine(value) else value
 
-                self.calls.append(Call(outcome))
-                return self.calls[-1]
+            self.calls.append(Call(outcome))
+            return self.calls[-1]
 
-        return Method()
+        return SimpleNamespace(remote=remote)
 
 
 def plans(jobs: Sequence[Job], *_: Any) -> ByModel[Any]:
@@ -102,12 +96,8 @@ def codes(answers: Sequence[Any]) -> list[str]:
 
 
 def generated(planner: Any, generator: Any, *names: str, records: int = 64, seconds: float = LONG) -> list[Any]:
-    """What the engine answers to jobs of these names."""
-
-    async def test() -> list[Any]:
-        return await HandleEngine(planner, generator, records).generate(jobs(*names), seconds)
-
-    return run(test)
+    """The engine's answers to jobs of these names."""
+    return asyncio.run(HandleEngine(planner, generator, records).generate(jobs(*names), seconds))
 
 
 def test_jobs_that_cannot_be_planned_are_not_written_and_the_order_is_kept() -> None:
@@ -199,67 +189,56 @@ def test_a_call_is_not_retried_after_its_deadline() -> None:
     assert len(generator.calls) == 1
 
 
-def test_cancelling_a_call_cancels_its_requests() -> None:
+@asynchronous
+async def test_cancelling_a_call_cancels_its_requests() -> None:
     generator = Replicas(forever)
-
-    async def test() -> None:
-        engine = HandleEngine(Replicas(plans), generator, records=2)
-        task = asyncio.create_task(engine.generate(jobs("a", "b", "c"), LONG))
-        while len(generator.calls) < 2:
-            await asyncio.sleep(0)
+    engine = HandleEngine(Replicas(plans), generator, records=2)
+    task = asyncio.create_task(engine.generate(jobs("a", "b", "c"), LONG))
+    while len(generator.calls) < 2:
         await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(test)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert [call.cancelled for call in generator.calls] == [True, True]
 
 
 # --- the other calls ---
 
 
-def test_plans_go_to_planners_and_alignments_to_generators() -> None:
+@asynchronous
+async def test_plans_go_to_planners_and_alignments_to_generators() -> None:
     aligned = AlignedText("a", ("Neon.",), ((),), (1.0,), -1.0)
     planner = Replicas(DIED, lambda jobs, k, seconds: ByModel([[k]] * len(jobs), "ab12"))
     generator = Replicas(UNAVAILABLE, lambda texts, seconds: ByModel([aligned] * len(texts), "cd34"))
-
-    async def test() -> None:
-        engine = HandleEngine(planner, generator, records=2)
-        assert await engine.plan(jobs("a"), 7, LONG) == [Answered([7], "ab12")]
-        assert await engine.align([Text(record("a"), "Neon.")], LONG) == [Answered(aligned, "cd34")]
-        assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Answered(aligned, "cd34")] * 3
-
-    run(test)
+    engine = HandleEngine(planner, generator, records=2)
+    assert await engine.plan(jobs("a"), 7, LONG) == [Answered([7], "ab12")]
+    assert await engine.align([Text(record("a"), "Neon.")], LONG) == [Answered(aligned, "cd34")]
+    assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Answered(aligned, "cd34")] * 3
     assert [method for method, _ in planner.seen] == ["plan", "plan"]
     assert {method for method, _ in generator.seen} == {"align"}
 
 
-def test_a_card_without_a_planner_is_an_error() -> None:
-    async def test() -> None:
-        assert await HandleEngine(Replicas(UNAVAILABLE, lambda: "card"), None).card() == "card"
-        with pytest.raises(EngineError, match=r"no planner is ready: the replica .* was lost"):
-            await HandleEngine(Replicas(DIED), None).card()
-        with pytest.raises(EngineError, match="no planner is ready: the deadline passed"):
-            await HandleEngine(Replicas(forever), None).card(0.05)
-
-    run(test)
+@asynchronous
+async def test_a_card_without_a_planner_is_an_error() -> None:
+    assert await HandleEngine(Replicas(UNAVAILABLE, lambda: "card"), None).card() == "card"
+    with pytest.raises(EngineError, match=r"no planner is ready: the replica .* was lost"):
+        await HandleEngine(Replicas(DIED), None).card()
+    with pytest.raises(EngineError, match="no planner is ready: the deadline passed"):
+        await HandleEngine(Replicas(forever), None).card(0.05)
 
 
-def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scaled_to_zero() -> None:
+@asynchronous
+async def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scaled_to_zero() -> None:
     """A call would wake a generator that was scaled to zero, so none is made."""
     card, generator = object(), Replicas()
     present = [Generators(0, False), Generators(0, True), Generators(0, False)]
-
-    async def test() -> None:
-        engine = HandleEngine(Replicas(lambda: card), generator, count=lambda: present.pop(0))
-        with pytest.raises(EngineError, match="no generator is ready"):  # the first is loading
-            await engine.ready(5)
-        for _ in range(3):
-            assert await engine.ready(5) is card
-        assert generator.seen == []
-
-    run(test)
+    engine = HandleEngine(Replicas(lambda: card), generator, count=lambda: present.pop(0))
+    with pytest.raises(EngineError, match="no generator is ready"):  # the first is loading
+        await engine.ready(5)
+    for _ in range(3):
+        assert await engine.ready(5) is card
+    assert generator.seen == []
 
 
 @pytest.mark.parametrize(("running", "records"), [(0, 100), (1, 100), (2, 200), (3, 250), (5, 250)])

@@ -39,7 +39,7 @@ def test_a_key_is_long_random_and_only_its_hash_is_in_the_file(file: Path) -> No
     assert [key.name for key in read_keys(file)] == ["alice"] * 3
 
 
-def test_a_new_file_is_the_owners_alone_whatever_the_umask(file: Path) -> None:
+def test_only_its_owner_may_access_a_new_file_under_any_umask(file: Path) -> None:
     before = os.umask(0)
     try:
         issue(file, "alice")
@@ -49,7 +49,7 @@ def test_a_new_file_is_the_owners_alone_whatever_the_umask(file: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_may_write_is_refused(file: Path, mode: int) -> None:
+def test_a_file_that_others_may_write_to_is_refused(file: Path, mode: int) -> None:
     issue(file, "alice")
     file.chmod(mode)
     with pytest.raises(ConfigError, match="chmod go-w"):
@@ -77,7 +77,7 @@ def test_comments_and_blank_lines_are_read() -> None:
         (f"alice {HASH}\nbob {HASH}", "already that of 'alice'"),
     ],
 )
-def test_a_malformed_line_is_named(line: str, reason: str) -> None:
+def test_the_error_names_a_malformed_line(line: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=rf"^keys, line \d: .*{reason}") as refused:
         parse_keys(line, "keys")
     assert "agk_secret" not in str(refused.value)  # a key that was written there by mistake
@@ -111,7 +111,7 @@ class Clock:
         return self.now
 
 
-def test_a_valid_key_has_its_name_and_any_other_credential_none(file: Path) -> None:
+def test_only_valid_keys_have_a_name(file: Path) -> None:
     alice, bob, second = issue(file, "alice"), issue(file, "bob"), issue(file, "alice")
     ring = KeyRing(file)
     assert [ring.name_of(key.encode()) for key in (alice, bob, second)] == ["alice", "bob", "alice"]

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 import ray.serve
 from hypothesis import given
@@ -24,9 +23,8 @@ from agggen_platform.serving.config import LogConfig
 from serve.api import api
 from serve.engine import EngineError, Failure
 from serve.meters import Meters
-from serve.observe import RequestContext, current_request, set_up_logging
-from serve.replica import log_as_replica
-from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, part, read, records, scope
+from serve.observe import RequestContext, current_request, log_as_replica, set_up_logging
+from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, asynchronous, part, post, read, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 PATHS = ["/v1/generate"]
@@ -48,7 +46,7 @@ def in_context(app: ASGIApp, **options: Any) -> RequestContext:
 
 @contextmanager
 def logging_to(stream: io.StringIO, config: LogConfig = LogConfig(), **constant: str) -> Iterator[None]:  # noqa: B008
-    """The endpoint's logging for a block; the tests' own afterwards."""
+    """Sets up the endpoint's logging within the block."""
     loggers = [logging.getLogger(name) for name in ("agggen", "agggen_platform", "serve")]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     try:
@@ -61,14 +59,10 @@ def logging_to(stream: io.StringIO, config: LogConfig = LogConfig(), **constant:
 
 @pytest.fixture
 def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The lines of the log so far."""
+    """Returns the lines of the log so far."""
     stream = io.StringIO()
     with logging_to(stream, replica="r7"):
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-
-
-def ask(app: Any, path: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
-    return asking(app)(method, path, **request)
 
 
 # --- the request's id -----------------------------------------------------------------------------------------------
@@ -79,14 +73,12 @@ async def answer_with_id(scope: Scope, receive: Receive, send: Send) -> None:
     await answer(send, current_request().id.encode())
 
 
-def test_a_valid_id_of_the_client_is_taken_and_echoed() -> None:
+def test_a_valid_id_of_the_client_is_used_and_returned() -> None:
     for name in ("a", "0123-abc_DEF.x:y", "x" * 128):
-        response = ask(in_context(answer_with_id), headers={"X-Request-Id": name})
+        response = post(in_context(answer_with_id), headers={"X-Request-Id": name})
         assert response.headers.get_list("x-request-id") == [name] and response.text == name
-    behind = ask(
-        in_context(answer_with_id, echo=False), headers={"X-Request-Id": "a"}
-    )  # a server that puts it into answers itself
-    assert "x-request-id" not in behind.headers and behind.text == "a"
+    behind_proxy = post(in_context(answer_with_id, echo=False), headers={"X-Request-Id": "a"})
+    assert "x-request-id" not in behind_proxy.headers and behind_proxy.text == "a"
     assert current_request().id == "-"
 
 
@@ -94,7 +86,7 @@ def test_a_valid_id_of_the_client_is_taken_and_echoed() -> None:
 def test_an_invalid_id_is_replaced(names: list[str]) -> None:
     headers = [(b"X-Request-Id", name.encode("latin-1")) for name in names]
     ids = {
-        ask(in_context(answer_with_id, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)
+        post(in_context(answer_with_id, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)
     }
     assert len(ids) == 2 and all(len(name) == 32 for name in ids)
 
@@ -109,7 +101,7 @@ def test_a_request_is_logged_as_one_line(log: Callable[[], list[dict[str, Any]]]
         info.outcomes.update(ok=99, record=1)
         await answer(send, await read(receive))
 
-    ask(in_context(app), headers={"X-Request-Id": "a"}, content=b"12345")
+    post(in_context(app), headers={"X-Request-Id": "a"}, content=b"12345")
     (line,) = log()
     assert 0 <= line.pop("ms") < 60_000 and line.pop("time").endswith("+00:00")
     assert line == {
@@ -132,14 +124,14 @@ def test_a_request_is_logged_as_one_line(log: Callable[[], list[dict[str, Any]]]
 SECRET = "tantalum"
 
 
-def test_no_text_no_address_and_no_key_is_ever_in_the_log(log: Callable[[], list[dict[str, Any]]]) -> None:
+def test_the_log_has_no_text_address_or_key(log: Callable[[], list[dict[str, Any]]]) -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise ValueError(f"cannot say {(await read(receive)).decode()}")
 
     for app in (answer_with_id, failing):
-        response = ask(
+        response = post(
             in_context(app),
-            path=f"/{SECRET}/v1?{SECRET}=1",
+            f"/{SECRET}/v1?{SECRET}=1",
             method=SECRET.upper(),
             content=SECRET,
             headers={"Authorization": f"Bearer {SECRET}", "X-Request-Id": f"{SECRET} "},
@@ -150,7 +142,7 @@ def test_no_text_no_address_and_no_key_is_ever_in_the_log(log: Callable[[], list
 
 
 @pytest.mark.parametrize("name", ["agggen.serve", "serve.handles", "serve.batching", "agggen.generation.planner"])
-def test_the_message_of_an_exception_is_logged_only_where_texts_may_be(name: str) -> None:
+def test_messages_of_exceptions_are_logged_only_if_texts_may_be_logged(name: str) -> None:
     for texts in (False, True):
         stream = io.StringIO()
         with logging_to(stream, LogConfig(texts=texts)):
@@ -160,7 +152,7 @@ def test_the_message_of_an_exception_is_logged_only_where_texts_may_be(name: str
 
 
 @given(st.text(), st.text())
-def test_any_message_and_field_are_one_line(message: str, field: str) -> None:
+def test_any_message_and_field_is_logged_as_one_line(message: str, field: str) -> None:
     stream = io.StringIO()
     with logging_to(stream, LogConfig(level="warning")):
         set_up_logging(LogConfig(level="warning"), stream)  # twice: it still logs once
@@ -186,7 +178,10 @@ def test_planners_and_generators_log_like_the_ingress(monkeypatch: pytest.Monkey
 # --- how a request ends ---------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_went_away_is_a_499_and_a_failure_a_500(log: Callable[[], list[dict[str, Any]]]) -> None:
+@asynchronous
+async def test_disconnections_are_logged_as_499_and_errors_as_500(
+    log: Callable[[], list[dict[str, Any]]],
+) -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError
 
@@ -204,16 +199,13 @@ def test_a_client_that_went_away_is_a_499_and_a_failure_a_500(log: Callable[[], 
     async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()
 
-    async def check() -> None:
-        for app in (failing, silent, cancelled, begun, waiting):
-            server = Server()
-            task = asyncio.create_task(in_context(app)(scope(), server.receive, server.send))
-            await asyncio.wait({task}, timeout=0.05)
-            task.cancel()
-            with suppress(RuntimeError, TaskCancelledError, asyncio.CancelledError):
-                await task
-
-    asyncio.run(check())
+    for app in (failing, silent, cancelled, begun, waiting):
+        server = Server()
+        task = asyncio.create_task(in_context(app)(scope(), server.receive, server.send))
+        await asyncio.wait({task}, timeout=0.05)
+        task.cancel()
+        with suppress(RuntimeError, TaskCancelledError, asyncio.CancelledError):
+            await task
     ends = [(line["status"], line["complete"]) for line in log() if "status" in line]
     assert ends == [(500, True), (499, False), (499, False), (200, False), (499, False)]
 

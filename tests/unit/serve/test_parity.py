@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from agggen.bundle import load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.evaluation.held_out import write
 from agggen.generation.generator import Generation, Generator, InferenceConfig
-from agggen.records import Record
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.serving.config import BatchConfig, ServeConfig
@@ -35,27 +34,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module", params=SETTINGS)
-def bundle(request: pytest.FixtureRequest, bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny bundle with settings of its own."""
+def tuned(request: pytest.FixtureRequest, bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny bundle with other inference settings."""
     path = tmp_path_factory.mktemp("settings") / "bundle"
-    loaded = load_bundle(bundle_path)
+    loaded = load_bundle(bundle)
     save_bundle(path, replace(loaded, inference=replace(loaded.inference, **SETTINGS[request.param])))
     return path
 
 
 @pytest.fixture(scope="module")
-def generator(bundle: Path) -> Generator:
-    return load_bundle(bundle).generator()
+def generator(tuned: Path) -> Generator:
+    return load_bundle(tuned).generator()
 
 
 @pytest.fixture(scope="module")
 def texts(generator: Generator) -> list[Generation]:
-    """What the library writes."""
     return [best for best, *_ in generator.generate(RECORDS)]
-
-
-def triples(record: Record) -> list[list[str]]:
-    return [[triple.subject, triple.predicate, triple.object] for triple in record.triples]
 
 
 def plans_of(answers: list[dict[str, Any]]) -> list[list[tuple[str, float]]]:
@@ -63,28 +57,23 @@ def plans_of(answers: list[dict[str, Any]]) -> list[list[tuple[str, float]]]:
 
 
 def test_the_command_plans_and_writes_as_the_library(
-    bundle: Path, generator: Generator, texts: list[Generation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tuned: Path, generator: Generator, texts: list[Generation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "in.jsonl"
-    source.write_text("\n".join(json.dumps({"id": r.id, "triples": triples(r)}) for r in RECORDS))
+    source.write_text("\n".join(json.dumps(record.as_dict()) for record in RECORDS))
     run = command(capsys)
-
-    def answers(what: str) -> list[dict[str, Any]]:
-        _, out, _ = run(what, bundle, "-i", source)
-        return [json.loads(line) for line in out.splitlines()]
-
-    planned, written = answers("plan"), answers("generate")
+    outputs = [run(name, tuned, "-i", source)[1] for name in ("plan", "generate")]
+    planned, written = ([json.loads(line) for line in output.splitlines()] for output in outputs)
     library = generator.planner.plan(RECORDS, 5)
     assert plans_of(planned) == [[(str(best.plan), best.log_probability) for best in plans] for plans in library]
     assert [answer["search"] for answer in planned] == [plans[0].search for plans in library]
     assert written == [text.as_dict() for text in texts]
 
 
-def test_bulk_writes_as_the_library(bundle: Path, generator: Generator, texts: list[Generation]) -> None:
+def test_bulk_writes_as_the_library(tuned: Path, generator: Generator, texts: list[Generation]) -> None:
     shard = Shard(0, "in", "in.parquet", "texts/0.parquet", (0,), 0, 0, len(RECORDS), "in/in.parquet")
     writer = RowWriter(generator, "fingerprint", BulkConfig(inference=generator.config), shard)
-    keys = ("subject", "predicate", "object")
-    rows = [{"id": r.id, "triples": [dict(zip(keys, t, strict=True)) for t in triples(r)]} for r in RECORDS]
+    rows = [{"id": r.id, "triples": [asdict(triple) for triple in r.triples]} for r in RECORDS]
     answers = writer.texts(rows, 0)
     assert [(a["text"], a["plan"], a["plan_search"]) for a in answers] == [
         (text.text, str(text.plan), text.plan_search) for text in texts
@@ -92,9 +81,9 @@ def test_bulk_writes_as_the_library(bundle: Path, generator: Generator, texts: l
 
 
 def test_the_endpoint_plans_and_writes_as_the_library(
-    bundle: Path, generator: Generator, texts: list[Generation]
+    tuned: Path, generator: Generator, texts: list[Generation]
 ) -> None:
-    config = ServeConfig(str(bundle), batch=BatchConfig(wait_ms=0))
+    config = ServeConfig(str(tuned), batch=BatchConfig(wait_ms=0))
     planner, writer = PlannerReplica(config), GeneratorReplica(config)
 
     async def ask() -> Any:
@@ -108,16 +97,16 @@ def test_the_endpoint_plans_and_writes_as_the_library(
     assert [(text.text, text.plan) for text in written] == [(text.text, text.plan) for text in texts]
 
 
-def test_an_evaluation_plans_under_the_settings_that_it_writes_under(generator: Generator, bundle_path: Path) -> None:
-    """Also where the settings are not the generator's own."""
-    plain = load_bundle(bundle_path).generator()
+def test_an_evaluation_plans_and_writes_with_the_same_settings(generator: Generator, bundle: Path) -> None:
+    """With the generator's own settings and with others."""
+    plain = load_bundle(bundle).generator()
     for writer, config in ((generator, None), (plain, generator.config)):
         written = write(writer, RECORDS, config)
         assert written.planned == [plans[0].plan for plans in generator.planner.plan(RECORDS, 1)]
 
 
-def test_sampled_plans_differ_by_seed_and_are_repeatable(bundle_path: Path) -> None:
-    planner = load_bundle(bundle_path).generator().planner
+def test_sampled_plans_differ_by_seed_and_are_repeatable(library: Generator) -> None:
+    planner = library.planner
     drawn = [planner.plan(RECORDS, 4, InferenceConfig(planner="sample", seed=seed, top_p=1.0)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     for plans in drawn[0]:

@@ -1,4 +1,4 @@
-"""The planner replica: the library's plans, whatever else is in the batch; self-test and health checks."""
+"""The planner replica: plans are those of the library, whatever the batch; self-test and health checks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, librar
         assert [planned.log_probability for planned in best] == pytest.approx(logs, abs=1e-6)
 
 
-def test_jobs_that_cannot_be_planned_name_the_reason_and_field(planner: PlannerReplica, library: Generator) -> None:
+def test_failures_name_the_reason_and_field(planner: PlannerReplica, library: Generator) -> None:
     record = RECORDS[0]
     jobs = [
         Job(record),
@@ -93,12 +93,12 @@ def test_jobs_that_cannot_be_planned_name_the_reason_and_field(planner: PlannerR
     ]
 
 
-def test_the_card_describes_the_bundle(planner: PlannerReplica, bundle_path: Path) -> None:
-    card, bundle = run(planner.card()), load_bundle(bundle_path)
-    assert (card.fingerprint, card.address) == (fingerprint(bundle_path), str(bundle_path))
+def test_the_card_describes_the_bundle(planner: PlannerReplica, bundle: Path) -> None:
+    card, loaded = run(planner.card()), load_bundle(bundle)
+    assert (card.fingerprint, card.address) == (fingerprint(bundle), str(bundle))
     assert (card.largest_group, card.facts, card.metrics) == (3, "corpus", {"joint.dev_loss": 1.5})
-    assert card.inference == bundle.inference
-    assert card.predicates == len(card.predicate_names) == len(bundle.encoder.predicates) - 1
+    assert card.inference == loaded.inference
+    assert card.predicates == len(card.predicate_names) == len(loaded.encoder.predicates) - 1
     assert set(card.predicate_names) == {name for record in elements_records("dev") for name in record.predicates}
     assert card.model["width"] == 16
 
@@ -118,8 +118,8 @@ def test_torch_gets_a_thread_for_each_cpu(serve_config: ServeConfig, monkeypatch
 # --- broken bundles and replicas ---
 
 
-def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle_path: Path, tmp_path: Path) -> None:
-    broken = load_bundle(bundle_path)
+def test_a_bundle_that_generates_no_text_is_refused(serve_config: ServeConfig, bundle: Path, tmp_path: Path) -> None:
+    broken = load_bundle(bundle)
     with torch.no_grad():
         broken.model.output_bias.fill_(float("nan"))
     save_bundle(tmp_path / "broken", broken)
@@ -127,10 +127,10 @@ def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle
         PlannerReplica(replace(serve_config, bundle=str(tmp_path / "broken")))
 
 
-def test_a_replica_is_replaced_when_it_fails_its_test_too(
+def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failed records alone are no reason to replace it, and the self-test runs only after failures."""
+    """Failed records do not suffice, and the self-test runs only after failures."""
     planner = PlannerReplica(serve_config)
     run(planner.check_health())
     inner, broken = Planner.distributions, [True]

@@ -51,7 +51,7 @@ def test_small_and_large_json_are_parsed() -> None:
         asyncio.run(parsed(b"[" + b" " * 50_000, "the line"))
 
 
-def test_details_are_cut_and_unprintable_characters_escaped() -> None:
+def test_details_are_truncated_and_unprintable_characters_escaped() -> None:
     assert printable("a\ud800\x00\u202e\nb") == "a\\ud800\\x00\\u202e\\nb"
     for character in ("x", "\x00", "\U000e0001"):
         detail = Problem("invalid", character * 10_000).detail

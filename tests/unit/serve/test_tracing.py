@@ -23,22 +23,20 @@ from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from serve.tracing import MlflowExporter, Traces
 from tests.processes import free_ports
-from tests.unit.serve.http_calls import asking, records
+from tests.unit.serve.http_calls import NDJSON, asking, records
 
-NDJSON = {"content-type": "application/x-ndjson"}
 Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
 
 
 @pytest.fixture(scope="module")
 def generator(serve_config: ServeConfig) -> GeneratorReplica:
     """A generator of an endpoint whose requests are traced."""
-    config = replace(serve_config, tracing=TracingConfig("requests"), critic=None)
-    return GeneratorReplica(config)
+    return GeneratorReplica(replace(serve_config, tracing=TracingConfig("requests"), critic=None))
 
 
 @pytest.fixture
 def traced(_planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
-    """Posts a request to a traced endpoint in this process; the answer, and the spans by name."""
+    """Posts a request to a traced endpoint in this process; returns the response, and the spans by name."""
     exporter = InMemorySpanExporter()
     traces = Traces(exporter)
     engine = HandleEngine(LocalHandle(_planner), LocalHandle(generator), span=traces.span)
@@ -57,7 +55,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return {name: json.loads(str(value)) for name, value in (span.attributes or {}).items()}
 
 
-def test_a_request_is_one_trace_of_sizes_without_content(traced: Spans) -> None:
+def test_a_trace_has_spans_with_sizes_and_no_content(traced: Spans) -> None:
     answer, spans = traced("/v1/generate", json={"records": records("a", "b")}, headers={"x-request-id": "r1"})
     root = spans["POST /v1/generate"]
     assert set(spans) == {root.name, "read", "plan", "write", "verify"}
@@ -81,7 +79,7 @@ def test_a_request_is_one_trace_of_sizes_without_content(traced: Spans) -> None:
     assert not any(word in exported for word in ("Silicon", "metalloid", texts[0]["text"]))
 
 
-def test_an_unfulfilled_text_is_counted_and_its_record_named(traced: Spans) -> None:
+def test_a_trace_names_the_records_of_unfulfilled_texts(traced: Spans) -> None:
     body = {"records": records("a"), "options": {"verify": "off"}}
     answer, spans = traced("/v1/generate", json=body)
     assert not answer.json()["answers"][0]["texts"][0]["fulfilled"]  # the weights are random
