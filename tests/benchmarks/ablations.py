@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from agggen.bundle import load_bundle
 from agggen.config import load_config, overrides_of
+from agggen.datasets import load_dataset
 from agggen.evaluation.held_out import write
 from agggen.evaluation.systems import slot_statistics
 from agggen.evaluation.values import read_values
@@ -27,7 +28,6 @@ from agggen.records import Record
 from agggen.report.sections import TextMetrics, protocol_of, text_scores
 from agggen.verification.check import Checker
 from agggen.verification.e2e import slot_of
-from agggen_platform.local import records_of
 
 CHANGES = (
     "verify=off",
@@ -53,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     base = load_bundle(options.bundle).generator()
     own = overrides_of(base.config)
-    records = records_of(options.corpus, options.split)[:: options.every]
+    records = load_dataset(options.corpus, splits=(options.split,)).split(options.split)[:: options.every]
     results: dict[str, dict[str, float]] = {}
     seconds = {}
     for change in ("", *options.changes):

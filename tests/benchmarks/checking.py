@@ -15,8 +15,8 @@ from collections.abc import Callable
 import torch
 
 from agggen.checks import check_all, included_critic
+from agggen.datasets import load_dataset
 from agggen.verification.check import Checker
-from agggen_platform.local import records_of
 
 
 def rate(count: int, work: Callable[[], object]) -> float:
@@ -35,7 +35,7 @@ def main() -> None:
     torch.set_num_threads(1)
     pairs = [
         (record, reference.text)
-        for record in records_of(options.corpus, options.split)
+        for record in load_dataset(options.corpus, splits=(options.split,)).split(options.split)
         for reference in record.references
     ][: options.limit]
     records, texts = zip(*pairs, strict=True)

@@ -17,12 +17,12 @@ from dataclasses import replace
 import torch
 
 from agggen.bundle import load_bundle
+from agggen.datasets import load_dataset
 from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
 from agggen.evaluation.text_metrics import bleu_statistics
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generation
 from agggen.records import Record
-from agggen_platform.local import records_of
 
 
 def main() -> None:
@@ -36,7 +36,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     generator = load_bundle(options.bundle).generator()
-    records = [record for record in records_of(options.corpus, options.split) if len(record.triples) > 2]
+    records = [
+        record
+        for record in load_dataset(options.corpus, splits=(options.split,)).split(options.split)
+        if len(record.triples) > 2
+    ]
     records = records[:: options.every]
 
     def of_plans(config: InferenceConfig) -> list[list[Generation]]:

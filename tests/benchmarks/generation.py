@@ -22,9 +22,9 @@ import torch
 from untrained import untrained
 
 from agggen.bundle import load_bundle
+from agggen.datasets import load_dataset
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Record
-from agggen_platform.local import records_of
 
 
 def cpu_seconds(generator: Generator, records: list[Record], config: InferenceConfig) -> tuple[float, list[Generation]]:
@@ -45,7 +45,7 @@ def main() -> None:
         sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs WebNLG 2017 (agggen corpora fetch webnlg)")
     torch.set_num_threads(1)
     generator = load_bundle(options.bundle).generator() if options.bundle else untrained("webnlg")
-    dev = records_of("webnlg", "dev")
+    dev = load_dataset("webnlg", splits=("dev",)).split("dev")
     records = dev[:: max(len(dev) // options.records, 1)][: options.records]
     beam = replace(generator.config.beam, beam=options.beam)
     base = replace(generator.config, beam=beam, rows=options.rows, planner="exact", plans=5)

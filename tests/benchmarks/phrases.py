@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from agggen.datasets import load_dataset
 from agggen.generation.fallbacks import sentences
 from agggen.generation.planner import unknown_groups
 from agggen.records import Record
@@ -19,7 +20,6 @@ from agggen.scoring import score
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.templates import learn_phrases
-from agggen_platform.local import records_of
 
 
 def text_of(checker: Checker, record: Record, size: int) -> str:
@@ -34,8 +34,8 @@ def main() -> None:
     parser.add_argument("--split", default="dev")
     parser.add_argument("--phrases", default="rel2text")
     options = parser.parse_args()
-    records = records_of(options.corpus, options.split)
-    phrases = learn_phrases(records_of(options.phrases, "train"))
+    records = load_dataset(options.corpus, splits=(options.split,)).split(options.split)
+    phrases = learn_phrases(load_dataset(options.phrases, splits=("train",)).split("train"))
     result: dict[str, object] = {"records": len(records), "learned phrases": len(phrases)}
     for name, lexicon in (("plain clauses", Lexicon()), ("phrases", Lexicon(phrases=phrases))):
         checker = Checker(lexicon)

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from agggen.bundle import Bundle, save_bundle
+from agggen.datasets import load_dataset
 from agggen.encoding import Encoder
 from agggen.facts.config import SegmenterConfig
 from agggen.generation.config import BeamConfig
@@ -21,7 +22,6 @@ from agggen.generation.generator import Generator, InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
-from agggen_platform.local import records_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def untrained(preset: str) -> Generator:
     chosen = PRESETS[preset]
     if chosen.corpus != "elements" and not os.environ.get("AGGGEN_DATA_HOME"):
         sys.exit(f"AGGGEN_DATA_HOME is not set: this needs the corpus {chosen.corpus} (agggen corpora fetch)")
-    train = records_of(chosen.corpus, "train")
+    train = load_dataset(chosen.corpus, splits=("train",)).split("train")
     vocabulary = Vocabulary.build(train)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train))
     torch.manual_seed(0)
@@ -66,6 +66,6 @@ def save_untrained(preset: str, path: Path) -> Path:
 
 def development_records(corpus: str, count: int) -> list[Record]:
     """`count` records, evenly spread over the development split and repeated if necessary, each with its own id."""
-    dev = records_of(corpus, "dev")
+    dev = load_dataset(corpus, splits=("dev",)).split("dev")
     chosen = islice(cycle(dev[:: max(len(dev) // count, 1)]), count)
     return [replace(record, id=str(number), references=()) for number, record in enumerate(chosen)]
