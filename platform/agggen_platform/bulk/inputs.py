@@ -33,8 +33,8 @@ from agggen_platform.bulk.records import (
     LineReader,
     Stream,
     grouped_by_record,
-    is_record,
     object_rows,
+    read_record,
     record_schema,
     triple_rows,
 )
@@ -341,7 +341,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
         return f"{file.address}, {position}"
 
     ids = [(file.index and file.index.ids) or hash_ids(file.folder, file.name) for file in files]
-    return find_repeated(ids, rows, is_record, where)
+    return find_repeated(ids, rows, read_record, where)
 
 
 def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

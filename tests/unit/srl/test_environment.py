@@ -96,7 +96,7 @@ def test_check_prints_the_versions_of_the_environment(folder: Path, run: Run) ->
     [
         ("good", 0, "(S Ada wrote it .)"),
         ("refuse", 2, "cannot load the archive: the archive is of cheese"),
-        (None, 2, "there is no archive"),
+        (None, 2, "srl.tar.gz does not exist"),
     ],
 )
 def test_an_archive_is_tried_on_a_text(content: str | None, code: int, message: str, tmp_path: Path, run: Run) -> None:
