@@ -109,10 +109,10 @@ def test_a_damaged_checkpoint_is_reported_and_an_older_one_restored(stored: Stor
     assert older
     assert older.step == 1
     assert stored.restored() == 1  # and a new one finds out
-    assert any(name in report and "an older one" in report for report in stored.reports)
+    assert any(name in report and "trying an older one" in report for report in stored.reports)
     stored.damage(1, None)
     with pytest.raises(
-        DamagedError, match=rf"no checkpoint of joint is whole.*{name}.*step-00000001.*--fresh starts over"
+        DamagedError, match=rf"all checkpoints of joint are damaged .*{name}.*step-00000001.*--fresh starts over"
     ):
         stored.restored()  # a run must not begin anew without a word
     stored.save(2)  # the damaged file is replaced, though its name is the same

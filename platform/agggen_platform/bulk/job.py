@@ -161,8 +161,8 @@ def generate(
         if critic:
             about["critic"] = critic[1]
         check_claim()
-        files = [file for shard in shards for file in work.done[shard.index].files]
-        output.finish(files, about, _content(report, now))
+        written = [file for shard in shards for file in work.done[shard.index].files]
+        output.finish(written, about, _content(report, now))
         if single_file:
             output.join()
         if log:

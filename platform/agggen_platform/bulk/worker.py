@@ -85,7 +85,7 @@ class BulkWorker(Worker[Counts]):
 
     def broken(self, shard: Shard) -> JobError:
         return JobError(
-            f"{ATTEMPTS} workers died over {shard}: out of memory (try a smaller inference.rows), or a "
+            f"{ATTEMPTS} workers died while processing {shard}: out of memory (try a smaller inference.rows), or a "
             "record that crashes the generator; finished shards are kept"
         )
 

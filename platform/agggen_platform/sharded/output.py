@@ -80,7 +80,9 @@ class JobFolder(ABC):
         owner = self._owner()
         names = self.folder.names()
         if owner is None and (foreign := [name for name in names if self.is_product(name, None)]):
-            raise CorpusError(f"{self.folder} holds {foreign[0]}, which no {self.kind} wrote; give another --out")
+            raise CorpusError(
+                f"{self.folder} holds {foreign[0]}, which is not the output of a {self.kind} job; give another --out"
+            )
         if owner is not None and owner["job"] != self.job:
             raise CorpusError(
                 f"{self.folder} holds another job's {self.product} ({_differences(owner['config'], config)}); "
@@ -113,7 +115,7 @@ class JobFolder(ABC):
             return None
         owner: dict[str, Any] = json.loads(content)
         if (kind := owner["kind"]) != self.kind:
-            raise CorpusError(f"{self.folder} holds what a {kind} wrote; give another --out")
+            raise CorpusError(f"{self.folder} holds the output of a {kind} job; give another --out")
         return owner
 
 
@@ -124,4 +126,4 @@ def as_json(content: dict[str, Any]) -> bytes:
 def _differences(existing: dict[str, Any], new: dict[str, Any]) -> str:
     pairs = {key: (existing.get(key, "none"), new.get(key, "none")) for key in (existing | new)}
     changed = [f"{key}: {before} there, {now} now" for key, (before, now) in pairs.items() if before != now]
-    return "; ".join(changed) or "of another version"
+    return "; ".join(changed) or "written by another version"

@@ -81,7 +81,7 @@ def get_bundle(address: str) -> Path:
         return folder.local
     manifest = folder.read(_MANIFEST)
     if manifest is None:
-        raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
+        raise BundleError(f"there is no bundle at {folder}: {_MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
     with explained("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_complete(copy):

@@ -107,7 +107,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
     report = generate(model, str(source), str(tmp_path), config)
     assert (report.summary.records, report.summary.failed, report.redone) == (RECORDS - 8, 8, ATTEMPTS)
     assert [reject["line"] for reject in rejects(tmp_path)] == list(range(9, 17))
-    assert f"{ATTEMPTS} workers died over rows 8 to 15 of {source}: out of memory" in str(
+    assert f"{ATTEMPTS} workers died while processing rows 8 to 15 of {source}: out of memory" in str(
         rejects(tmp_path)[0]["reason"]
     )
     monkeypatch.undo()

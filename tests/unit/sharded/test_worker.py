@@ -44,7 +44,7 @@ class Dying(Worker[Rows]):
         return Rows(shard.rows), shard.rows, ()
 
     def broken(self, shard: Shard) -> JobError:
-        return JobError(f"workers died over {shard}")
+        return JobError(f"workers died while processing {shard}")
 
 
 def attempt(out: Folder, shard: Shard, fault: BaseException | None = Dying.fault) -> FinishedShard[Rows]:
@@ -71,7 +71,7 @@ def test_workers_die_three_times_over_a_shard_in_a_run(tmp_path: Path, node: lis
         for _ in range(ATTEMPTS):
             with pytest.raises(SystemExit):
                 attempt(out, shard)
-        with pytest.raises(JobError, match="workers died over rows 0 to 7"):
+        with pytest.raises(JobError, match="workers died while processing rows 0 to 7"):
             attempt(out, shard)
         (shard,) = with_attempts([SHARD], out)
     assert attempt(out, shard, fault=None).retries == 2 * (ATTEMPTS + 1)

@@ -136,7 +136,7 @@ def test_without_allennlp_it_says_what_is_missing() -> None:
 def test_what_is_no_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.tar.gz"
     path.write_bytes(content)
-    assert f"{path} is no AllenNLP archive" in start(worker, path)["failed"]
+    assert f"{path} is not an AllenNLP archive" in start(worker, path)["failed"]
 
 
 def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_path: Path) -> None:

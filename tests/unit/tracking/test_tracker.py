@@ -281,7 +281,7 @@ def test_a_text_that_cannot_be_written_does_not_affect_the_run(
         tracker.log_metrics({"m": 1.0})
     assert run_of(tracker).data.metrics == {"m": 1.0}
     assert not (tracker.runs_dir / "escape.txt").exists()
-    assert len(messages) == 1 and "escape.txt: it would lie outside the run's folder" in messages[0]
+    assert len(messages) == 1 and "escape.txt: it is outside the run's folder" in messages[0]
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "a b"])

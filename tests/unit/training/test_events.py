@@ -32,7 +32,7 @@ class Job:
 
     def tell(self, *messages: tuple[str, object]) -> None:
         for kind, content in messages:
-            self.coordinator.tell(WorkerMessage(kind, content))  # type: ignore[arg-type]
+            self.coordinator.send(WorkerMessage(kind, content))  # type: ignore[arg-type]
         self.monitor.handle(*self.coordinator.take())
 
 
@@ -77,11 +77,11 @@ def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
 
 def test_events_and_sentences_arrive_in_order(job: Job) -> None:
     event = TrainingEvent("log", "joint", 1, 100, 0, math.inf)
-    job.tell(("workers", 3), ("event", event), ("remark", "an older one is looked for"), ("workers", 2))
+    job.tell(("workers", 3), ("event", event), ("remark", "trying an older one"), ("workers", 2))
     assert job.events == [event]
     assert job.said == [
         "3 of 3 workers train",
-        "an older one is looked for",
+        "trying an older one",
         "2 of 3 workers train again (restart 1)",
     ]
 

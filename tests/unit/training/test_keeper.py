@@ -133,7 +133,7 @@ def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
         stopped.run()
         with StoreKeeper(store, Alone()) as keeper:
             keeper.save(stopped)
-    with pytest.raises(StorageError, match=f"baseline .* {message}; the same"):
+    with pytest.raises(StorageError, match=f"finished baseline, .* {message}; the same"):
         trained_weights(store, "baseline", epochs)
     with StoreKeeper(store, Alone()) as keeper:
         whole = trainer(callbacks=[CheckpointEvery(keeper)])
