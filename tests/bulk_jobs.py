@@ -1,10 +1,12 @@
-"""What tests of bulk generation share: records, settings of a job in this process, and its output."""
+"""Helpers for tests of bulk generation: records, settings of a job in this process, an interruption, the output."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -13,10 +15,12 @@ from agggen.generation.generator import Generation
 from agggen.records import Record
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.model import Model, bulk_config
+from agggen_platform.bulk.rows import text_schema
+from agggen_platform.sharded.driver import Progress
 from agggen_platform.storage.folder import Folder
 
 RECORDS = 44
-"""Of a test's input: six shards of eight."""
+"""The number of records of the usual input: six shards of at most eight."""
 
 
 def numbered_records(count: int, max_triples: int = 7) -> Iterator[Record]:
@@ -37,8 +41,18 @@ def here(model: Model, *overrides: str) -> BulkConfig:
     return bulk_config(model, ["actors=0", "shard_rows=8", *overrides])
 
 
+def interrupt_at(shards: int) -> Callable[[Progress[Any]], None]:
+    """A callback that interrupts the job after this many shards."""
+
+    def interrupt(progress: Progress[Any]) -> None:
+        if progress.shards == shards:
+            raise KeyboardInterrupt
+
+    return interrupt
+
+
 def published(out: Path | str) -> dict[str, bytes]:
-    """The manifest and the files of texts and rejects; nothing as long as there is no manifest."""
+    """The manifest and the files of texts and rejects; empty if there is no manifest."""
     folder = Folder(str(out))
     names = folder.names()
     if "manifest.json" not in names:
@@ -55,29 +69,7 @@ def rejects(out: Path) -> list[dict[str, object]]:
 
 
 def as_row(text: Generation, row: int, rank: int, bundle: str) -> dict[str, object]:
-    """The row of a text."""
-    return {
-        "row": row,
-        "id": text.id,
-        "rank": rank,
-        "text": text.text,
-        "plan": str(text.plan),
-        "plan_log_probability": text.plan_log_probability,
-        "plan_search": text.plan_search,
-        "text_log_probability": text.text_log_probability,
-        "score": text.score,
-        "fulfilled": text.fulfilled,
-        "faults": [*text.faults],
-        "unknown_predicates": [*text.unknown_predicates],
-        "facts": [
-            {
-                "start": fact.start,
-                "end": fact.end,
-                "predicates": [*fact.predicates],
-                "missing": [*fact.missing],
-                "fallback": fact.fallback,
-            }
-            for fact in text.facts
-        ],
-        "bundle": bundle,
-    }
+    """The row of a text, as Parquet and JSON return it."""
+    fields = {name: value for name, value in asdict(text).items() if name in text_schema().names}
+    fields |= {"plan": str(text.plan), "fulfilled": text.fulfilled, "row": row, "rank": rank, "bundle": bundle}
+    return dict(json.loads(json.dumps(fields)))
