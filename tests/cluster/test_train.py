@@ -102,8 +102,7 @@ def test_a_run_is_complete_in_an_mlflow_that_was_killed_meanwhile(
 def test_training_resumes_when_the_head_was_killed(training: Training, cluster: Cluster) -> None:
     job = training.start_until_it_has_a_checkpoint("headless")
     cluster.restart_head(job)
-    (training.folder("headless") / "tracking.jsonl").unlink(
-        missing_ok=True
-    )  # the log then begins where training resumes
+    log = training.folder("headless") / "tracking.jsonl"
+    log.unlink(missing_ok=True)  # the new log begins where training resumes
     training.check_success(training.start("headless"), "headless")
     assert 1 not in training.updates("headless"), "it restarted from the beginning"

@@ -1,4 +1,4 @@
-"""A job makes an autoscaling cluster grow, and lets it shrink."""
+"""A job makes an autoscaling cluster grow; afterwards the cluster shrinks."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,8 +15,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'
 pytestmark = pytest.mark.slow
 
 
-def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(tmp_path: Path) -> None:
-    """Nodes have one CPU. Actors once shared the CPUs that there were, so no node was ever asked for."""
+def test_a_bulk_job_scales_a_cluster_to_three_nodes_of_one_cpu(tmp_path: Path) -> None:
     save_tiny_model(tmp_path / "bundle")
     source = write_jsonl(tmp_path / "in.jsonl", numbered_records(450))
     with ExitStack() as stack:
@@ -27,5 +26,5 @@ def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(tmp_pat
         job = stack.enter_context(Running([*command, *settings], tmp_path, head.env | {"RAY_ADDRESS": head.gcs}))
         job.wait_until(lambda: head.nodes() == 3, "two more nodes")
         assert job.finish() == 0, job.output()
-        head.running.wait_until(lambda: head.nodes() == 1, "the end of the nodes without work")
+        head.running.wait_until(lambda: head.nodes() == 1, "the end of idle nodes")
     assert [text["id"] for text in texts(tmp_path / "out")] == [f"r{number}" for number in range(450)]

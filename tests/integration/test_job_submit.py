@@ -1,4 +1,4 @@
-"""``ray job submit`` of every job, as jobs/README.md has it, against a running head whose token is on, and S3."""
+"""``ray job submit`` of every job, as in jobs/README.md, with a head that requires a token, and S3."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def store(_s3_server: str) -> Iterator[Folder]:
-    """A bucket, which jobs of `head` reach too."""
+    """A bucket that jobs of `head` can reach."""
     with pytest.MonkeyPatch.context() as patch:
         yield Folder(new_bucket(_s3_server, patch))
 
@@ -62,8 +62,8 @@ def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -
     assert "Traceback" not in output
 
 
-def test_train_evaluate_and_generate_by_way_of_the_store(head: Head, store: Folder, runs: Path, tmp_path: Path) -> None:
-    """Each job works from the address in the last line of the one before; nothing lies on a node."""
+def test_train_evaluate_and_generate_through_the_store(head: Head, store: Folder, runs: Path, tmp_path: Path) -> None:
+    """Each job gets the address in the last line of the previous one; nothing is kept on nodes."""
     url = f"storage.url={store}/runs"
     output = head.submit("train", "elements", *TINY, "cluster.workers=1", url, "--runs", runs, "--name", "submitted")
     bundle = store.at("runs/submitted/bundle")

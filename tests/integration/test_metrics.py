@@ -1,4 +1,4 @@
-"""What a real node of Ray exports of the endpoint, a training job and jobs over shards, and that all of it is known.
+"""The metrics that a real Ray node exports for the endpoint, training and jobs over shards are those on record.
 
 With ``AGGGEN_RECORD_METRICS=1`` the scrape is written to `tests/manifests/ray_metrics.json` instead, by which the
 queries of dashboards and rules are checked without Ray.
@@ -32,7 +32,7 @@ MONITORING = Path(__file__).parents[2] / "infra" / "monitoring"
 
 RECORDING = bool(os.environ.get("AGGGEN_RECORD_METRICS"))
 _FORGOTTEN = 35.0
-"""Seconds after which a gauge is gone for sure that is not set anew: Ray exports every 10, and keeps it for 20."""
+"""Seconds after which a gauge that is not refreshed is gone: Ray exports every 10, and keeps it for 20."""
 STEADY = {
     "ray_serve_application_status",
     "ray_serve_deployment_status",
@@ -40,7 +40,7 @@ STEADY = {
     "ray_serve_proxy_status",
     "ray_serve_replica_processing_queries",
 }
-"""Gauges of which alerts expect that they stay while nothing happens."""
+"""Gauges that alerts expect to stay while nothing happens."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
@@ -73,7 +73,7 @@ def holds(known: Mapping[str, frozenset[str]] | None, labels: Mapping[str, froze
 
 
 def asked_for(*prefixes: str) -> Known:
-    """Ray's metrics that queries ask for, but those that only special events or devices make; as they were recorded."""
+    """Recorded labels of Ray's metrics that queries use, without those of special events or devices."""
     files = [*(MONITORING / "rules").glob("*.yaml"), *(MONITORING / "dashboards").glob("*.json")]
     names = {name for path in files for name in re.findall(r"\bray_[a-z_]+", path.read_text(encoding="utf-8"))}
     expected = [name for name in names if name.startswith(prefixes) and name not in UNSEEN]
@@ -110,7 +110,7 @@ def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
         asked = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
         served = scraped(merged([asked_for(*prefixes), asked]))
 
-        time.sleep(_FORGOTTEN)  # what is set once is gone now
+        time.sleep(_FORGOTTEN)  # gauges that were set once are gone now
         scraped({name: {} for name in STEADY}, seconds=15)
 
     metrics = merged([training, jobs, served])
@@ -122,6 +122,6 @@ def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
 
 
 def keeps(name: str) -> bool:
-    """Whether queries may want it: not what Ray tells of its own insides."""
+    """Whether queries may use it; excludes Ray's internal metrics."""
     ours = ("ray_agggen", "ray_serve", "ray_node", "ray_component", "ray_cluster", "ray_resources", "ray_actors")
     return name.startswith(ours)

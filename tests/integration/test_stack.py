@@ -1,4 +1,4 @@
-"""Training, a sweep, promotion and the endpoint on PostgreSQL, MLflow and an S3 server, for real."""
+"""Training, a sweep, promotion and the endpoint with real PostgreSQL, MLflow and S3 servers."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 class StackCommand:
-    """A stack that answers, and what its users have."""
+    """A running stack, with the addresses and passwords of its users."""
 
     def __init__(self, state: Path, running: Running) -> None:
         self.state, self.running = state, running
@@ -87,7 +87,7 @@ class StackCommand:
         return {run["info"]["run_name"]: run for run in answer.get("runs", ())}
 
     def sql(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        """What PostgreSQL has of MLflow's database."""
+        """The result of a query on MLflow's database in PostgreSQL."""
         import psycopg2  # type: ignore[import-untyped]
 
         account = {"user": "mlflow", "password": self.secrets["mlflow_database"], "dbname": "mlflow"}
@@ -117,7 +117,7 @@ class StackCommand:
 
 @contextmanager
 def stack_folder() -> Iterator[Path]:
-    """A folder that PostgreSQL's user may pass through where root runs the tests; pytest's own are closed to others."""
+    """A folder that PostgreSQL's user can reach if root runs the tests, unlike pytest's folders."""
     folder = Path(tempfile.mkdtemp(prefix="agggen-stack-"))
     folder.chmod(0o711)
     try:
@@ -157,7 +157,7 @@ def state() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def stack(state: Path) -> Iterator[StackCommand]:
-    """A stack with a Ray head, that all commands join."""
+    """A stack with a Ray head, which all commands use."""
     with started(state, "--ray") as running:
         yield running
 
@@ -182,7 +182,7 @@ def champion(stack: StackCommand, work: Path) -> dict[str, str]:
     }
 
 
-# --- who may reach it ------------------------------------------------------------------------------------------------
+# --- access ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_server_refuses_a_missing_or_wrong_password_and_other_host_names(
@@ -291,7 +291,7 @@ def test_doctor_names_wrong_secrets(stack: StackCommand, tmp_path: Path) -> None
     assert "AWS_SECRET_ACCESS_KEY" in findings["storage put"]["remedy"]
 
 
-# --- what breaks -----------------------------------------------------------------------------------------------------
+# --- faults ----------------------------------------------------------------------------------------------------------
 
 
 SEES = """

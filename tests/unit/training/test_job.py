@@ -1,4 +1,4 @@
-"""A training job in this process: what it leaves, how it continues, what it refuses."""
+"""A training job in this process: its output, resumption, and errors."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def config(corpus: Path) -> JobConfig:
 
 @pytest.fixture(scope="module")
 def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
-    """An uninterrupted run, and all that was said."""
+    """An uninterrupted run and its events."""
     shown: list[TrainingEvent] = []
     return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=shown.append), shown
 
@@ -43,10 +43,10 @@ def events(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "tracking.jsonl").read_text().splitlines()]
 
 
-# --- what it leaves ---
+# --- output ---
 
 
-def test_a_job_leaves_a_bundle_and_says_where(
+def test_a_job_writes_a_bundle_and_returns_its_address(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
     done, _ = whole
@@ -56,11 +56,11 @@ def test_a_job_leaves_a_bundle_and_says_where(
     bundle = load_bundle(done.path)
     assert bundle.sources[f"{corpus}/train"] == fingerprint_of(RECORDS[:8])
     assert bundle.config["model"]["width"] == 8
-    assert "cluster" not in bundle.config, "where it was trained is not part of a model"
+    assert "cluster" not in bundle.config, "a bundle does not depend on the cluster"
     assert bundle.metrics["joint.updates"] == 6
 
 
-def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEvent]], corpus: Path) -> None:
+def test_the_run_log_is_complete(whole: tuple[Finished, list[TrainingEvent]], corpus: Path) -> None:
     run = whole[0].path.parent
     log = events(run)
     params = next(event["values"] for event in log if event["event"] == "params")
@@ -71,7 +71,7 @@ def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEve
     steps = [event["step"] for event in log if event["event"] == "metrics" and "baseline/train_loss" in event["values"]]
     assert steps == [1, 2, 3, 4, 5, 6]
     both = [(e["step"], *e["values"]) for e in log if e["event"] == "metrics" and "dev_loss" in e["values"]]
-    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "of both stages on one line"
+    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "one curve for both stages"
     (model,) = [event for event in log if event["event"] == "model"]
     assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole[0].bundle.metrics)
     table = json.loads((run / "texts.json").read_text())
@@ -88,7 +88,7 @@ def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEve
     assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
 
 
-def test_a_finished_run_is_found_and_not_trained_again(
+def test_a_finished_run_is_not_trained_again(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
     done = whole[0]
@@ -107,11 +107,11 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
     assert anew.trained and load_bundle(anew.path)
 
 
-# --- how it continues ---
+# --- resumption ---
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
+def test_a_signal_saves_a_checkpoint_and_the_same_call_resumes(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
     def interrupt(event: TrainingEvent) -> None:
@@ -125,7 +125,7 @@ def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
     assert [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)] == before
     shown: list[TrainingEvent] = []
     done = train_job(config, "r", runs_dir=tmp_path, show=shown.append)
-    assert [event.step for event in shown if event.kind == "log"] == [3, 4, 5, 6], "nothing is done twice"
+    assert [event.step for event in shown if event.kind == "log"] == [3, 4, 5, 6], "no update is repeated"
     assert fingerprint(done.path) == fingerprint(whole[0].path)
 
 
@@ -153,12 +153,12 @@ def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Pa
 
 @pytest.fixture
 def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A place in a store, whose bundles this test alone caches."""
+    """A folder in a store, and an empty cache of bundles."""
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     return f"{s3}/models"
 
 
-def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
+def test_a_store_gets_all_files_and_a_killed_upload_is_repeated(
     whole: tuple[Finished, list[TrainingEvent]],
     config: JobConfig,
     tmp_path: Path,
@@ -184,10 +184,10 @@ def _no_updates(event: TrainingEvent) -> None:
     assert event.kind == "end", "everything was trained already"
 
 
-def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
+def test_a_job_with_another_store_keeps_the_bundle_in_the_folder_of_runs(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
-    """The address of the store is not part of a run's name."""
+    """The name of a run does not depend on its store."""
     shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
     bundle = tmp_path / "runs" / "whole" / "bundle"
     inode = bundle.stat().st_ino
@@ -201,10 +201,9 @@ def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
     assert not train_job(config, "whole", runs_dir=tmp_path / "runs").trained
 
 
-def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run_of_mlflow(
+def test_a_run_resumed_on_another_machine_continues_its_log_and_its_run_in_mlflow(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
-    """Its log once began anew there, and MLflow had a second run of its name while the first one ran for ever."""
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
@@ -212,7 +211,7 @@ def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run
     remote = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")), tracking=tracking)
 
     def lost(event: TrainingEvent) -> bool:
-        raise StoppedError("the node goes away")
+        raise StoppedError("the node is lost")
 
     with pytest.raises(StoppedError):
         train_job(remote, "r", runs_dir=tmp_path / "a", on_evaluation=lost)
@@ -221,7 +220,7 @@ def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run
     assert fingerprint(done.path) == fingerprint(whole[0].path)
     log = events(tmp_path / "b" / "r")
     assert [event["event"] for event in log].count("start") == 2
-    assert events(tmp_path / "store" / "r") == log, "also its end"
+    assert events(tmp_path / "store" / "r") == log, "the end included"
     samples = sorted(path.name for path in (tmp_path / "store" / "r" / "samples").iterdir())
     assert samples == [f"{stage}-00{epoch}.txt" for stage in ("baseline", "joint") for epoch in (1, 2)]
     client = MlflowClient(uri)
@@ -233,10 +232,7 @@ def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run
     assert events(tmp_path / "c" / "r") == log
 
 
-def test_who_slept_until_another_took_the_run_over_writes_nothing_more(
-    config: JobConfig, tmp_path: Path, bucket: str
-) -> None:
-    """It once went on saving checkpoints, and took back the uploads of the new owner."""
+def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig, tmp_path: Path, bucket: str) -> None:
     import boto3
 
     remote = replace(config, storage=replace(config.storage, url=bucket, checkpoint_seconds=3600.0))  # one an epoch
@@ -256,7 +252,7 @@ def test_who_slept_until_another_took_the_run_over_writes_nothing_more(
     assert len(client.list_multipart_uploads(Bucket=name)["Uploads"]) == 1
 
 
-def test_a_job_killed_after_its_bundle_ends_its_log_when_asked_again(
+def test_a_job_killed_after_its_bundle_completes_its_log_when_repeated(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
     shutil.copytree(whole[0].path.parent, tmp_path / "whole")
@@ -267,19 +263,18 @@ def test_a_job_killed_after_its_bundle_ends_its_log_when_asked_again(
     assert not train_job(config, "whole", runs_dir=tmp_path).trained
     log = events(tmp_path / "whole")
     assert any(e["event"] == "artifact" and e["path"] == str(tmp_path / "whole" / "bundle") for e in log)
-    assert [e["values"]["bundle"] for e in log if "bundle" in e.get("values", {})] == [
-        str(tmp_path / "whole" / "bundle")
-    ]
+    bundles = [e["values"]["bundle"] for e in log if "bundle" in e.get("values", {})]
+    assert bundles == [str(tmp_path / "whole" / "bundle")]
     assert (log[-1]["event"], log[-1]["status"]) == ("end", "FINISHED")
     assert sum(e["event"] == "end" for e in log) == 1
     train_job(config, "whole", runs_dir=tmp_path)
-    assert events(tmp_path / "whole") == log, "it is told once"
+    assert events(tmp_path / "whole") == log, "the log is completed only once"
 
 
 # --- names ---
 
 
-def test_the_default_name_follows_from_all_that_decides_the_result(config: JobConfig, corpus: Path) -> None:
+def test_the_default_name_depends_on_exactly_what_affects_the_result(config: JobConfig, corpus: Path) -> None:
     data = data_of(config)
     name = default_name("presets/toy.yaml", config, data)
     assert name.startswith("toy-") and len(name) == len("toy-") + 12
@@ -290,7 +285,7 @@ def test_the_default_name_follows_from_all_that_decides_the_result(config: JobCo
     assert len({name, default_name("toy", other_seed, data), default_name("toy", config, changed)}) == 3
 
 
-def test_another_configuration_under_an_old_name_is_refused_by_its_keys(
+def test_another_configuration_under_an_existing_name_is_refused(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig
 ) -> None:
     changed = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
@@ -309,7 +304,7 @@ def test_settings_of_a_stage_without_epochs_do_not_count(config: JobConfig, tmp_
         train_job(with_joint(1, 1e-3), "r", runs_dir=tmp_path)
 
 
-def test_a_setting_that_did_not_exist_when_a_run_began_had_its_default(config: JobConfig, tmp_path: Path) -> None:
+def test_a_setting_that_an_earlier_run_lacks_had_its_default(config: JobConfig, tmp_path: Path) -> None:
     train_job(config, "r", runs_dir=tmp_path)
     run_file = tmp_path / "r" / "run.json"
     before = json.loads(run_file.read_text())
@@ -321,7 +316,7 @@ def test_a_setting_that_did_not_exist_when_a_run_began_had_its_default(config: J
         train_job(changed, "r", runs_dir=tmp_path)
 
 
-def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
+def test_other_data_under_an_existing_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "toy")
     config = config_of(corpus)
     train_job(config, "r", runs_dir=tmp_path / "runs")
@@ -332,7 +327,7 @@ def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: P
     assert train_job(config, "r", runs_dir=tmp_path / "runs", fresh=True).trained
 
 
-def test_a_second_job_under_a_name_is_refused_while_the_first_works(config: JobConfig, tmp_path: Path) -> None:
+def test_a_second_concurrent_job_of_the_same_name_is_refused(config: JobConfig, tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path / "r"))), pytest.raises(ClaimedError, match="another job works on"):
         train_job(config, "r", runs_dir=tmp_path)
 

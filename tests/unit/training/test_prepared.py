@@ -1,4 +1,4 @@
-"""Examples in a run's folder: read as they were made, made once, refused when damaged or out of sight."""
+"""Examples in a run's folder: written once, read unchanged, refused if damaged or missing."""
 
 import tracemalloc
 from dataclasses import replace
@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> JobConfig:
 
 
 def content(prepared: Prepared) -> tuple[object, ...]:
-    """All of it, to be compared."""
+    """All parts, for comparisons."""
     encoder = prepared.encoder
     described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_group_size
     return *described, list(prepared.train), list(prepared.dev), prepared.segmenter
@@ -32,13 +32,13 @@ def content(prepared: Prepared) -> tuple[object, ...]:
 DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sentences-1")
 
 
-def test_examples_are_read_as_they_were_made(config: JobConfig, tmp_path: Path) -> None:
+def test_examples_are_read_unchanged(config: JobConfig, tmp_path: Path) -> None:
     written, place = prepared_in(Folder(str(tmp_path)), config, DATA)
     read = read_prepared(Folder(str(tmp_path)), place)
     expected = prepare(config, DATA.train, DATA.dev)
     assert content(read) == content(written) == content(expected)
-    assert fingerprint(read.train) == fingerprint(expected.train), "a checkpoint of the one fits the other"
-    assert read.train[0].required, "the toy corpus has constraints to lose"
+    assert fingerprint(read.train) == fingerprint(expected.train), "checkpoints are compatible"
+    assert read.train[0].required, "the toy corpus has constraints"
 
 
 def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,16 +47,15 @@ def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monke
         random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), required=(1 << 23, 0), forbidden=(0, 5)
     )
     bare = replace(random_example(4, 2, []), facts=())
-    odd_ones = Prepared(written.encoder, [odd, bare], written.dev, "a segmenter")
-    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: odd_ones)
+    examples = Prepared(written.encoder, [odd, bare], written.dev, "a segmenter")
+    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: examples)
     _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
-    assert content(read_prepared(Folder(str(tmp_path)), place)) == content(odd_ones)
+    assert content(read_prepared(Folder(str(tmp_path)), place)) == content(examples)
 
 
-def test_a_worker_holds_no_example_as_python_objects(
+def test_a_worker_stores_examples_in_less_than_100_bytes_of_python_objects(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They once took 2 kB each."""
     written = prepare(config, DATA.train, DATA.dev)
     many = replace(written, train=[*written.train] * 250)
     monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: many)
@@ -71,7 +70,7 @@ def test_a_worker_holds_no_example_as_python_objects(
         read.train[len(many.train)]
 
 
-def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_path: Path) -> None:
+def test_the_path_of_examples_depends_on_exactly_what_affects_them(config: JobConfig, tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
 
     def place(changed: JobConfig, data: Data = DATA) -> str:
@@ -95,10 +94,10 @@ def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_pa
     assert len(places | {place(config, case) for case in data}) == len(others) + 3
 
 
-def test_a_folder_cut_off_while_it_was_written_is_written_anew(config: JobConfig, tmp_path: Path) -> None:
+def test_an_incomplete_folder_is_written_again(config: JobConfig, tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     _, place = prepared_in(folder, config, DATA)
-    folder.delete(f"{place}/encoder.json")  # it comes last
+    folder.delete(f"{place}/encoder.json")  # the file that is written last
     written, _ = prepared_in(folder, config, DATA)
     assert content(read_prepared(folder, place)) == content(written)
 
@@ -113,6 +112,6 @@ def test_damaged_examples_are_refused(config: JobConfig, tmp_path: Path) -> None
         read_prepared(folder, place)
 
 
-def test_a_worker_that_does_not_see_the_folder_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_of_a_worker_without_the_folder_names_the_setting(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"every worker must see the run's folder, so set storage\.url"):
         read_prepared(Folder(str(tmp_path)), "prepared/123")

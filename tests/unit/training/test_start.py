@@ -1,4 +1,4 @@
-"""Training that begins with another run's weights: the same as one run of both stages; refused where it cannot be."""
+"""Training that starts with the weights of another run: the same model as a run of both stages; incompatible starts."""
 
 import shutil
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def weights(path: Path) -> Mapping[str, torch.Tensor]:
     return load_bundle(path).model.state_dict()
 
 
-def test_two_runs_make_the_model_of_one(config: JobConfig, start: Path, tmp_path: Path) -> None:
+def test_two_runs_of_one_stage_give_the_model_of_one_run(config: JobConfig, start: Path, tmp_path: Path) -> None:
     whole = train_job(config, "whole", runs_dir=tmp_path)
     joint_run = train_job(from_start(config, start), "second", runs_dir=tmp_path)
     expected, result = weights(whole.path), weights(joint_run.path)
@@ -55,7 +55,7 @@ def test_two_runs_make_the_model_of_one(config: JobConfig, start: Path, tmp_path
     assert set(joint_run.bundle.metrics) == {"joint.dev_loss", "joint.updates"}
 
 
-def test_words_and_predicates_are_those_of_the_start(config: JobConfig, start: Path) -> None:
+def test_vocabulary_and_predicates_are_those_of_the_start(config: JobConfig, start: Path) -> None:
     fewer = prepare(from_start(config, start), RECORDS[:4], RECORDS[8:])
     start_encoder = load_bundle(start).encoder
     assert fewer.encoder.predicates == start_encoder.predicates
@@ -64,7 +64,7 @@ def test_words_and_predicates_are_those_of_the_start(config: JobConfig, start: P
     assert alone.encoder.vocabulary.fingerprint != start_encoder.vocabulary.fingerprint, "four records have fewer words"
 
 
-def test_other_predicate_embeddings_begin_anew(config: JobConfig, start: Path, tmp_path: Path) -> None:
+def test_predicate_embeddings_of_another_size_are_not_taken(config: JobConfig, start: Path, tmp_path: Path) -> None:
     taken = prepare(from_start(config, start), RECORDS[:8], RECORDS[8:]).start
     changed = from_start(config, start, predicate_dim=config.model.predicate_dim + 3)
     without = prepare(changed, RECORDS[:8], RECORDS[8:]).start
@@ -72,7 +72,7 @@ def test_other_predicate_embeddings_begin_anew(config: JobConfig, start: Path, t
     assert train_job(changed, "wider", runs_dir=tmp_path).trained
 
 
-def test_what_a_worker_reads_begins_the_same(config: JobConfig, start: Path, tmp_path: Path) -> None:
+def test_workers_read_the_same_start(config: JobConfig, start: Path, tmp_path: Path) -> None:
     folder, second_stage = Folder(str(tmp_path)), from_start(config, start)
     written, place = prepared_in(folder, second_stage, data_of(second_stage))
     result = read_prepared(folder, place).start
@@ -110,7 +110,7 @@ def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: 
         train_job(second_stage, "r", runs_dir=tmp_path)
 
 
-def test_a_start_counts_by_its_content_wherever_it_lies(config: JobConfig, start: Path, tmp_path: Path) -> None:
+def test_a_start_is_identified_by_its_content_not_its_address(config: JobConfig, start: Path, tmp_path: Path) -> None:
     second_stage = from_start(config, start)
     assert train_job(second_stage, "r", runs_dir=tmp_path).trained
     shutil.copytree(start, tmp_path / "moved")
