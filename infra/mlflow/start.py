@@ -75,9 +75,9 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     password = _secret(secrets, "password")
     if len(password) < _SHORTEST_PASSWORD:
         raise StartError(f"{secrets / 'password'} is shorter than {_SHORTEST_PASSWORD} characters")
-    place, mark, options = database.partition("?")
+    base, mark, options = database.partition("?")
     values = {
-        "database_uri": f"{place}_auth{mark}{options}",
+        "database_uri": f"{base}_auth{mark}{options}",
         "username": _secret(secrets, "username"),
         "password": password,
     }

@@ -1,7 +1,7 @@
 """A soak: requests and bulk jobs on one cluster while one process after the other is killed at seeded moments.
 
 No answer is wrong or lost, memory is bounded, and at the end no process, placement group or booked CPU is left.
-AGGGEN_SOAK_SECONDS says how long processes are killed; 60 by default.
+AGGGEN_SOAK_SECONDS is the time during which processes are killed; 60 by default.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Containers for tests: Ray's nodes, each with an address and memory of its own, and an S3 server beside them.
+"""Containers for tests: Ray's nodes, each with its own address and memory, and an S3 server.
 
 `AGGGEN_CLUSTER_IMAGE` names another image than the one that `tests/cluster/image.py` builds.
 """

@@ -1,4 +1,4 @@
-"""The segmentation job from Parquet to Parquet: what it writes, refuses, repeats and resumes, here and on S3."""
+"""The segmentation job from Parquet to Parquet: output, errors and resumption, locally and on S3."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-# --- what it writes ------------------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------------------------
 
 
 def test_the_parts_are_those_of_a_plain_loop(corpus: Path, tmp_path: Path) -> None:

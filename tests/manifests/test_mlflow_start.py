@@ -1,4 +1,4 @@
-"""The start script of MLflow's image: where secrets go, and what it refuses. The server itself is not started."""
+"""The start script of MLflow's image: secrets in private files, and invalid settings. The server is not started."""
 
 from __future__ import annotations
 

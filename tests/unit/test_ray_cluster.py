@@ -1,4 +1,4 @@
-"""What an absent cluster says. Starting Ray is left to the integration tests."""
+"""Errors of clusters that do not exist. Integration tests start Ray."""
 
 import os
 import stat
@@ -25,13 +25,13 @@ def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ray" / "ray_current_cluster"
 
 
-def test_where_there_is_no_cluster_auto_says_so(no_cluster: Path) -> None:
+def test_auto_without_a_cluster_is_an_error(no_cluster: Path) -> None:
     with pytest.raises(ClusterError, match="no Ray cluster answers at auto"), connected("auto"):
         pass
 
 
 def test_a_cluster_that_was_killed_is_not_waited_for(no_cluster: Path) -> None:
-    """Ray's note of it stays, and Ray itself tries for minutes."""
+    """Ray's file with its address remains, and Ray itself retries for minutes."""
     (port,) = free_ports(1)
     no_cluster.write_text(f"127.0.0.1:{port}")
     begin = time.monotonic()
@@ -41,8 +41,8 @@ def test_a_cluster_that_was_killed_is_not_waited_for(no_cluster: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_address_where_nobody_listens_says_so_fast(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray itself tries for more than a minute."""
+def test_an_address_without_a_cluster_is_an_error_within_seconds(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself retries for more than a minute."""
     pytest.importorskip("ray", reason="Ray is not installed")
     (port,) = free_ports(1)
     begin = time.monotonic()
@@ -55,7 +55,7 @@ def test_an_address_where_nobody_listens_says_so_fast(scheme: str, monkeypatch: 
     assert time.monotonic() - begin < 10
 
 
-def test_a_cluster_that_is_too_slow_to_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_starts_too_slowly_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
     def slow(**_: object) -> None:
@@ -88,4 +88,4 @@ with connected("local", cpus=1) as cluster:
     mode, path, bits = done.stdout.split()
     assert mode == "token"
     assert stat.S_IMODE(int(bits)) == 0o600
-    assert not os.path.exists(path)  # it went with the process
+    assert not os.path.exists(path)  # it was deleted with the process

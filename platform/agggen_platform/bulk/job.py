@@ -94,8 +94,8 @@ def generate(
         raise ConfigError("a review needs the scores of a critic: set critic=included")
     critic = None
     if config.critic is not None:
-        place = place_of_critic(config.critic)
-        critic = place, open_critic(place)[1]
+        address = place_of_critic(config.critic)
+        critic = address, open_critic(address)[1]
     inputs = find_inputs(source, config.shard_rows, config.unique)
     target = Folder(out)
     if target.address in {file.folder.address for file in inputs}:

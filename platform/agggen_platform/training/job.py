@@ -141,7 +141,7 @@ def train_job(
             from agggen_platform.training.on_ray import workers_of
 
             train_on_workers = stack.enter_context(workers_of(config))
-        prepared, place = prepared_in(run.folder, config, data)
+        prepared, prepared_path = prepared_in(run.folder, config, data)
         held()
         run.begin(data, prepared, say)
         begin = time.monotonic()
@@ -168,7 +168,7 @@ def train_job(
                         say,
                         tracker.log_system,
                     )
-                    train_on_workers(run.folder, place, samples, held, monitor, stopped)
+                    train_on_workers(run.folder, prepared_path, samples, held, monitor, stopped)
                     model, metrics = _trained(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
