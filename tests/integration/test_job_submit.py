@@ -15,17 +15,11 @@ from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
 from tests.conftest import new_bucket
 from tests.ray_head import Head
+from tests.unit.training.toy import TINY
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
 pytestmark = pytest.mark.slow
-
-TINY = [
-    *("corpus.limit=60", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
-    *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16", "model.predicate_dim=8"),
-    *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
-    *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +82,7 @@ def test_train_evaluate_and_generate_through_the_store(head: Head, store: Folder
 def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:
     space = tmp_path / "tiny.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    settings = [setting for setting in TINY if "predicate_dim" not in setting]
-    output = head.submit("sweep", "elements", *settings, "--space", space, "--runs", runs)
+    output = head.submit("sweep", "elements", *TINY, "--space", space, "--runs", runs)
     assert "alias candidate" in output
     registry = f"sqlite:///{runs / 'mlflow.db'}"
     output = head.submit("promote", "agggen@candidate", "--registry", registry)

@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 from infra.servers import postgres_programs, rclone
 from infra.supervisor import StackError
 from tests.processes import Running, free_ports
+from tests.unit.training.toy import TINY
 
 for package in ("ray", "psycopg2", "flask_wtf", "boto3"):
     pytest.importorskip(package, reason=f"{package} is not installed: pip install -e '.[dev]'")
@@ -140,12 +141,7 @@ def started(state: Path, *options: str) -> Iterator[StackCommand]:
     stack.wait_until_gone()
 
 
-TINY = [
-    *("corpus.limit=40", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
-    *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16"),
-    *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
-    *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12", "storage.url=s3://agggen-models/runs"),
-]
+TRAINING = [*TINY, "storage.url=s3://agggen-models/runs"]
 SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 
 
@@ -172,7 +168,7 @@ def champion(stack: StackCommand, work: Path) -> dict[str, str]:
     """The version that a sweep of two trials registered, promoted; by MLflow's REST API."""
     space = work / "space.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    output = stack.agggen("sweep", "elements", *TINY, "--space", space, "--name", "swept", folder=work)
+    output = stack.agggen("sweep", "elements", *TRAINING, "--space", space, "--name", "swept", folder=work)
     assert "alias candidate" in output
     stack.agggen("models", "promote", "agggen@candidate", folder=work)
     about = {"name": "agggen", "alias": "champion"}
@@ -228,7 +224,7 @@ def test_a_second_stack_in_its_folder_is_refused(stack: StackCommand, tmp_path: 
 
 
 def test_training_leaves_its_run_in_postgresql_and_its_bundle_in_s3(stack: StackCommand, work: Path) -> None:
-    output = stack.agggen("train", "elements", *TINY, "--name", "tiny", folder=work)
+    output = stack.agggen("train", "elements", *TRAINING, "--name", "tiny", folder=work)
     assert "s3://agggen-models/runs/tiny/bundle" in output
     run = stack.runs()["tiny"]
     assert run["info"]["status"] == "FINISHED"

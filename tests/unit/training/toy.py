@@ -32,6 +32,14 @@ def write_corpus(folder: Path) -> Path:
     return folder
 
 
+TINY = [
+    *("corpus.limit=60", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
+    *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16"),
+    *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
+    *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12"),
+]
+"""Overrides that reduce the training of a preset to seconds."""
+
 # Long epochs of small updates, so that a job can be interrupted in the middle of one.
 PRESET = """\
 corpus: {name: CORPUS}
