@@ -141,7 +141,7 @@ def test_bulk_generation_never_publishes_half_a_file(
     generate(model, source, str(tmp_path / "undisturbed"), settings)
     out = f"{s3}/out"
     faulty_s3.inject("short upload", method="PUT", path=file)
-    with pytest.raises(StorageError, match=r"the store holds other texts in s3://.*/out than were sent, so manifest"):
+    with pytest.raises(StorageError, match=r"the texts in s3://.*/out differ from those that were sent, so manifest"):
         generate(model, source, out, settings)
     assert not published(out)
     generate(model, source, out, settings)

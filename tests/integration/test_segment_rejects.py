@@ -28,7 +28,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("gone.parquet", None, "does not exist"),
         ("typed.parquet", pa.table({"id": [1], "triples": [[]], "references": [[]]}), "'id' is int64, it should be"),
-        ("folder", None, "holds no SPLIT.parquet"),
+        ("folder", None, "contains no SPLIT.parquet"),
     ],
 )
 def test_input_that_is_not_a_corpus_is_refused(

@@ -71,7 +71,7 @@ def test_a_stored_bundle_is_not_replaced_by_another(bundle: Path, address: str, 
     put_bundle(bundle, address)
     assert put_bundle(bundle, address) == address
     other = bundle_at(tmp_path / "other", "something else")
-    with pytest.raises(BundleError, match="holds another bundle already"):
+    with pytest.raises(BundleError, match="contains another bundle"):
         put_bundle(other, address)
     assert fingerprint(get_bundle(address)) == fingerprint(bundle)
 

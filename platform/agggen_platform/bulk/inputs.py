@@ -127,7 +127,7 @@ def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[
         raise CorpusError(f"{address} is not a file of records: its name must end in .{', .'.join(KINDS)}")
     names = [name for name in folder.names() if "/" not in name and _kind(name) in KINDS and name != REJECTS]
     if not names:
-        raise CorpusError(f"{address} holds no records: no file in it ends in .{', .'.join(KINDS)}")
+        raise CorpusError(f"{address} contains no records: no file in it ends in .{', .'.join(KINDS)}")
     several = len(names) > 1
     return [_input(folder, name, f"{name}:" if several else "", shard_rows, unique) for name in names]
 

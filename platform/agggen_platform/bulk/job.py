@@ -84,7 +84,7 @@ def generate(
 
     Raises:
         ConfigError: a review is requested without a critic.
-        CorpusError: the input is missing or cannot be read, or `out` holds other files.
+        CorpusError: the input is missing or cannot be read, or `out` contains other files.
         JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
         JobError: too many records were rejected, the generator failed on every record, or workers died repeatedly.
@@ -125,7 +125,7 @@ def generate(
             files = prepare_inputs(inputs, Folder(target.at(INPUT)))
             rows = sum(file.rows for file in files)
             if not rows:
-                raise CorpusError(f"{source} holds no record")
+                raise CorpusError(f"{source} contains no record")
         except CorpusError:
             output.clear()  # otherwise the folder would refuse the corrected input as another job
             raise

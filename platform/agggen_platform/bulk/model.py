@@ -53,7 +53,7 @@ def load_generator(address: str, expected: str, device: str) -> Generator:
     """The generator of the bundle at `address`, whose fingerprint must be `expected`.
 
     Raises:
-        JobError: the address holds another bundle.
+        JobError: there is another bundle at the address.
         BundleError: there is no bundle at the address.
     """
     path = get_bundle(address)

@@ -90,7 +90,7 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     folder = Folder(address)
     names = [name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name]
     if not names:
-        raise CorpusError(f"{address} holds no SPLIT.parquet; make them with: agggen prepare NAME --out DIR")
+        raise CorpusError(f"{address} contains no SPLIT.parquet; make them with: agggen prepare NAME --out DIR")
     if missing := [split for split in splits if split not in names]:
         raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(names)}")
     sources = [open_source(folder, f"{name}.parquet") for name in names if not splits or name in splits]
@@ -122,7 +122,7 @@ def segment(
 
     Raises:
         ConfigError: the segmenter does not exist.
-        CorpusError: the input is missing or not a corpus, or `out` holds other files.
+        CorpusError: the input is missing or not a corpus, or `out` contains other files.
         ClaimedError: another job works on `out`.
         JobError: too many texts were rejected, the segmenter failed on every text, or workers died repeatedly. Finished
             shards are kept for the next run.

@@ -324,7 +324,7 @@ def _batches(
     """The rows of the row `groups` (None: all) in batches, each with the number of its first row in these groups.
 
     Raises:
-        CorpusError: the columns hold values that could run code.
+        CorpusError: the columns contain values that could run code.
     """
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
@@ -354,7 +354,7 @@ def read_rows(
         columns: the columns to read, if the file has them; None: all.
 
     Raises:
-        CorpusError: the columns hold values that could run code.
+        CorpusError: the columns contain values that could run code.
     """
     end = shard.skip + shard.rows
     for first, batch in _batches(Folder(shard.folder), shard.name, columns, batch_rows, list(shard.groups)):

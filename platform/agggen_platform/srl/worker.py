@@ -143,7 +143,7 @@ def read_config(path: str) -> Any:
             f"vocabulary/ ({_reason(error)})"
         ) from error
     if kind not in MODEL_TYPES:
-        raise Refused(f"{path} holds a model of type {kind!r}; semantic role labelling is {' or '.join(MODEL_TYPES)}")
+        raise Refused(f"{path} is a model of type {kind!r}; semantic role labelling is {' or '.join(MODEL_TYPES)}")
     return config
 
 

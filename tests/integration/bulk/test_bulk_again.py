@@ -61,14 +61,14 @@ def test_files_of_other_programs_are_never_changed(model: Model, source: Path, t
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "0.parquet").write_bytes(b"precious")
     for fresh in (False, True):
-        with pytest.raises(CorpusError, match=r"holds texts/0\.parquet, which is not the output of a bulk"):
+        with pytest.raises(CorpusError, match=r"contains texts/0\.parquet, which is not the output of a bulk"):
             generate(model, str(source), str(tmp_path), here(model), fresh=fresh)
     assert (tmp_path / "texts" / "0.parquet").read_bytes() == b"precious"
     segmented = tmp_path / "segmented"
     Folder(str(segmented)).write(".job.json", b'{"kind": "segmentation", "job": "x", "config": {}}')
     Folder(str(segmented)).write("manifest.json", b'{"job": "x", "splits": {}}')
     for fresh in (False, True):
-        with pytest.raises(CorpusError, match="holds the output of a segmentation job"):
+        with pytest.raises(CorpusError, match="contains the output of a segmentation job"):
             generate(model, str(source), str(segmented), here(model), fresh=fresh)
     assert (segmented / "manifest.json").exists()
     with pytest.raises(CorpusError, match="is the folder of the input"):

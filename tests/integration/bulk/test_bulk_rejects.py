@@ -30,7 +30,7 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path
 def test_input_without_a_record_does_not_occupy_the_folder(name: str, model: Model, tmp_path: Path) -> None:
     path, out = tmp_path / name, tmp_path / "out"
     path.write_text("id,subject,predicate,object\n" if path.suffix == ".csv" else "\n")
-    with pytest.raises(CorpusError, match="holds no record"):
+    with pytest.raises(CorpusError, match="contains no record"):
         generate(model, str(path), str(out), here(model))
     path = write_jsonl(tmp_path / "other.jsonl", numbered_records(2))
     assert generate(model, str(path), str(out), here(model)).summary.records == 2

@@ -92,5 +92,5 @@ def test_another_critic_is_another_job(model: Model, tmp_path: Path) -> None:
     generate(model, str(source), str(tmp_path / "out"), config)
     description = json.loads((tmp_path / "critic" / "critic.json").read_text())
     (tmp_path / "critic" / "critic.json").write_text(json.dumps(description | {"temperature": 2.0}))
-    with pytest.raises(CorpusError, match=r"holds another job's texts \(critic:"):
+    with pytest.raises(CorpusError, match=r"contains another job's texts \(critic:"):
         generate(model, str(source), str(tmp_path / "out"), config)

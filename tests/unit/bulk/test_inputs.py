@@ -209,7 +209,7 @@ def test_records_without_ids_get_the_names_of_their_files(tmp_path: Path) -> Non
         ("empty.csv", b"", "empty.csv is empty"),
         ("other.csv", b"subject,object\n", "no column predicate; it needs subject, predicate, object"),
         ("notes.txt", b"hello", "not a file of records: its name must end in .parquet, .jsonl, .csv"),
-        ("folder", None, r"holds no records: no file in it ends in .parquet, .jsonl, .csv"),
+        ("folder", None, r"contains no records: no file in it ends in .parquet, .jsonl, .csv"),
     ],
 )
 def test_input_that_cannot_be_read(name: str, content: bytes | pa.Table | None, message: str, tmp_path: Path) -> None:
