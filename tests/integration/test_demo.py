@@ -61,7 +61,7 @@ def test_demo_shows_three_records_under_three_plans(demo: dict[str, Any]) -> Non
 
 @pytest.fixture(scope="module")
 def tried(demo: dict[str, Any]) -> dict[str, Any]:
-    """What the commands print and write that the demo ends with; the last is a server and is not run."""
+    """The output of the commands that the demo prints at its end; the last one, a server, is not run."""
     tries = [line.strip() for line in demo["out"].partition("Three things to try:")[2].splitlines() if "agggen" in line]
     assert len(tries) == 3
     program = f"""agggen() {{ {sys.executable} -m agggen_platform.cli.main "$@"; }}\n"""
