@@ -1,4 +1,4 @@
-"""The stack of one machine: servers that start, die, hang or ignore the stop signal; passwords; the environment file."""
+"""The stack of one machine: servers that start, die, hang or ignore the stop signal; passwords; environment file."""
 
 import os
 import socket
