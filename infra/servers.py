@@ -186,7 +186,7 @@ def _create_databases(port: int, passwords: Mapping[str, str]) -> None:
 def _s3(folder: Path, port: int, environment: Mapping[str, str]) -> Server:
     """``rclone serve s3``: objects are files.
 
-    Version 1.75.2 ignores ``If-None-Match``, loses users' metadata at a restart, and cannot hold both ``a`` and
+    Version 1.75.2 ignores ``If-None-Match``, loses users' metadata at a restart, and cannot store both ``a`` and
     ``a/b``.
     """
     program = rclone()

@@ -51,7 +51,7 @@ def locked(folder: Path) -> Iterator[None]:
         (folder / "logs").mkdir(mode=0o700, exist_ok=True)
         lock = (folder / "lock").open("w")
     except OSError as error:
-        raise StackError(f"{folder} cannot hold a stack ({error.strerror}); --state names a folder", 2) from error
+        raise StackError(f"{folder} cannot be used ({error.strerror}); choose a folder by --state", 2) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

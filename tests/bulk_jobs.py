@@ -1,11 +1,12 @@
-"""Helpers for tests of bulk generation: records, settings of a job in this process, and its output."""
+"""Helpers for tests of bulk generation: records, settings of a job in this process, an interruption, the output."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -14,32 +15,44 @@ from agggen.generation.generator import Generation
 from agggen.records import Record
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.model import Model, bulk_config
+from agggen_platform.bulk.rows import text_schema
+from agggen_platform.sharded.driver import Progress
 from agggen_platform.storage.folder import Folder
 
 RECORDS = 44
-"""The number of records of a test's input: six shards of at most eight."""
+"""The number of records of the usual input: six shards of at most eight."""
 
 
 def numbered_records(count: int, max_triples: int = 7) -> Iterator[Record]:
-    """Records ``r0``, ``r1``, ... with at most `max_triples`, from the shipped corpus, repeated as often as needed."""
+    """Records ``r0``, ``r1``, ... of the shipped corpus of at most `max_triples`, repeated as often as needed."""
     known = [record for record in elements_records("dev") if len(record.triples) <= max_triples]
     for number in range(count):
         yield Record(f"r{number}", known[number % len(known)].triples)
 
 
-def write_jsonl(path: Path, records: Iterable[Record]) -> Path:
+def write_jsonl(path: Path, records: Sequence[Record] | Iterator[Record]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record.as_dict()) + "\n" for record in records), encoding="utf-8")
     return path
 
 
 def here(model: Model, *overrides: str) -> BulkConfig:
-    """The configuration of a job that runs in this process."""
+    """A job in this process."""
     return bulk_config(model, ["actors=0", "shard_rows=8", *overrides])
 
 
+def interrupt_at(shards: int) -> Callable[[Progress[Any]], None]:
+    """A callback that interrupts the job after this many shards."""
+
+    def interrupt(progress: Progress[Any]) -> None:
+        if progress.shards == shards:
+            raise KeyboardInterrupt
+
+    return interrupt
+
+
 def published(out: Path | str) -> dict[str, bytes]:
-    """The contents of the manifest and of the files of texts and rejects; empty while there is no manifest."""
+    """The manifest and the files of texts and rejects; empty if there is no manifest."""
     folder = Folder(str(out))
     names = folder.names()
     if "manifest.json" not in names:
@@ -56,9 +69,7 @@ def rejects(out: Path) -> list[dict[str, object]]:
 
 
 def as_row(text: Generation, row: int, rank: int, bundle: str) -> dict[str, object]:
-    """The row of a text in the output of a bulk job."""
-    names = ("id", "text", "plan_log_probability", "plan_search", "text_log_probability", "score", "fulfilled")
-    lists = {"faults": [*text.faults], "unknown_predicates": [*text.unknown_predicates]}
-    facts = [asdict(fact) | {"predicates": [*fact.predicates], "missing": [*fact.missing]} for fact in text.facts]
-    row_of_text = {name: getattr(text, name) for name in names} | {"plan": str(text.plan), "facts": facts}
-    return {"row": row, "rank": rank, "bundle": bundle} | lists | row_of_text
+    """The row of a text, as Parquet and JSON return it."""
+    fields = {name: value for name, value in asdict(text).items() if name in text_schema().names}
+    fields |= {"plan": str(text.plan), "fulfilled": text.fulfilled, "row": row, "rank": rank, "bundle": bundle}
+    return dict(json.loads(json.dumps(fields)))

@@ -1,4 +1,4 @@
-"""Makes the folders and secrets of compose.yaml in infra/compose/state; existing ones are kept.
+"""Creates the folders and secrets of compose.yaml in infra/compose/state; existing ones are kept.
 
     sudo python3 infra/compose/setup.py
     podman unshare python3 infra/compose/setup.py      # with rootless Podman
@@ -94,9 +94,9 @@ def main() -> None:
     except PermissionError as error:
         sys.exit(f"{error.filename or options.state}: {error.strerror}. Run this as root, who may change owners.")
     for path in created:
-        print(f"made {path}")
+        print(f"created {path}")
     if not created:
-        print(f"nothing was missing in {options.state}")
+        print(f"nothing is missing in {options.state}")
 
 
 if __name__ == "__main__":

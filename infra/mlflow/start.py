@@ -5,7 +5,7 @@
 The options are those of ``mlflow server``, and so are the variables MLFLOW_BACKEND_STORE_URI (without a password:
 ``postgresql://mlflow@postgres:5432/mlflow``), MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``), AWS_ENDPOINT_URL
 and AWS_SHARED_CREDENTIALS_FILE. ``--allowed-hosts`` is required: the names by which the server is called. The folder
-AGGGEN_MLFLOW_SECRETS (default: /run/secrets/mlflow) holds these files:
+AGGGEN_MLFLOW_SECRETS (default: /run/secrets/mlflow) contains these files:
 
     username, password     of the administrator, created at the first start; the password has at least 12 characters
     session_key            signs the forms of MLflow's pages
@@ -61,7 +61,7 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     _required(env, "MLFLOW_ARTIFACTS_DESTINATION", "s3://agggen-mlflow")
     address = urlsplit(database)
     if address.password is not None:
-        raise StartError("MLFLOW_BACKEND_STORE_URI holds a password; it belongs in the file database_password")
+        raise StartError("MLFLOW_BACKEND_STORE_URI contains a password; it belongs in the file database_password")
     secrets = Path(env.get("AGGGEN_MLFLOW_SECRETS", SECRETS))
     if address.scheme == "postgresql":  # name the installed driver, since SQLAlchemy might choose another
         database = f"postgresql+psycopg2{database.removeprefix('postgresql')}"
@@ -75,9 +75,9 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     password = _secret(secrets, "password")
     if len(password) < _SHORTEST_PASSWORD:
         raise StartError(f"{secrets / 'password'} is shorter than {_SHORTEST_PASSWORD} characters")
-    place, mark, options = database.partition("?")
+    base, mark, options = database.partition("?")
     values = {
-        "database_uri": f"{place}_auth{mark}{options}",
+        "database_uri": f"{base}_auth{mark}{options}",
         "username": _secret(secrets, "username"),
         "password": password,
     }

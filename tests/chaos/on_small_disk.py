@@ -1,4 +1,4 @@
-"""The tests that `test_disk_full.py` runs on a small disk: it fills up during a job, and later there is room again."""
+"""The tests that `test_disk_full.py` runs on a small disk, which fills up during a job and later has room again."""
 
 import os
 import re
@@ -31,8 +31,8 @@ _LEFTOVER = re.compile(r"\.tmp$|^\.[0-9a-f]+-")
 
 
 def fill() -> None:
-    """From now on there is no room."""
-    for size in (1 << 16, 1):  # then the rest of the last page
+    """Fills the disk."""
+    for size in (1 << 16, 1):  # single bytes fill the last page
         with _BALLAST.open("ab", buffering=0) as file, suppress(OSError):
             while file.write(bytes(size)):
                 pass
@@ -46,7 +46,7 @@ def room() -> Iterator[None]:
 
 @contextmanager
 def fails(out: Path, files: list[str]) -> Iterator[None]:
-    """The block fails for want of room and leaves no half-written file; `files` gets what it leaves in `out`."""
+    """The block must fail because the disk is full, without partial files; `files` gets the files in `out`."""
     with pytest.raises(AggGenError, match=_FULL) as error:
         yield
     assert error.value.exit_code == 5
@@ -55,8 +55,8 @@ def fails(out: Path, files: list[str]) -> Iterator[None]:
     assert not [file for file in files if _LEFTOVER.search(file)]
 
 
-def test_bulk_generation_keeps_what_was_done_and_resumes(tmp_path: Path) -> None:
-    """Full in the middle, then full when all shards are finished, then with room to the end."""
+def test_bulk_generation_keeps_finished_shards_and_resumes(tmp_path: Path) -> None:
+    """First full in the middle, then when all shards are finished, then never."""
     model, out, files = open_model(str(save_tiny_model(tmp_path / "bundle"))), DISK / "bulk", list[str]()
     source = str(write_jsonl(tmp_path / "in.jsonl", numbered_records(44)))
 
@@ -67,7 +67,7 @@ def test_bulk_generation_keeps_what_was_done_and_resumes(tmp_path: Path) -> None
         with fails(out, files):
             generate(model, source, str(out), here(model), progress=full_at(shards))
         assert not {"manifest.json", "report.json"} & set(files)
-        assert sum(file.startswith("texts/0") for file in files) == shards, "what was done is kept"
+        assert sum(file.startswith("texts/0") for file in files) == shards, "finished shards are kept"
     report = generate(model, source, str(out), here(model))
     assert report.progress is not None and report.progress.reused == report.progress.total == 6
     generate(model, source, str(tmp_path / "undisturbed"), here(model))
@@ -77,7 +77,7 @@ def test_bulk_generation_keeps_what_was_done_and_resumes(tmp_path: Path) -> None
 def test_training_keeps_its_last_checkpoint_and_ends_in_the_same_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Full from the third update on, then from the fifth with the temporary files on that disk too."""
+    """Full from the third update on, then from the fifth, when temporary files are on the disk too."""
     config, runs, files = config_of(write_corpus(tmp_path / "toy")), DISK / "runs", list[str]()
     store = CheckpointStore(Folder(str(runs / "r" / "checkpoints")))
     updates = []
@@ -94,14 +94,14 @@ def test_training_keeps_its_last_checkpoint_and_ends_in_the_same_model(
         monkeypatch.setattr(tempfile, "tempdir", None)
         saved = store.restore("baseline", DISK / "restored")
         updates.append(saved.step if saved else 0)
-    assert 1 <= updates[0] <= 3 and updates[0] <= updates[1] <= 5, "the last checkpoints that there was room for"
+    assert 1 <= updates[0] <= 3 and updates[0] <= updates[1] <= 5, "the last checkpoints that fitted on the disk"
     done = train_job(config, "r", runs_dir=runs)
     assert done.trained
     assert fingerprint(done.path) == fingerprint(train_job(config, "whole", runs_dir=runs).path)
 
 
-def test_a_run_log_misses_what_had_no_room_and_says_so() -> None:
-    """Full for the middle third of a run."""
+def test_entries_of_a_run_log_that_do_not_fit_are_reported() -> None:
+    """The disk is full for the middle third of the run."""
     messages: list[str] = []
     slowest = 0.0
     with Tracker("nonsense://x", run_name="r", runs_dir=DISK / "logs", report=messages.append) as tracker:
@@ -122,6 +122,6 @@ def test_a_run_log_misses_what_had_no_room_and_says_so() -> None:
     assert steps == sorted(set(steps))
     assert steps[:200] == list(range(200))
     assert set(range(200, 400)) - set(steps), "the disk was not full"
-    # The line after the room came back may still end one that was cut off, and is whole all the same.
+    # The first line after there is room again ends an incomplete line, and is itself complete.
     assert steps[-200:] == list(range(400, 600))
     assert [event["status"] for event in events if event["event"] == "end"] == ["FINISHED"]

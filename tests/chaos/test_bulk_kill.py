@@ -1,4 +1,4 @@
-"""Kills bulk generation where it hurts. The output must be that of an undisturbed run, byte for byte.
+"""Kills all roles of bulk generation. The output must be the same bytes as that of an undisturbed run.
 
 ``AGGGEN_KILL_RECORDS`` is the number of records of the job that is killed five times (240); with more than 10,000, they
 are the corpus's short records of one or two triples.
@@ -33,14 +33,14 @@ RECORDS, SHARDS = 240, 30
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records, of which one is a duplicate."""
+    """Records, one of them a duplicate."""
     records = list(numbered_records(RECORDS))
     return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", [*records[:-1], records[5]])
 
 
 @pytest.fixture(scope="module")
 def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The output of a job that is not disturbed."""
+    """The output of an undisturbed job."""
     out = tmp_path_factory.mktemp("undisturbed")
     report = generate(model, str(source), str(out), here(model))
     assert report.progress is not None
@@ -49,7 +49,7 @@ def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFac
 
 
 def remembered(write: Callable[..., list[list[Generation]]]) -> Callable[..., list[list[Generation]]]:
-    """`Generator.generate` that writes each batch of the same triples once: the input repeats few records."""
+    """`Generator.generate` with a cache by the triples of a batch, since the input repeats few records."""
     known: dict[tuple[tuple[Triple, ...], ...], list[list[Generation]]] = {}
 
     def generate(self: Generator, records: Sequence[Record], *more: Any, **options: Any) -> list[list[Generation]]:
@@ -116,8 +116,8 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
     assert published(out) == published(tmp_path / "undisturbed")
     report = json.loads(Folder(out).read("report.json") or b"")
     print(f"{records:,} records, {shards} shards: {seconds:.0f} s with five kills,", end=" ")
-    print(f"{report['shards']['redone']} shards begun again")
-    assert report["shards"]["redone"] <= 2 + 1 + 1 + 2 + 2  # a shard of each worker that was killed
+    print(f"{report['shards']['redone']} shards repeated")
+    assert report["shards"]["redone"] <= 2 + 1 + 1 + 2 + 2  # one shard per killed worker
 
 
 DIE = """
@@ -140,7 +140,7 @@ def dying_new(self, name):
     with new(self, name) as path:
         yield path
         if name.startswith(where):
-            die()  # what was written is whole, and has not its name yet
+            die()  # the file is complete, but not renamed yet
 
 def dying_write(self, name, content):
     if name.startswith(where) and "/begun-" not in name:
@@ -164,7 +164,7 @@ def die_between(model: Model, source: Path, out: str, where: str, folder: Path) 
 def test_the_driver_is_killed_between_data_and_commit(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """The same job dies at every step, and each time resumes from what the one before left."""
+    """The job is killed at each step in turn, and resumes from the state of the run before."""
     out = tmp_path / "out"
     for where in BETWEEN:
         die_between(model, source, str(out), where, tmp_path)
@@ -175,11 +175,11 @@ def test_the_driver_is_killed_between_data_and_commit(
     assert published(out) == undisturbed
     assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
     shards = json.loads((out / "report.json").read_text())["shards"]
-    assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # the part had no name yet, and no note
+    assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # not renamed; without a note
 
 
 @pytest.mark.parametrize("store", ["folder", "s3"])
-def test_two_copies_at_once_give_one_clean_output(
+def test_two_concurrent_copies_write_one_output(
     store: str, model: Model, source: Path, undisturbed: dict[str, bytes], s3: str, tmp_path: Path
 ) -> None:
     out = f"{s3}/out" if store == "s3" else str(tmp_path / "out")
@@ -187,10 +187,10 @@ def test_two_copies_at_once_give_one_clean_output(
     with ExitStack() as stack:
         copies = [stack.enter_context(Running([*command, "--actors", "0"], tmp_path)) for _ in range(2)]
         codes = [copy.finish() for copy in copies]
-    said = "\n".join(copy.output() for copy in copies)
-    if codes != [0, 0]:  # one may begin when the other has ended, and finds it done
-        assert sorted(codes) == [0, 6], said
+    outputs = "\n".join(copy.output() for copy in copies)
+    if codes != [0, 0]:  # if one starts after the other has ended, both succeed
+        assert sorted(codes) == [0, 6], outputs
         assert f"another job works on {out}" in copies[codes.index(6)].output()
     else:
-        assert "already has the texts of this job" in said
+        assert "already has the texts of this job" in outputs
     assert published(out) == undisturbed

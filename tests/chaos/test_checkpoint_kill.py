@@ -1,4 +1,4 @@
-"""Kills a process that saves checkpoints, at any moment. What it said it saved, or something newer, must be whole."""
+"""Kills a process that saves checkpoints, at random moments. The last reported or a newer one must be complete."""
 
 import random
 import time
@@ -15,7 +15,7 @@ from tests.s3_faults import FaultyS3
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 KILLS = 20
-SIZE = 6 << 20  # two parts of an upload in parts, the last one small
+SIZE = 6 << 20  # two parts of a multipart upload, the last one small
 POLICY = Policy(part=5 << 20)
 
 SAVE = """
@@ -32,7 +32,7 @@ step = saved.step if saved else 0
 print("start", flush=True)
 while True:
     step += 1
-    # Every third one is large, and goes to S3 in parts.
+    # Every third checkpoint is large: a multipart upload.
     scratch.write_bytes(f"{step:08d}".encode() * (50_000 if step % 3 else size // 8))
     store.save("joint", step, scratch)
     print("saved", step, flush=True)
@@ -40,21 +40,21 @@ while True:
 
 
 def last_saved(process: Running) -> int:
-    """The step that the process said it saved last; a line that the kill cut short does not count."""
+    """The last step that the process reported as saved; an incomplete line does not count."""
     lines = [line.split() for line in process.output().rpartition("\n")[0].splitlines()]
     return max((int(words[1]) for words in lines if words[0] == "saved"), default=0)
 
 
-def seconds_of(process: Running, reached: int, saves: int) -> float:
-    """What one of the `saves` took that the process does after the step that was `reached`, on the average."""
+def seconds_per_save(process: Running, reached: int, saves: int) -> float:
+    """The mean seconds of the first `saves` after the step `reached`."""
     begin = time.monotonic()
     process.wait_until(lambda: last_saved(process) >= reached + saves, f"{saves} saves")
     return (time.monotonic() - begin) / saves
 
 
-@pytest.mark.parametrize("place", ["local", "s3"])
-def test_killed_at_any_moment(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    if place == "local":
+@pytest.mark.parametrize("store", ["local", "s3"])
+def test_killed_at_any_moment(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if store == "local":
         address = str(tmp_path / "run")
     else:
         address = request.getfixturevalue("s3") + "/run"
@@ -62,7 +62,7 @@ def test_killed_at_any_moment(place: str, request: pytest.FixtureRequest, tmp_pa
         faulty.bytes_per_second = 40e6
     with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
         process.wait_until(lambda: "start" in process.output(), "start")
-        a_save = seconds_of(process, 0, 6)
+        a_save = seconds_per_save(process, 0, 6)
         process.kill()
     reached = last_saved(process)
     folder = Folder(address, POLICY)
@@ -70,8 +70,8 @@ def test_killed_at_any_moment(place: str, request: pytest.FixtureRequest, tmp_pa
     for kill in range(KILLS):
         with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
             process.wait_until(lambda process=process: "start" in process.output(), "start")
-            if saves := chance.randrange(3):  # however slow it is now, and at any moment of the save after that
-                a_save = seconds_of(process, reached, saves)
+            if saves := chance.randrange(3):  # kills at a random moment of the save after these
+                a_save = seconds_per_save(process, reached, saves)
             time.sleep(chance.uniform(0, a_save))
             process.kill()
         reached = max(reached, last_saved(process))
@@ -82,7 +82,7 @@ def test_killed_at_any_moment(place: str, request: pytest.FixtureRequest, tmp_pa
         saved = CheckpointStore(folder, report=reports.append).restore("joint", target)
         assert reports == [], f"kill {kill} damaged a checkpoint"
         step = saved.step if saved else 0
-        assert step >= reached, f"kill {kill} lost a checkpoint: {reached} was saved, {step} is the latest"
+        assert step >= reached, f"kill {kill} lost a checkpoint: {reached} was saved, the newest is {step}"
         if saved:
             content = target.read_bytes()
             assert content == f"{step:08d}".encode() * (len(content) // 8)
@@ -92,4 +92,4 @@ def test_killed_at_any_moment(place: str, request: pytest.FixtureRequest, tmp_pa
     with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
         process.wait_until(lambda: last_saved(process) >= reached + 2, "two more saves")
     CheckpointStore(folder).save("joint", 10**6, Path(__file__))
-    assert len(folder.names("joint")) == 3  # the mark and two checkpoints: nothing is left of the kills
+    assert len(folder.names("joint")) == 3  # the index and two checkpoints; no leftovers of kills

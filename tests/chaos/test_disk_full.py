@@ -13,9 +13,9 @@ _UNSHARE = ["unshare", "--mount", "--map-root-user"]
 
 
 def test_jobs_on_a_small_disk(tmp_path: Path) -> None:
-    """Runs `on_small_disk.py` where a file system in memory is mounted that goes with the process."""
+    """Runs `on_small_disk.py` with a file system in memory that is mounted only for its process."""
     if not shutil.which("unshare") or subprocess.run([*_UNSHARE, "true"], capture_output=True).returncode:
-        pytest.skip("this user may not mount a file system of its own")
+        pytest.skip("this user may not mount a file system")
     disk, tests = tmp_path / "disk", Path(__file__).with_name("on_small_disk.py")
     disk.mkdir()
     mount = f'mount -t tmpfs -o size=48m none {disk} && exec "$@"'

@@ -1,6 +1,5 @@
-"""Whole jobs against an object store in trouble: busy, broken off, refusing, keeping half of what it gets."""
+"""Jobs against a failing object store: busy, refusing, interrupted, or storing only half of an upload."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import train_job
 from tests.bulk_jobs import here, numbered_records, published, write_jsonl
+from tests.processes import until
 from tests.s3_faults import FaultyS3
 from tests.unit.training.toy import config_of, write_corpus
 
@@ -28,7 +28,7 @@ REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
 
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A claim that was not released is taken over after four seconds."""
+    """Sets short heartbeats: an abandoned claim is taken over after four seconds."""
     monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 1.0)
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
 
@@ -43,7 +43,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
 
 @pytest.fixture(scope="module")
 def trained(local: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The fingerprint of the bundle that training ends in where nothing goes wrong."""
+    """The fingerprint of the bundle of an undisturbed training."""
     return fingerprint(train_job(local, "whole", runs_dir=tmp_path_factory.mktemp("whole")).path)
 
 
@@ -52,49 +52,48 @@ def config(local: JobConfig, s3: str) -> JobConfig:
     return replace(local, storage=replace(local.storage, url=f"{s3}/runs"))
 
 
-def cut_short(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **request: object) -> AggGenError:
-    """The error that ends a training whose store has this fault from the fourth update on, a checkpoint being kept."""
-    checkpoints, patience = Folder(f"{config.storage.url}/r/checkpoints"), time.monotonic() + 60
+def failed(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **request: object) -> AggGenError:
+    """The error of a training whose store has this fault from the fourth update on, when it has a checkpoint."""
+    checkpoints = Folder(f"{config.storage.url}/r/checkpoints")
 
-    def break_it(event: TrainingEvent) -> None:
+    def inject_fault(event: TrainingEvent) -> None:
         if (event.stage, event.kind, event.step) == ("baseline", "log", 4):
-            while checkpoints.size("baseline/latest.json") is None and time.monotonic() < patience:
-                time.sleep(0.05)  # it is written beside training
+            until(lambda: checkpoints.size("baseline/latest.json"), "checkpoint", 60)  # written in the background
             store.inject(*fault, **request)  # type: ignore[arg-type]
 
     with pytest.raises(AggGenError) as caught:
-        train_job(config, "r", runs_dir=runs, show=break_it)
+        train_job(config, "r", runs_dir=runs, show=inject_fault)
     store.heal()
     return caught.value
 
 
-def went_on(config: JobConfig, runs: Path, trained: str) -> None:
-    """The same call, when the store is well, ends in the bundle of an undisturbed run."""
+def check_that_it_resumes(config: JobConfig, runs: Path, trained: str) -> None:
+    """Checks that the same call resumes and ends with the bundle of an undisturbed run."""
     saved = CheckpointStore(Folder(f"{config.storage.url}/r/checkpoints")).restore("baseline", runs / "restored")
     assert saved is not None
     events: list[TrainingEvent] = []
     train_job(config, "r", runs_dir=runs, show=events.append)
-    first = next(event.step for event in events if event.kind == "log")  # an evaluation may be told of again before
-    assert first == saved.step + 1, "it went on from the last checkpoint"
+    first = next(event.step for event in events if event.kind == "log")  # an evaluation may be reported again before
+    assert first == saved.step + 1, "it must resume from the last checkpoint"
     assert fingerprint(get_bundle(f"{config.storage.url}/r/bundle")) == trained
 
 
-def test_training_that_is_refused_goes_on_when_it_may(
+def test_training_resumes_when_access_is_back(
     config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
-    error = cut_short(config, tmp_path, faulty_s3, "403", -1)
+    error = failed(config, tmp_path, faulty_s3, "403", -1)
     with pytest.raises(StorageError, match=REFUSED):
         raise error
-    went_on(config, tmp_path, trained)
+    check_that_it_resumes(config, tmp_path, trained)
 
 
-def test_training_never_goes_on_from_half_a_checkpoint(
+def test_training_never_resumes_from_half_a_checkpoint(
     config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
-    error = cut_short(config, tmp_path, faulty_s3, "short upload", method="PUT", path="baseline/step-")
+    error = failed(config, tmp_path, faulty_s3, "short upload", method="PUT", path="baseline/step-")
     with pytest.raises(StorageError, match=r"step-\d+-\w+\.safetensors did not arrive as it was sent"):
         raise error
-    went_on(config, tmp_path, trained)
+    check_that_it_resumes(config, tmp_path, trained)
 
 
 # --- bulk generation ------------------------------------------------------------------------------------------------
@@ -112,7 +111,7 @@ def undisturbed(model: Model, source: str, tmp_path_factory: pytest.TempPathFact
     return published(out)
 
 
-def test_bulk_generation_that_is_refused_goes_on_when_it_may(
+def test_bulk_generation_resumes_when_access_is_back(
     model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3
 ) -> None:
     out = f"{s3}/out"
@@ -142,7 +141,7 @@ def test_bulk_generation_never_publishes_half_a_file(
     generate(model, source, str(tmp_path / "undisturbed"), settings)
     out = f"{s3}/out"
     faulty_s3.inject("short upload", method="PUT", path=file)
-    with pytest.raises(StorageError, match=r"the store holds other texts in s3://.*/out than were sent, so manifest"):
+    with pytest.raises(StorageError, match=r"the texts in s3://.*/out differ from those that were sent, so manifest"):
         generate(model, source, out, settings)
     assert not published(out)
     generate(model, source, out, settings)
@@ -152,7 +151,7 @@ def test_bulk_generation_never_publishes_half_a_file(
 # --- bundles --------------------------------------------------------------------------------------------------------
 
 
-def test_half_of_a_file_is_no_bundle(model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> None:
+def test_a_bundle_with_half_a_file_is_refused(model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> None:
     put_bundle(Path(model.address), f"{s3}/b")
     faulty_s3.inject("short answer", -1, method="GET", path="b/weights")
     with pytest.raises(BundleError, match=r"was changed after it was saved, and is refused: .*weights\.safetensors"):

@@ -1,7 +1,7 @@
-"""A soak: requests and bulk jobs on one cluster while one process after the other is killed at seeded moments.
+"""A soak: requests and bulk jobs on one cluster while processes are killed one after the other at seeded moments.
 
 No answer is wrong or lost, memory is bounded, and at the end no process, placement group or booked CPU is left.
-AGGGEN_SOAK_SECONDS says how long processes are killed; 60 by default.
+AGGGEN_SOAK_SECONDS is the time during which processes are killed; 60 by default.
 """
 
 import json
@@ -36,8 +36,8 @@ SECONDS = float(os.environ.get("AGGGEN_SOAK_SECONDS", "60"))
 VICTIMS = {**PROCESSES, "bulk worker": "ray::MapWorker(MapBatches(BulkWorker"}
 PEOPLE = [f"{name} {number}" for name in ("Ida", "Nils", "Oda", "Per") for number in range(16)]
 ROUND = 300.0  # seconds in which each victim is killed once; shorter lives would not show growth
-WARM_UP = 20.0  # seconds of a process that are not judged
-WATCHED = 40.0  # seconds that a process must have been watched to be judged
+WARM_UP = 20.0  # first seconds of a process, which are ignored
+WATCHED = 40.0  # a process with fewer samples is not judged
 GROWTH_ONCE, GROWTH_A_MINUTE = 24.0, 2.0  # MiB
 Samples = dict[tuple[str, int], list[tuple[float, float]]]
 """Seconds (monotonic) and MiB of unshared memory, by role and process id."""
@@ -50,7 +50,7 @@ def record_of(key: str) -> dict[str, Any]:
 
 
 def schedule() -> Iterator[tuple[float, str]]:
-    """When which victim is killed, in seconds from the start: each once a round, in random order."""
+    """(seconds from the start, victim) of each kill: every victim once per round, in random order."""
     rng = random.Random(1)
     order = [victim for _ in range(max(1, int(SECONDS // ROUND))) for victim in rng.sample([*VICTIMS], len(VICTIMS))]
     for number, victim in enumerate(order):
@@ -58,15 +58,15 @@ def schedule() -> Iterator[tuple[float, str]]:
 
 
 def kill_one(victim: str) -> None:
-    """Kills a process of the victim's role and, but for bulk workers, waits for the next one."""
+    """Kills a process of this role and waits for its replacement, except for bulk workers."""
     pids = until(lambda: processes(VICTIMS[victim]), victim)
     kill({min(pids)})
-    if victim != "bulk worker":  # its job may end before it needs another
+    if victim != "bulk worker":  # its job may end before it needs a replacement
         until(lambda: processes(VICTIMS[victim]) - pids, f"another {victim}")
 
 
 def bulk_jobs(model: Model, folder: Path, stop: threading.Event) -> int:
-    """Runs bulk jobs, each with the output of an undisturbed one, and returns how many."""
+    """Runs bulk jobs, compares each with an undisturbed one, and returns their number."""
     source, out = str(write_jsonl(folder / "in.jsonl", numbered_records(160))), folder / "out"
     generate(model, source, str(folder / "undisturbed"), here(model))
     jobs = 0
@@ -91,7 +91,7 @@ def sample_memory(stop: threading.Event) -> Samples:
 
 
 def growth(samples: list[tuple[float, float]]) -> tuple[float, float] | None:
-    """MiB from the first third to the last (medians), and MiB allowed; None for too short a life."""
+    """The growth in MiB from the first third to the last (medians), and its limit; None for too few samples."""
     judged = [sample for sample in samples if sample[0] - samples[0][0] >= WARM_UP]
     seconds = judged[-1][0] - judged[0][0] if judged else 0.0
     if seconds < WATCHED:

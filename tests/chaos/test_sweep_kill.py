@@ -1,4 +1,4 @@
-"""Kills and interrupts the driver of a sweep. In the end every trial is there once, as if nothing had happened."""
+"""Kills and interrupts the driver of a sweep. The study must be that of an undisturbed sweep."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def outcome(study: Study) -> list[tuple[Any, ...]]:
 
 
 def undisturbed(config: JobConfig, folder: Path) -> Study:
-    """The same sweep in one process, one trial after the other, without Ray."""
+    """The same sweep in this process, one trial after the other, without Ray."""
     space = parse_space(SETTINGS.space)
     study = Study(open_study(folder, "plain", {}), SETTINGS, space, EPOCHS)
     job = TrialJob(config, "plain", folder, Path.cwd())
@@ -61,19 +61,19 @@ def undisturbed(config: JobConfig, folder: Path) -> Study:
 
 
 def reported(folder: Path) -> list[int]:
-    """The number of each evaluation's trial, as the journal has them."""
+    """The trial number of each evaluation in the journal."""
     journal = folder / JOURNAL
     lines = journal.read_text().rpartition("\n")[0].splitlines() if journal.exists() else []
     return [event["trial_id"] for event in map(json.loads, lines) if "intermediate_value" in event]
 
 
 def trials_of(sweep: Running) -> list[psutil.Process]:
-    """The processes of its trials, between the steps of Ray Tune or in one."""
+    """The processes of its trials, between or during steps of Ray Tune."""
     return sweep.children("ray::_Trial", "ray::_Inner.train")
 
 
 def command_of(config: JobConfig, settings: SweepConfig, folder: Path) -> list[str]:
-    """The sweep `s` as a command; its files lie in `folder`."""
+    """The command of the sweep `s`, whose files are in `folder`."""
     (folder / "config.json").write_text(json.dumps(resolved(config)))
     (folder / "space.json").write_text(json.dumps(resolved(settings)))
     sweep = ["-m", "agggen_platform.cli.main", "sweep", "config.json", "--space", "space.json", "--no-register"]
@@ -82,12 +82,12 @@ def command_of(config: JobConfig, settings: SweepConfig, folder: Path) -> list[s
 
 def ended(processes: list[psutil.Process]) -> None:
     _, alive = psutil.wait_procs(processes, timeout=60)
-    assert not alive, "it left processes behind"
+    assert not alive, "processes outlived the sweep"
 
 
 @pytest.fixture
 def leftovers() -> Iterator[list[psutil.Process]]:
-    """Ray's agents outlive a killed driver by minutes; a test has no use for them."""
+    """Processes to kill at the end: Ray's agents outlive a killed driver by minutes."""
     processes: list[psutil.Process] = []
     yield processes
     for process in processes:
@@ -142,7 +142,7 @@ def test_a_driver_killed_and_interrupted_ends_with_the_undisturbed_sweep(
     assert last.output().strip().endswith(best.user_attrs["bundle"])
 
 
-def test_a_trial_whose_process_ends_is_started_again(tmp_path: Path) -> None:
+def test_a_trial_whose_process_ends_is_restarted(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "toy"), epochs=10**6, patience=10**6, max_records=1)
     config = replace(
         config, cluster=ClusterConfig(max_failures=1), storage=replace(config.storage, checkpoint_seconds=1e6)

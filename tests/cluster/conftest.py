@@ -1,4 +1,4 @@
-"""What tests on a cluster of containers share. Without an engine that runs a container they are skipped."""
+"""Fixtures for tests on a cluster of containers, which are skipped if no container can be run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rclone() -> Path:
 
 @pytest.fixture(scope="session")
 def engine() -> None:
-    """Skips where a container of the image cannot be run."""
+    """Skips if a container of the image cannot be run."""
     if shutil.which("podman") is None or os.geteuid():
         pytest.skip("no cluster of containers: podman and root are needed")
     done = podman("run", "--rm", *LIMITS, IMAGE, "true", check=False)
@@ -36,7 +36,7 @@ def engine() -> None:
 
 @pytest.fixture(scope="session")
 def shared(engine: None, rclone: Path) -> Iterator[Cluster]:
-    """Its folder can be reached by its nodes' user, other than pytest's own."""
+    """A cluster with a folder that the nodes' user can reach, unlike pytest's folders."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="cluster-", dir="/var/tmp")))
         folder.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Containers for tests: Ray's nodes, each with an address and memory of its own, and an S3 server beside them.
+"""Containers for tests: Ray's nodes, each with its own address and memory, and an S3 server.
 
 `AGGGEN_CLUSTER_IMAGE` names another image than the one that `tests/cluster/image.py` builds.
 """
@@ -12,13 +12,13 @@ import shutil
 import subprocess
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.processes import until
+from tests.processes import PATIENCE, until
 
 REPO = Path(__file__).parents[2]
 IMAGE = os.environ.get("AGGGEN_CLUSTER_IMAGE", "localhost/agggen:test")
@@ -27,17 +27,11 @@ LONG = pytest.mark.skipif("AGGGEN_CLUSTER_ALL" not in os.environ, reason="slow o
 _STORE = ["--root=/var/lib/agggen-containers", "--runroot=/run/agggen-containers", "--storage-driver=overlay"]
 BUILDAH = ["buildah", *_STORE]
 PODMAN = ["podman", *_STORE, "--runtime=runc", "--cgroup-manager=cgroupfs"]
-LIMITS = [
-    "--ulimit=nofile=16384:16384",
-    "--ulimit=nproc=4000:4000",
-]  # podman's own may be more than this machine grants
+LIMITS = ["--ulimit=nofile=16384:16384", "--ulimit=nproc=4000:4000"]
+"""podman's defaults may be more than this machine grants."""
 _KEY, _SECRET = "AGTESTKEY", "a-secret_of-tests"
-_S3, _HEAD, _REDIS, _MLFLOW = (
-    200,
-    201,
-    202,
-    203,
-)  # their addresses in the network; podman gives the first ones to workers
+_S3, _HEAD, _REDIS, _MLFLOW = range(200, 204)
+"""Their addresses in the network; podman gives the first ones to workers."""
 
 
 def podman(*arguments: str, check: bool = True, seconds: float = 120) -> subprocess.CompletedProcess[str]:
@@ -45,6 +39,28 @@ def podman(*arguments: str, check: bool = True, seconds: float = 120) -> subproc
     done = subprocess.run([*PODMAN, *arguments], capture_output=True, text=True, timeout=seconds)
     assert not check or done.returncode == 0, f"podman {' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done
+
+
+def wait_for(job: subprocess.Popen[str], condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+    """Returns when `condition` holds; fails when the job ends."""
+
+    def holds() -> object:
+        assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
+        return condition()
+
+    until(holds, what, seconds)
+
+
+def output_of(job: subprocess.Popen[str], expect: int = 0) -> str:
+    """The output of a job, which must end with this status."""
+    output = job.communicate(timeout=900)[0]
+    assert job.returncode == expect, output
+    return output
+
+
+def make_readable(folder: Path) -> None:
+    """Lets the nodes' user read the files in a folder."""
+    subprocess.run(["chmod", "-R", "go+rX", str(folder)], check=True)
 
 
 def nodes_at(out: Path) -> int:

@@ -20,7 +20,7 @@ _WITH_SETTINGS = "localhost/agggen-test-base"  # as override.yaml calls it
 
 
 def docker(*arguments: str, seconds: float = 120) -> str:
-    """What it printed; a failure shows all that it said."""
+    """What docker printed; a failure shows it."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done.stdout

@@ -2,8 +2,8 @@
 
     python -m tests.cluster.image
 
-Where no container can be run, it says why and ends with status 0; the tests are skipped then. pip's settings of this
-machine (indexes, folders of wheels, the certificate) hold in the build too.
+If no container can be run here, it prints the reason and ends with status 0; the tests are skipped then. The build uses
+pip's settings of this machine (indexes, folders of wheels, the certificate).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BASE = "localhost/agggen-base"
 
 
 def pip_settings(folder: Path) -> list[str]:
-    """The options that bring this machine's settings of pip into a build; writes a file into `folder`."""
+    """Options that pass this machine's pip settings to a build; writes a file into `folder`."""
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
@@ -45,7 +45,7 @@ def pip_settings(folder: Path) -> list[str]:
 
 
 def why_not() -> str | None:
-    """Why containers cannot be run here, by running one with limits on a network of its own; None where they can."""
+    """Why containers cannot be run here, tested by one with limits on a new network; None if they can."""
     missing = [name for name in ("podman", "buildah", "debootstrap", "runc") if shutil.which(name) is None]
     if missing or os.geteuid():
         return f"missing: {', '.join(missing) or 'root'}"
@@ -66,7 +66,7 @@ def why_not() -> str | None:
 
 
 def build(dockerfile: str, image: str) -> None:
-    """Builds it, from the layers of an earlier build where nothing changed."""
+    """Builds an image; unchanged layers of an earlier build are reused."""
     with tempfile.TemporaryDirectory() as folder:
         command = [*BUILDAH, "build", "--layers", "--isolation=chroot", "--network=host", "--format=docker"]
         command += [f"--build-arg=BASE={BASE}", *pip_settings(Path(folder))]

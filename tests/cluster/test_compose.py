@@ -1,4 +1,4 @@
-"""Compose's services, started by the commands of the README: jobs, the endpoint, who gets in, and a restart of all.
+"""Compose's services, started by the commands of the README: jobs, the endpoint, access, and a restart.
 
 Docker runs them (tests/cluster/dockerd.sh starts it where it is not installed). What differs from compose.yaml is in
 compose/override.yaml: the image of four servers, no Grafana, and the base of ours.
@@ -24,13 +24,12 @@ import pytest
 
 from agggen.corpora.prepared import write_records
 from tests.bulk_jobs import numbered_records, write_jsonl
-from tests.chaos.test_train_kill import PRESET
-from tests.cluster.containers import LONG, REPO
+from tests.cluster.containers import LONG, REPO, wait_for
 from tests.cluster.docker import FOLDER, build, why_not
 from tests.documents import blocks, commands_of
 from tests.integration.segment_jobs import elements
 from tests.processes import until
-from tests.unit.training.toy import NAMES, record
+from tests.unit.training.toy import write_preset
 
 pytestmark = [pytest.mark.cluster, LONG]
 
@@ -47,13 +46,13 @@ done"""
 
 
 def page() -> list[list[str]]:
-    """The commands of the README's page, as words."""
+    """The commands of the README's section, as words."""
     (block,) = (block for block in blocks(REPO / "infra" / "README.md") if "infra/compose/setup.py" in block.text)
     return list(commands_of(block.text))
 
 
 class Stack:
-    """The services, and a copy of the repository that their folder of state is in."""
+    """The services, and a copy of the repository with their state folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +82,7 @@ class Stack:
         return subprocess.Popen(self.here(words), cwd=self.folder, env=self._env, text=True, **pipes)
 
     def run(self, words: list[str], seconds: float = 600) -> str:
-        """What it printed; fails, and shows it, when the command does."""
+        """What a command printed; fails with it if the command fails."""
         process = self.start(words)
         try:
             output = process.communicate(timeout=seconds)[0]
@@ -198,7 +197,7 @@ def test_services_refuse_other_hosts_and_missing_credentials(stack: Stack) -> No
     assert stack.ask(5000, "/api/2.0/mlflow/experiments/search?max_results=1")[0] == 401
     assert stack.mlflow("experiments/search?max_results=1")
     assert stack.ask(9000, "/agggen-models")[0] in (400, 403)
-    assert stack.ask(8000, "/readyz")[0] == stack.ask(3000, "/")[0] == 503, "neither is there yet"
+    assert stack.ask(8000, "/readyz")[0] == stack.ask(3000, "/")[0] == 503, "neither is running yet"
 
 
 def test_a_submitted_job_trains_and_its_bundle_becomes_the_champion(stack: Stack) -> None:
@@ -230,13 +229,9 @@ def test_jobs_read_the_folder_of_data_and_write_into_the_bucket(stack: Stack) ->
     stack.submit("segment", "/data/texts", "--out", "s3://agggen-data/facts", "cache=off")
     assert (stack.state / "s3" / "agggen-data" / "facts" / "manifest.json").is_file()
 
-    toy = stack.state / "data" / "toy"
-    toy.mkdir()
-    examples = [record(f"{name} {number}") for number in range(20) for name in NAMES]
-    write_records(toy / "train.parquet", examples, "toy", "train")
-    write_records(toy / "dev.parquet", examples[:4], "toy", "dev")
-    preset = PRESET.replace("CORPUS", "/data/toy").replace('uri: "nonsense://x", ', "")
-    (stack.state / "data" / "toy.yaml").write_text(preset)
+    preset = write_preset(stack.state / "data")
+    text = preset.read_text().replace(str(preset.parent), "/data").replace('uri: "nonsense://x", ', "")
+    preset.write_text(text)
     space = {"space": {"model.predicate_dim": {"choice": [4, 8]}}, "trials": 2, "concurrent": 2, "asha": None}
     (stack.state / "data" / "space.yaml").write_text(json.dumps(space))
     options = ["--space", "/data/space.yaml", "--name", "search", "--no-register"]
@@ -259,12 +254,8 @@ def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
     key = stack.run(make_key).split()[-1]
     endpoint = stack.start(serve)
 
-    def is_ready() -> bool:
-        assert endpoint.poll() is None, f"it ended ({endpoint.returncode}): {endpoint.communicate()[0]}"
-        return stack.ask(8000, "/readyz")[0] == 200
-
     try:
-        until(is_ready, "ready endpoint", 300)
+        wait_for(endpoint, lambda: stack.ask(8000, "/readyz")[0] == 200, "ready endpoint", 300)
         request_body = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
         as_json = {"Content_Type": "application/json"}
         assert stack.ask(8000, "/v1/generate", request_body, **as_json)[0] == 401
@@ -278,7 +269,7 @@ def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
         endpoint.kill()
 
 
-def test_a_restart_of_all_loses_nothing(stack: Stack) -> None:
+def test_a_restart_of_all_services_loses_nothing(stack: Stack) -> None:
     before = ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects())
     stack.compose("down", "--volumes")
     stack.run(page()[1])

@@ -10,8 +10,7 @@ import urllib.request
 import pytest
 
 from tests.bulk_jobs import numbered_records, write_jsonl
-from tests.cluster.containers import Cluster, podman
-from tests.processes import until
+from tests.cluster.containers import Cluster, answers, make_readable, output_of, podman, wait_for
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.cluster
@@ -22,12 +21,11 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
     bundle = str(save_tiny_model(folder / "bundle"))
     records = list(numbered_records(12))
     source = str(write_jsonl(folder / "in.jsonl", records))
-    subprocess.run(["chmod", "-R", "go+rX", str(folder)], check=True)
+    make_readable(folder)
     python = ["python", "/opt/agggen/jobs/generate.py"]
     job = [*python, bundle, source, "--out", "s3://agggen-models/submitted", "format=jsonl", "--runs", "/tmp/runs"]
     submitted = cluster.driver("ray", "job", "submit", "--address=http://127.0.0.1:8265", "--", *job)
-    output = submitted.communicate(timeout=900)[0]
-    assert submitted.returncode == 0, output
+    output_of(submitted)
     (part,) = store.glob("texts/*.jsonl")
     texts = [json.loads(line) for line in part.read_text().splitlines()]
     assert [text["id"] for text in texts] == [record.id for record in records]
@@ -41,15 +39,7 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
     serve = cluster.driver(*note, "agggen", "serve", bundle, "--address=auto", *settings, "generator.cpus=0.2")
     address = f"http://{cluster.address.partition(':')[0]}:8000"
 
-    def is_ready() -> bool:
-        assert serve.poll() is None, f"it ended ({serve.returncode}): {serve.communicate()[0]}"
-        try:
-            with urllib.request.urlopen(f"{address}/readyz", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    until(is_ready, "ready endpoint", 240)
+    wait_for(serve, lambda: answers(f"{address}/readyz"), "ready endpoint", 240)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     request_body = json.dumps({"records": [records[0].as_dict()]}).encode()
     with urllib.request.urlopen(
@@ -58,5 +48,4 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
         (result,) = json.loads(answer.read())["answers"]
     assert result["texts"][0]["text"] == texts[0]["text"]
     podman("exec", cluster.head, "sh", "-c", "kill -INT $(cat /tmp/serve.pid)")
-    output = serve.communicate(timeout=120)[0]
-    assert serve.returncode == 130, output
+    output_of(serve, expect=130)

@@ -1,8 +1,8 @@
-"""MLflow's pod by its Kubernetes manifest, played by podman.
+"""MLflow's pod from its Kubernetes manifest, played by podman.
 
-Changed are the image's name, the database (SQLite, as no image of PostgreSQL can be had), and what podman 4.3 needs: it
-ends in a fault where a secret's volume does not say `optional`, ignores `items` there, leaves the values in base64, and
-reads the secrets of variables as JSON.
+The test changes the image's name, the database (SQLite, since no image of PostgreSQL is available), and what podman 4.3
+needs: it crashes if a secret's volume lacks `optional`, ignores `items` there, does not decode base64 values, and reads
+the secrets of variables as JSON.
 """
 
 from __future__ import annotations

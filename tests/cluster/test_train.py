@@ -1,4 +1,4 @@
-"""Training over two nodes that loses a worker, the head or MLflow: the bundle stays the same bytes."""
+"""Training on two nodes that loses a worker, the head or MLflow. The bundle must be the same bytes."""
 
 from __future__ import annotations
 
@@ -9,43 +9,31 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import fingerprint
-from agggen.corpora.prepared import write_records
 from agggen_platform.tracking.journal import entries
-from tests.chaos.test_train_kill import PRESET
-from tests.cluster.containers import LONG, Cluster, podman
+from tests.cluster.containers import LONG, Cluster, make_readable, output_of, podman, wait_for
 from tests.processes import until
-from tests.unit.training.toy import NAMES, record
+from tests.unit.training.toy import write_preset
 
 pytestmark = pytest.mark.cluster
 
 
 class Training:
-    """Runs of the same configuration on the workers of the cluster; each is called by its test's name."""
+    """Runs of one configuration on the workers of the cluster, each with the name of its test."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster, corpus = cluster, cluster.folder / "toy"
-        corpus.mkdir()
-        records = [record(f"{name} {number}") for number in range(20) for name in NAMES]
-        write_records(corpus / "train.parquet", records, "toy", "train")
-        write_records(corpus / "dev.parquet", records[:4], "toy", "dev")
-        (cluster.folder / "toy.yaml").write_text(PRESET.replace("CORPUS", str(corpus)))
-        subprocess.run(["chmod", "-R", "go+rX", str(corpus), str(cluster.folder / "toy.yaml")], check=True)
+        self.cluster, folder = cluster, cluster.folder / "training"
+        self.preset = str(write_preset(folder))
+        make_readable(folder)
         self.undisturbed = ""
 
     def start(self, name: str, *settings: str) -> subprocess.Popen[str]:
         on_cluster = ["cluster.workers=2", "cluster.autoscaling=true", "storage.url=s3://agggen-models/runs", *settings]
-        preset = str(self.cluster.folder / "toy.yaml")
-        job = ["agggen", "train", preset, *on_cluster, "--name", name, "--runs", "/tmp/runs"]
+        job = ["agggen", "train", self.preset, *on_cluster, "--name", name, "--runs", "/tmp/runs"]
         return self.cluster.driver(*job, env=self.cluster.mlflow_account)
 
     def start_until_it_has_a_checkpoint(self, name: str, *settings: str) -> subprocess.Popen[str]:
         job = self.start(name, *settings)
-
-        def has_checkpoint() -> bool:
-            assert job.poll() is None, f"it ended ({job.returncode}): {job.communicate()[0]}"
-            return len(list(self.folder(name).rglob("latest.json"))) > 0
-
-        until(has_checkpoint, "checkpoint")
+        wait_for(job, lambda: any(self.folder(name).rglob("latest.json")), "checkpoint")
         assert not (self.folder(name) / "bundle").exists()
         return job
 
@@ -53,14 +41,13 @@ class Training:
         return self.cluster.bucket / "runs" / name
 
     def check_success(self, job: subprocess.Popen[str], name: str) -> str:
-        """It ended well, with the bundle of an undisturbed run; what it said."""
-        output = job.communicate(timeout=900)[0]
-        assert job.returncode == 0, output
+        """The job must succeed with the bundle of an undisturbed run; returns what it printed."""
+        output = output_of(job)
         assert fingerprint(self.folder(name) / "bundle") == self.undisturbed
         return output
 
     def updates(self, name: str) -> list[int]:
-        """The updates of the first stage in the run log, in its order."""
+        """The updates of the first stage, in the order of the run log."""
         events = [event for event, _ in entries(self.folder(name) / "tracking.jsonl") if event is not None]
         return [e["step"] for e in events if e["event"] == "metrics" and "baseline/train_loss" in e["values"]]
 
@@ -69,9 +56,7 @@ class Training:
 def _training(shared: Cluster) -> Training:
     shared.restore_workers()
     training = Training(shared)
-    job = training.start("undisturbed")
-    output = job.communicate(timeout=900)[0]
-    assert job.returncode == 0, output
+    output_of(training.start("undisturbed"))
     training.undisturbed = fingerprint(training.folder("undisturbed") / "bundle")
     return training
 
@@ -91,7 +76,7 @@ def test_a_node_killed_in_training_changes_nothing(training: Training, cluster: 
 def test_a_run_is_complete_in_an_mlflow_that_was_killed_meanwhile(
     training: Training, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MLflow is killed in the middle and started again when all the rest is done."""
+    """MLflow is killed during training and restarted when the bundle is written."""
     from mlflow import MlflowClient
 
     address = cluster.start_mlflow()
@@ -117,6 +102,7 @@ def test_a_run_is_complete_in_an_mlflow_that_was_killed_meanwhile(
 def test_training_resumes_when_the_head_was_killed(training: Training, cluster: Cluster) -> None:
     job = training.start_until_it_has_a_checkpoint("headless")
     cluster.restart_head(job)
-    (training.folder("headless") / "tracking.jsonl").unlink(missing_ok=True)  # so that it begins where training resumes
+    log = training.folder("headless") / "tracking.jsonl"
+    log.unlink(missing_ok=True)  # the new log begins where training resumes
     training.check_success(training.start("headless"), "headless")
-    assert 1 not in training.updates("headless"), "it began anew"
+    assert 1 not in training.updates("headless"), "it restarted from the beginning"

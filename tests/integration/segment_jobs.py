@@ -1,4 +1,4 @@
-"""What tests of the segmentation job share: a corpus, the plain loop that the job replaces, a recording segmenter."""
+"""Helpers for tests of the segmentation job: a corpus, the job as a plain loop, a segmenter that records texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +71,7 @@ class Counting(ClauseSegmenter):
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         self.seen += texts
         if self.bad and any(self.bad in text for text in texts):
-            raise RuntimeError("this text is beyond me")
+            raise RuntimeError("cannot segment this text")
         return super().segment(texts)
 
 

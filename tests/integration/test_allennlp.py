@@ -1,6 +1,6 @@
-"""Genuine AllenNLP: archives that it trains itself, loaded through our source, against its own predictor.
+"""The real AllenNLP: archives that it trains here, loaded by our frame source, compared with its own predictor.
 
-Needs the environment that `make srl` makes, in AGGGEN_SRL_ENV or the default place; skipped without one.
+Needs the environment that `make srl` creates (AGGGEN_SRL_ENV or the default folder); skipped without it.
 """
 
 import io
@@ -39,7 +39,7 @@ KINDS = {"bert": "srl_bert", "lstm": "srl"}
 
 
 class KnownVerbs:
-    """A predicate for each verb that the sentences in `allennlp_archives` have, in any sentence."""
+    """Finds the verbs of the sentences in `allennlp_archives`."""
 
     name = fingerprint = "known verbs"
     verbs = frozenset(words[tags.index("B-V")] for words, tags in map(tags_of, SENTENCES))
@@ -63,7 +63,7 @@ def environment() -> Environment:
 
 @pytest.fixture(scope="module")
 def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that `allennlp_archives.py` fills: some ten seconds of one CPU."""
+    """The archives of `allennlp_archives.py`, which take about ten seconds of one CPU."""
     folder = tmp_path_factory.mktemp("allennlp")
     env = worker_environment(folder, online=False) | {"OMP_NUM_THREADS": "1"}
     command = [environment.python, "-I", TRAINER, folder]
@@ -92,12 +92,12 @@ def training_sentences() -> list[Words]:
 
 
 def test_the_model_gives_the_frames_that_it_was_trained_on(source: AllenNLPFrames) -> None:
-    """Fitted to ten sentences, it must give back nearly all: words or predicates in the wrong place would lose most."""
-    right = 0
+    """Trained on ten sentences, it must reproduce nearly all; misplaced words or predicates would lose most."""
+    correct = 0
     for description, frames in zip(SENTENCES, source.frames(training_sentences()), strict=True):
         (gold,) = sentence(" ".join(tags_of(description)[0]), description).frames
-        right += gold in frames
-    assert right >= 8
+        correct += gold in frames
+    assert correct >= 8
     assert source.worker["model"] == KINDS[kind(source)]
     assert source.worker["sha256"] == hash_of(source.config.archive)
 
@@ -112,7 +112,7 @@ def test_frames_are_those_of_allennlps_own_predictor(source: AllenNLPFrames, tra
         assert frames == [sentence.frames for sentence in expected]
 
 
-def test_a_sentence_too_long_for_bert_spoils_no_other(source: AllenNLPFrames) -> None:
+def test_a_sentence_too_long_for_bert_affects_no_other(source: AllenNLPFrames) -> None:
     short = words("Ada wrote the first program .")
     before, long, after = source.answers([short, words("Ada wrote " + "the program " * 40), short])
     assert before == after == source.frames([short])[0] != ()
@@ -126,7 +126,7 @@ def test_a_sentence_too_long_for_bert_spoils_no_other(source: AllenNLPFrames) ->
 
 
 def renamed(archive: Path, bert: str, out: Path) -> Path:
-    """The archive with another name for its BERT model, as a published one names one of the hub."""
+    """The archive with another name for its BERT model; published archives name a model of the hub."""
     with tarfile.open(archive) as old, tarfile.open(out, "w:gz") as new:
         for member in old:
             stream = old.extractfile(member)
@@ -140,8 +140,8 @@ def renamed(archive: Path, bert: str, out: Path) -> Path:
     return out
 
 
-def test_a_bert_model_that_is_not_here_is_given_as_a_folder(trained: Path, tmp_path: Path) -> None:
-    """Whether words are lower-cased follows from the name in the archive, although the folder is called otherwise."""
+def test_a_folder_replaces_a_missing_bert_model(trained: Path, tmp_path: Path) -> None:
+    """The name in the archive decides whether words are lower-cased, not the name of the folder."""
     archive = renamed(trained / "bert.tar.gz", "tiny-bert-uncased", tmp_path / "renamed.tar.gz")
     sentences = training_sentences()
     with (
@@ -151,7 +151,7 @@ def test_a_bert_model_that_is_not_here_is_given_as_a_folder(trained: Path, tmp_p
         source.frames(sentences)
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    for name in ("config.json", "vocab.txt"):  # not its weights: those are in the archive
+    for name in ("config.json", "vocab.txt"):  # not the weights, which are in the archive
         (folder / name).write_bytes((trained / "tiny-uncased" / name).read_bytes())
     with (
         AllenNLPFrames(AllenNLPConfig(str(archive), threads=1, bert=str(folder)), KnownVerbs()) as moved,
@@ -161,11 +161,11 @@ def test_a_bert_model_that_is_not_here_is_given_as_a_folder(trained: Path, tmp_p
         assert moved.worker["lowercase"] is source.worker["lowercase"] is True
 
 
-# --- all the way -------------------------------------------------------------------------------------------------
+# --- in jobs -----------------------------------------------------------------------------------------------------
 
 
 def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the segmentation job, where a sentence too long for the model is a reject, by training, and to look at."""
+    """By segmentation, where a sentence too long for the model is a reject, by training, and by `agggen facts`."""
     texts = [TEXT, "The engineer sold his engine in 1842.", "Ada wrote " + "the program " * 40]
     triples = (Triple("Ada", "wrote", "program"),)
     records = [Record(str(number), triples, (Reference(text),)) for number, text in enumerate(texts)]

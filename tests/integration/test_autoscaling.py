@@ -1,4 +1,4 @@
-"""A job makes an autoscaling cluster grow, and lets it shrink."""
+"""A job makes an autoscaling cluster grow; afterwards the cluster shrinks."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,5 +25,5 @@ def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(bundle:
         job = stack.enter_context(Running([*command, *settings], tmp_path, head.env | {"RAY_ADDRESS": head.gcs}))
         job.wait_until(lambda: head.nodes() == 3, "two more nodes")
         assert job.finish() == 0, job.output()
-        head.running.wait_until(lambda: head.nodes() == 1, "the end of the nodes without work")
+        head.running.wait_until(lambda: head.nodes() == 1, "the end of idle nodes")
     assert [text["id"] for text in texts(tmp_path / "out")] == [f"r{number}" for number in range(450)]

@@ -1,4 +1,4 @@
-"""``ray job submit`` of every job, as jobs/README.md has it, against a running head whose token is on, and S3."""
+"""``ray job submit`` of every job, as in jobs/README.md, with a head that requires a token, and S3."""
 
 import json
 from collections.abc import Iterator
@@ -15,22 +15,16 @@ from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
 from tests.conftest import new_bucket
 from tests.ray_head import Head
+from tests.unit.training.toy import TINY
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
 pytestmark = pytest.mark.slow
 
-TINY = [
-    *("corpus.limit=60", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
-    *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16", "model.predicate_dim=8"),
-    *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
-    *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12"),
-]
-
 
 @pytest.fixture(scope="module")
 def store(_s3_server: str) -> Iterator[Folder]:
-    """A bucket, which jobs of `head` reach too."""
+    """A bucket that jobs of `head` can reach."""
     with pytest.MonkeyPatch.context() as patch:
         yield Folder(new_bucket(_s3_server, patch))
 
@@ -62,8 +56,8 @@ def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -
     assert "Traceback" not in output
 
 
-def test_train_evaluate_and_generate_by_way_of_the_store(head: Head, store: Folder, runs: Path, tmp_path: Path) -> None:
-    """Each job works from the address in the last line of the one before; nothing lies on a node."""
+def test_train_evaluate_and_generate_through_the_store(head: Head, store: Folder, runs: Path, tmp_path: Path) -> None:
+    """Each job gets the address in the last line of the previous one; nothing is kept on nodes."""
     url = f"storage.url={store}/runs"
     output = head.submit("train", "elements", *TINY, "cluster.workers=1", url, "--runs", runs, "--name", "submitted")
     bundle = store.at("runs/submitted/bundle")
@@ -88,8 +82,7 @@ def test_train_evaluate_and_generate_by_way_of_the_store(head: Head, store: Fold
 def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:
     space = tmp_path / "tiny.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    settings = [setting for setting in TINY if "predicate_dim" not in setting]
-    output = head.submit("sweep", "elements", *settings, "--space", space, "--runs", runs)
+    output = head.submit("sweep", "elements", *TINY, "--space", space, "--runs", runs)
     assert "alias candidate" in output
     registry = f"sqlite:///{runs / 'mlflow.db'}"
     output = head.submit("promote", "agggen@candidate", "--registry", registry)

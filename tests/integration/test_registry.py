@@ -1,4 +1,4 @@
-"""The registry among other parts: bundles in an object store, and evaluations that ran."""
+"""The registry with bundles in an object store, and with reports of evaluations."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from tests.unit.registry.examples import empty_registry, save_model, small_model
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A registry of this test's own where everything looks for one."""
+    """A new registry at the default address."""
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -74,7 +74,7 @@ def test_promotion_checks_the_stored_bundle_and_not_a_cached_copy(
 def test_the_report_of_evaluate_decides_about_promotion(tmp_path: Path, run: Run) -> None:
     for number in (1, 2):
         model = small_model(number)
-        free = replace(model, inference=replace(model.inference, verify="off"))  # else both, untrained, write clauses
+        free = replace(model, inference=replace(model.inference, verify="off"))  # else both only write plain clauses
         save_bundle(tmp_path / f"toy-{number}" / "bundle", free)
         register(str(tmp_path / f"toy-{number}" / "bundle"))
     promote("agggen", "1")

@@ -1,4 +1,4 @@
-"""The segmentation job from Parquet to Parquet: what it writes, refuses, repeats and resumes, here and on S3."""
+"""The segmentation job from Parquet to Parquet: output, errors and resumption, locally and on S3."""
 
 import json
 import shutil
@@ -20,6 +20,7 @@ from agggen_platform.evaluation import named_corpus
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import Progress, segment
 from agggen_platform.storage.folder import Folder
+from tests.bulk_jobs import interrupt_at
 from tests.integration.segment_jobs import HERE, Counting, by_clauses, elements, expected, snapshot, use, write_corpus
 
 
@@ -28,7 +29,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-# --- what it writes ------------------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------------------------
 
 
 def test_the_parts_are_those_of_a_plain_loop(corpus: Path, tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_the_parts_are_those_of_a_plain_loop(corpus: Path, tmp_path: Path) -> No
         assert report.splits[split].facts == sum(len(r.facts or ()) for record in records for r in record.references)
     assert not (tmp_path / "rejects").exists()
     parts = sorted((tmp_path / "train").iterdir())
-    assert len(parts) == 8  # 150 rows by twenties
+    assert len(parts) == 8  # 150 rows in shards of 20
     assert [tmp_path / part.name for part in report.splits["train"].parts] == parts
     assert [record for part in parts for record in read_records(part)] == plain["train"]
     data = load_dataset(str(tmp_path))
@@ -51,7 +52,7 @@ def test_the_parts_are_those_of_a_plain_loop(corpus: Path, tmp_path: Path) -> No
     assert named_corpus(str(tmp_path), "dev") == ("elements", "dev")
 
 
-def test_a_part_that_is_gone_or_changed_is_refused(corpus: Path, tmp_path: Path) -> None:
+def test_a_missing_or_changed_part_is_refused(corpus: Path, tmp_path: Path) -> None:
     segment(str(corpus), str(tmp_path), HERE)
     part = sorted((tmp_path / "dev").iterdir())[1]
     content = part.read_bytes()
@@ -65,10 +66,10 @@ def test_a_part_that_is_gone_or_changed_is_refused(corpus: Path, tmp_path: Path)
     assert len(load_dataset(str(tmp_path), splits=["train"]).train) == 150
 
 
-def test_a_result_of_one_file_a_split_still_loads(corpus: Path, tmp_path: Path) -> None:
-    """Earlier versions wrote SPLIT.parquet."""
-    whole = {"job": "old", "splits": {"dev": {"bytes": 1, "parts": 4, "fingerprint": "x"}}}
-    (tmp_path / "manifest.json").write_text(json.dumps(whole))
+def test_output_of_earlier_versions_still_loads(corpus: Path, tmp_path: Path) -> None:
+    """They wrote one file SPLIT.parquet for each split."""
+    manifest = {"job": "old", "splits": {"dev": {"bytes": 1, "parts": 4, "fingerprint": "x"}}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     shutil.copy(corpus / "dev.parquet", tmp_path / "dev.parquet")
     assert len(load_dataset(str(tmp_path)).dev) == 72
 
@@ -80,7 +81,7 @@ def test_without_alignment_predicates_are_unknown(corpus: Path, tmp_path: Path) 
     assert {fact.predicates for fact in facts} == {None}
 
 
-def test_every_different_text_of_a_shard_is_segmented_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_distinct_text_of_a_shard_is_segmented_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (record,) = elements("dev")[:1]
     records = [Record(f"{record.id}-{number}", record.triples, record.references) for number in range(10)]
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
@@ -100,7 +101,7 @@ def test_actors_write_the_same_bytes_in_the_same_order(corpus: Path, tmp_path: P
     assert seen[-1].shards == seen[-1].total == 8 + 4
 
 
-def test_the_shipped_tagger_cuts_by_default(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
+def test_the_shipped_tagger_segments_by_default(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
     config = SegmentConfig(actors=2, shard_rows=40, cache="off")
     segment(str(corpus), str(tmp_path), config, splits=["dev"])
     plain = expected(read_records(corpus / "dev.parquet"), segmenter("embedded"))
@@ -108,7 +109,7 @@ def test_the_shipped_tagger_cuts_by_default(corpus: Path, tmp_path: Path, ray_cl
     assert plain != expected(read_records(corpus / "dev.parquet"), ClauseSegmenter())
 
 
-def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
+def test_actors_share_a_cache_with_earlier_ones(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
     config = by_clauses(actors=2, cache="on", cache_dir=str(tmp_path / "cache"))
     reports = [segment(str(corpus), str(tmp_path / out), config, splits=["dev"]) for out in ("first", "second")]
     first, second = (report.progress.counts for report in reports if report.progress is not None)
@@ -118,19 +119,12 @@ def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_
     assert (second.segmented, second.cached) == (0, first.segmented + first.cached)
 
 
-# --- cut off, and two at once ----------------------------------------------------------------------------------------
+# --- interruption ----------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_was_cut_off_is_continued(corpus: Path, tmp_path: Path) -> None:
-    class CutError(Exception):
-        pass
-
-    def stop(progress: Progress) -> None:
-        if progress.shards == 5:
-            raise CutError
-
-    with pytest.raises(CutError):
-        segment(str(corpus), str(tmp_path), HERE, progress=stop)
+def test_an_interrupted_job_is_resumed(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        segment(str(corpus), str(tmp_path), HERE, progress=interrupt_at(5))
     assert not [name for name in snapshot(tmp_path) if name.endswith((".tmp", "manifest.json"))]
     with pytest.raises(CorpusError, match=f"the folder {tmp_path} is the output of an unfinished job"):
         load_dataset(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Bad input of the segmentation job, what becomes a reject, and the cache of facts that may be damaged."""
+"""Invalid input of the segmentation job, rejects, and a damaged cache of facts."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("gone.parquet", None, "does not exist"),
         ("typed.parquet", pa.table({"id": [1], "triples": [[]], "references": [[]]}), "'id' is int64, it should be"),
-        ("folder", None, "holds no SPLIT.parquet"),
+        ("folder", None, "contains no SPLIT.parquet"),
     ],
 )
 def test_input_that_is_not_a_corpus_is_refused(
@@ -72,16 +72,11 @@ def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.Monk
     use(monkeypatch, cut)
     report = segment(str(tmp_path / "dev.parquet"), str(out), by_clauses(max_reject_share=0.5))
     assert (rejected(out), cut.seen) == (rejects, [])  # nothing is segmented again
-    assert [(reject["line"], reject["id"]) for reject in rejects] == [
-        (1, ""),
-        (3, good[3].id),
-        (4, good[4].id),
-        (5, good[5].id),
-    ]
+    ids = [(reject["line"], reject["id"]) for reject in rejects]
+    assert ids == [(1, ""), *((row, good[row].id) for row in (3, 4, 5))]
     assert [reject["file"] for reject in rejects] == [f"{tmp_path}/dev.parquet"] * 4
-    for reject, reason in zip(
-        rejects, ["id is empty", "no triples", "control character", "reference 1: a reference"], strict=True
-    ):
+    reasons = ["id is empty", "no triples", "control character", "reference 1: a reference"]
+    for reject, reason in zip(rejects, reasons, strict=True):
         assert reason in reject["reason"]
     records = read_records(out / "dev")
     assert [record.id for record in records] == [good[0].id, good[2].id, good[5].id]
@@ -89,11 +84,10 @@ def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.Monk
     assert report.splits["dev"].rejects == 4
 
 
-def test_an_id_that_occurs_again_is_a_reject(corpus: Path, tmp_path: Path) -> None:
-    """Both rows once went into the output, and whoever joined by id got the wrong facts."""
+def test_a_record_with_a_duplicate_id_is_a_reject(corpus: Path, tmp_path: Path) -> None:
     records = read_records(corpus / "dev.parquet")
-    records[3] = renamed(records[3], records[1].id)  # of one shard
-    records[50] = renamed(records[50], f" {records[1].id} ")  # of another shard; white space is not part of an id
+    records[3] = renamed(records[3], records[1].id)  # in the same shard
+    records[50] = renamed(records[50], f" {records[1].id} ")  # in another shard; white space is not part of an id
     records[60] = renamed(records[60], records[59].id)
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), by_clauses(max_reject_share=0.1))
@@ -112,7 +106,7 @@ def renamed(record: Record, identifier: str) -> Record:
     return Record(identifier, record.triples, record.references, record.category)
 
 
-def test_one_text_that_breaks_the_segmenter_is_one_reject(
+def test_one_text_on_which_the_segmenter_fails_is_one_reject(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = read_records(corpus / "dev.parquet")
@@ -122,7 +116,7 @@ def test_one_text_that_breaks_the_segmenter_is_one_reject(
     hit = sum(reference.text == bad for record in records for reference in record.references)
     assert report.splits["dev"].rejects == hit
     reasons = {reject["reason"] for reject in rejected(tmp_path)}
-    assert "reference 2: RuntimeError: this text is beyond me" in reasons
+    assert "reference 2: RuntimeError: cannot segment this text" in reasons
     left = [reference for record in expected(records) for reference in record.references if reference.text != bad]
     assert [reference for r in read_records(tmp_path / "dev") for reference in r.references] == left
 
@@ -163,7 +157,7 @@ def test_texts_on_which_the_segmenter_failed_are_retried(
 def test_a_damaged_cache_does_no_harm(corpus: Path, tmp_path: Path) -> None:
     config = by_clauses(cache="on", cache_dir=str(tmp_path / "cache"))
     good = segment(str(corpus), str(tmp_path / "first"), config)
-    (file,) = (tmp_path / "cache").iterdir()  # no log is left beside it
+    (file,) = (tmp_path / "cache").iterdir()  # and no journal file
     file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
     report = segment(str(corpus), str(tmp_path / "second"), config)
     assert report.splits == good.splits

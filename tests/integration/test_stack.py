@@ -1,4 +1,4 @@
-"""Training, a sweep, promotion and the endpoint on PostgreSQL, MLflow and an S3 server, for real."""
+"""Training, a sweep, promotion and the endpoint with real PostgreSQL, MLflow and S3 servers."""
 
 import json
 import os
@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 from infra.servers import postgres_programs, rclone
 from infra.supervisor import StackError
 from tests.processes import Running, free_ports
+from tests.unit.training.toy import TINY
 
 for package in ("ray", "psycopg2", "flask_wtf", "boto3"):
     pytest.importorskip(package, reason=f"{package} is not installed: pip install -e '.[dev]'")
@@ -45,7 +46,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 class StackCommand:
-    """A stack that answers, and what its users have."""
+    """A running stack, with the addresses and passwords of its users."""
 
     def __init__(self, state: Path, running: Running) -> None:
         self.state, self.running = state, running
@@ -87,7 +88,7 @@ class StackCommand:
         return {run["info"]["run_name"]: run for run in answer.get("runs", ())}
 
     def sql(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        """What PostgreSQL has of MLflow's database."""
+        """The result of a query on MLflow's database in PostgreSQL."""
         import psycopg2  # type: ignore[import-untyped]
 
         account = {"user": "mlflow", "password": self.secrets["mlflow_database"], "dbname": "mlflow"}
@@ -117,7 +118,7 @@ class StackCommand:
 
 @contextmanager
 def stack_folder() -> Iterator[Path]:
-    """A folder that PostgreSQL's user may pass through where root runs the tests; pytest's own are closed to others."""
+    """A folder that PostgreSQL's user can reach if root runs the tests, unlike pytest's folders."""
     folder = Path(tempfile.mkdtemp(prefix="agggen-stack-"))
     folder.chmod(0o711)
     try:
@@ -140,12 +141,7 @@ def started(state: Path, *options: str) -> Iterator[StackCommand]:
     stack.wait_until_gone()
 
 
-TINY = [
-    *("corpus.limit=40", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
-    *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16"),
-    *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
-    *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12", "storage.url=s3://agggen-models/runs"),
-]
+TRAINING = [*TINY, "storage.url=s3://agggen-models/runs"]
 SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 
 
@@ -157,7 +153,7 @@ def state() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def stack(state: Path) -> Iterator[StackCommand]:
-    """A stack with a Ray head, that all commands join."""
+    """A stack with a Ray head, which all commands use."""
     with started(state, "--ray") as running:
         yield running
 
@@ -172,7 +168,7 @@ def champion(stack: StackCommand, work: Path) -> dict[str, str]:
     """The version that a sweep of two trials registered, promoted; by MLflow's REST API."""
     space = work / "space.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    output = stack.agggen("sweep", "elements", *TINY, "--space", space, "--name", "swept", folder=work)
+    output = stack.agggen("sweep", "elements", *TRAINING, "--space", space, "--name", "swept", folder=work)
     assert "alias candidate" in output
     stack.agggen("models", "promote", "agggen@candidate", folder=work)
     about = {"name": "agggen", "alias": "champion"}
@@ -182,7 +178,7 @@ def champion(stack: StackCommand, work: Path) -> dict[str, str]:
     }
 
 
-# --- who may reach it ------------------------------------------------------------------------------------------------
+# --- access ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_server_refuses_a_missing_or_wrong_password_and_other_host_names(
@@ -228,7 +224,7 @@ def test_a_second_stack_in_its_folder_is_refused(stack: StackCommand, tmp_path: 
 
 
 def test_training_leaves_its_run_in_postgresql_and_its_bundle_in_s3(stack: StackCommand, work: Path) -> None:
-    output = stack.agggen("train", "elements", *TINY, "--name", "tiny", folder=work)
+    output = stack.agggen("train", "elements", *TRAINING, "--name", "tiny", folder=work)
     assert "s3://agggen-models/runs/tiny/bundle" in output
     run = stack.runs()["tiny"]
     assert run["info"]["status"] == "FINISHED"
@@ -291,7 +287,7 @@ def test_doctor_names_wrong_secrets(stack: StackCommand, tmp_path: Path) -> None
     assert "AWS_SECRET_ACCESS_KEY" in findings["storage put"]["remedy"]
 
 
-# --- what breaks -----------------------------------------------------------------------------------------------------
+# --- faults ----------------------------------------------------------------------------------------------------------
 
 
 SEES = """

@@ -1,4 +1,4 @@
-"""Bundles to a store and back through this machine's cache."""
+"""Bundles in a store, and their copies in the cache of this machine."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from tests.s3_faults import FaultyS3
 
 
 def bundle_at(path: Path, content: str = "content") -> Path:
-    """A bundle as far as its hashes go."""
+    """A bundle with valid hashes and meaningless content."""
     path.mkdir(parents=True)
     manifest = {}
     for name in FILES:
@@ -38,8 +38,8 @@ def bundle(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["local", "s3"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A place for a bundle."""
-    return f"{tmp_path}/there/it is" if request.param == "local" else request.getfixturevalue("s3") + "/there/it is"
+    """The address of a folder for a bundle."""
+    return f"{tmp_path if request.param == 'local' else request.getfixturevalue('s3')}/a/folder name"
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "bundles"
 
 
-def test_a_stored_bundle_comes_back_unchanged(bundle: Path, address: str) -> None:
+def test_a_stored_bundle_is_fetched_unchanged(bundle: Path, address: str) -> None:
     assert put_bundle(bundle, address + "/") == address
     assert Folder(address).names() == sorted([*FILES, "manifest.json"])
     got = get_bundle(address)
@@ -71,7 +71,7 @@ def test_a_stored_bundle_is_not_replaced_by_another(bundle: Path, address: str, 
     put_bundle(bundle, address)
     assert put_bundle(bundle, address) == address
     other = bundle_at(tmp_path / "other", "something else")
-    with pytest.raises(BundleError, match="holds another bundle already"):
+    with pytest.raises(BundleError, match="contains another bundle"):
         put_bundle(other, address)
     assert fingerprint(get_bundle(address)) == fingerprint(bundle)
 
@@ -83,7 +83,7 @@ def test_an_incomplete_bundle_is_refused_and_can_be_completed(bundle: Path, addr
         get_bundle(address)
     put_bundle(bundle, address)
     assert fingerprint(get_bundle(address)) == fingerprint(bundle)
-    folder.delete(FILES[2])  # and one that was damaged is mended
+    folder.delete(FILES[2])  # a missing file is added
     put_bundle(bundle, address)
     check_bundle(get_bundle(address))
 
@@ -112,7 +112,7 @@ def test_the_manifest_is_written_last_after_the_files_were_verified(bundle: Path
     put_bundle(bundle, f"{s3}/b")
     puts = [path for method, path in faulty_s3.requests if method == "PUT"]
     assert puts[-1].endswith("manifest.json")
-    assert faulty_s3.count("PUT", "weights") == 1  # what had arrived is not sent again
+    assert faulty_s3.count("PUT", "weights") == 1  # complete files are not sent again
 
 
 # --- the cache ------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_a_damaged_copy_is_fetched_again(damage: str, bundle: Path, s3: str, cac
     assert sorted(path.name for path in cache.iterdir()) == sorted([got.name, f"{got.name}.lock"])
 
 
-def test_a_cache_that_cannot_be_written_says_what_to_set(bundle: Path, s3: str, cache: Path) -> None:
+def test_the_error_for_an_unwritable_cache_names_its_variable(bundle: Path, s3: str, cache: Path) -> None:
     put_bundle(bundle, f"{s3}/b")
     cache.parent.write_bytes(b"a file in the way")
     with pytest.raises(StorageError, match="AGGGEN_CACHE"):
@@ -179,7 +179,7 @@ def test_concurrent_processes_download_a_bundle_once(
     assert faulty_s3.count("GET", "weights") == 1
 
 
-def test_the_cache_forgets_the_bundles_used_least_recently(
+def test_the_cache_removes_the_least_recently_used_bundles(
     tmp_path: Path, s3: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":

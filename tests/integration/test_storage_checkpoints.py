@@ -1,4 +1,4 @@
-"""Checkpoints in a local folder and in an object store: only what was read back is ever chosen."""
+"""Checkpoints in a local folder and in an object store: only verified ones are restored."""
 
 from pathlib import Path
 
@@ -83,8 +83,8 @@ def test_the_newest_checkpoints_are_kept(stored: Stored) -> None:
     assert (saved.stage, saved.step, saved.bytes) == ("joint", 300, 40_000)
     assert saved.name == f"joint/step-00000300-{saved.sha256[:8]}.safetensors"
     assert stored.folder.sha256(saved.name) == saved.sha256
-    stored.save(300)  # again, as a run that was restarted may
-    stored.save(250)  # what was saved last counts, not the number
+    stored.save(300)  # again, like a run that was restarted
+    stored.save(250)  # the last saved is the newest, not the highest step
     assert stored.restored() == 250
     assert stored.files() == [250, 300]
     assert stored.reports == []
@@ -98,24 +98,24 @@ def test_a_damaged_checkpoint_is_reported_and_an_older_one_restored(stored: Stor
     name = stored.damage(2, bytes(content))
     saved = stored.store.latest("joint")
     assert saved
-    assert saved.step == 2  # its size is right
+    assert saved.step == 2  # its size is correct
     target = stored.scratch / "target"
     target.write_bytes(b"old")
     with pytest.raises(DamagedError, match=f"{name} is damaged"):
         stored.store.fetch(saved, target)
     assert target.read_bytes() == b"old"
     assert not list(stored.scratch.glob(".*.tmp"))
-    older = stored.store.latest("joint")  # the same store knows by now
+    older = stored.store.latest("joint")  # the same store knows that it is damaged
     assert older
     assert older.step == 1
-    assert stored.restored() == 1  # and a new one finds out
-    assert any(name in report and "an older one" in report for report in stored.reports)
+    assert stored.restored() == 1  # a new store detects it
+    assert any(name in report and "trying an older one" in report for report in stored.reports)
     stored.damage(1, None)
     with pytest.raises(
-        DamagedError, match=rf"no checkpoint of joint is whole.*{name}.*step-00000001.*--fresh starts over"
+        DamagedError, match=rf"all checkpoints of joint are damaged .*{name}.*step-00000001.*--fresh starts over"
     ):
-        stored.restored()  # a run must not begin anew without a word
-    stored.save(2)  # the damaged file is replaced, though its name is the same
+        stored.restored()  # a run must not restart silently
+    stored.save(2)  # replaces the damaged file of the same name
     assert stored.restored() == 2
 
 
@@ -147,10 +147,10 @@ def test_leftovers_of_a_killed_process_are_not_restored_and_removed_by_the_next_
         assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=bucket)
 
 
-@pytest.mark.parametrize("mark", [b"", b"{", b"[]", b'{"checkpoints": [{"step": 1}]}'])
-def test_a_damaged_latest_json_is_an_error_that_names_it(mark: bytes, stored: Stored) -> None:
+@pytest.mark.parametrize("index", [b"", b"{", b"[]", b'{"checkpoints": [{"step": 1}]}'])
+def test_a_damaged_latest_json_is_an_error_that_names_it(index: bytes, stored: Stored) -> None:
     stored.save(1)
-    stored.folder.write("joint/latest.json", mark)
+    stored.folder.write("joint/latest.json", index)
     for call in (lambda: stored.store.latest("joint"), lambda: stored.save(2)):
         with pytest.raises(DamagedError, match=r"run/joint/latest\.json is damaged"):
             call()
@@ -185,14 +185,14 @@ def test_a_failed_save_leaves_the_latest_checkpoint_unchanged(path: str, faulty:
 
 def test_a_short_download_is_retried_once(faulty: Stored, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short answer", method="GET", path="step-")
-    assert faulty.restored() == 2  # on the way only
+    assert faulty.restored() == 2  # damaged only in transit
     faulty_s3.inject("short answer", 2, method="GET", path="step-00000002")
     assert faulty.restored() == 1
     assert "step-00000002" in faulty.reports[0]
 
 
 def test_an_unavailable_store_is_not_a_missing_checkpoint(faulty: Stored, faulty_s3: FaultyS3) -> None:
-    """A run must not begin anew, or from an older checkpoint, because the store did not answer."""
+    """A run must not restart, or resume from an older checkpoint, because the store did not answer."""
     for kind, path in (("503", "latest.json"), ("503", "step-"), ("403", "step-"), ("reset", "")):
         faulty_s3.heal()
         faulty_s3.inject(kind, -1, path=path)

@@ -1,4 +1,4 @@
-"""The claim on a folder of a store that has troubles of its own."""
+"""The claim on a folder of a failing store."""
 
 import time
 
@@ -15,7 +15,7 @@ from tests.s3_faults import FaultyS3
 def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
     with claim(folder, beat=0.5) as check:
-        for method in ("PUT", ""):  # the beat alone fails, then all
+        for method in ("PUT", ""):  # first only heartbeats fail, then all requests
             faulty_s3.heal()
             faulty_s3.inject("503", -1, method=method)
             until(lambda: faulty_s3.count() >= 10, "ten requests")
@@ -27,7 +27,7 @@ def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) 
             until(lambda: faulty_s3.count("PUT") >= 2, "two heartbeats")
         with pytest.raises(ClaimedError, match="another job works on"), claim(folder, beat=0.5):
             pass
-        faulty_s3.inject("503", -1)  # the claim cannot be released either, which is not an error at the end
+        faulty_s3.inject("503", -1)  # the claim cannot be released, which is not an error
     faulty_s3.heal()
     with claim(folder, beat=0.5) as check:
         check()
@@ -51,7 +51,7 @@ def test_a_claim_that_another_job_took_in_an_outage_is_lost(s3: str, faulty_s3: 
 def test_a_request_that_hangs_does_not_stop_the_heartbeat(s3: str, faulty_s3: FaultyS3) -> None:
     with claim(Folder(f"{s3}/run"), beat=0.5):
         requests = faulty_s3.count("GET")
-        faulty_s3.bytes_per_second = 3  # so the claim takes half a minute
+        faulty_s3.bytes_per_second = 3  # reading the claim takes half a minute
         until(lambda: faulty_s3.count("GET") > requests, "another read")
         time.sleep(0.1)  # its answer is on its way
         faulty_s3.heal()
@@ -59,8 +59,8 @@ def test_a_request_that_hangs_does_not_stop_the_heartbeat(s3: str, faulty_s3: Fa
 
 
 @pytest.mark.parametrize("first", [b"1", None])
-def test_an_update_does_not_overwrite_what_another_wrote_since_the_read(s3: str, first: bytes | None) -> None:
-    """So a holder that sleeps there does not take the claim back from the next one."""
+def test_an_update_never_overwrites_a_write_since_the_read(s3: str, first: bytes | None) -> None:
+    """A holder that is suspended during an update must not take the claim back from the next one."""
     folder, seen = Folder(f"{s3}/run"), list[bytes | None]()
     if first:
         folder.write("x", first)

@@ -1,4 +1,4 @@
-"""A folder in an object store, and what it does when the store is busy, broken, gone or not ours."""
+"""A folder in an object store that is busy, failing, unreachable or refuses access."""
 
 import time
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def test_parquet_is_read_by_ranges_despite_faults(folder: Folder, faulty_s3: Fau
     with folder.open("x.parquet") as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         assert parquet.read_row_group(7, columns=["a"]).column("a").to_pylist() == list(range(70_000, 80_000))
         assert parquet.read().equals(table)
-    folder.write("no.parquet", b"nothing of the kind")
+    folder.write("no.parquet", b"not Parquet")
     with pytest.raises(pa.ArrowInvalid), folder.open("no.parquet") as file:
         pq.ParquetFile(file)
     faulty_s3.inject("403", -1, method="GET")
@@ -50,7 +50,7 @@ def test_parquet_is_read_by_ranges_despite_faults(folder: Folder, faulty_s3: Fau
         pq.ParquetFile(file)
 
 
-# --- faults that pass -----------------------------------------------------------------------------------------------
+# --- temporary faults -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "lost answer"])
@@ -93,7 +93,7 @@ def test_an_interrupted_download_continues_where_it_broke(
     folder: Folder, faulty_s3: FaultyS3, large: Path, tmp_path: Path
 ) -> None:
     folder.upload("x", large)
-    faulty_s3.inject("cut answer", 6, method="GET")  # more often than the attempts, but each brings something
+    faulty_s3.inject("cut answer", 6, method="GET")  # more often than the attempts, but each makes progress
     folder.download("x", tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == LARGE
     assert faulty_s3.count("GET") == 7
@@ -111,14 +111,14 @@ def test_an_object_that_is_replaced_while_it_is_read_is_not_mixed(
         list(chunks)
 
 
-# --- uploads in parts -----------------------------------------------------------------------------------------------
+# --- multipart uploads ----------------------------------------------------------------------------------------------
 
 
 def test_a_large_file_is_sent_in_parts(folder: Folder, faulty_s3: FaultyS3, large: Path) -> None:
     for kind in ("503", "reset", "lost answer"):
         faulty_s3.inject(kind, method="PUT", path="partNumber=2")
-    faulty_s3.inject("lost answer", method="POST", path="uploadId")  # the upload is complete, and its answer is lost
-    faulty_s3.inject("no upload", method="POST", path="uploadId")  # some stores remember, this one does not
+    faulty_s3.inject("lost answer", method="POST", path="uploadId")  # the upload is complete, but its answer is lost
+    faulty_s3.inject("no upload", method="POST", path="uploadId")  # this store does not remember complete uploads
     folder.upload("x", large)
     assert faulty_s3.count("PUT", "partNumber=1") == faulty_s3.count("PUT", "partNumber=3") == 1
     assert faulty_s3.count("PUT", "partNumber=2") == 4
@@ -139,7 +139,7 @@ def test_a_failed_upload_is_aborted(
 
 
 def test_sweep_treats_no_such_upload_as_no_uploads(folder: Folder, faulty_s3: FaultyS3) -> None:
-    """So rclone says that a bucket had no upload in parts yet."""
+    """rclone's answer for a bucket that never had a multipart upload."""
     faulty_s3.inject("no upload", method="GET", path="?uploads")
     folder.sweep("stage")
     assert faulty_s3.pending == 0
@@ -148,7 +148,7 @@ def test_sweep_treats_no_such_upload_as_no_uploads(folder: Folder, faulty_s3: Fa
         folder.sweep("stage")
 
 
-# --- what no attempt can help ---------------------------------------------------------------------------------------
+# --- permanent errors -----------------------------------------------------------------------------------------------
 
 
 def calls_of(folder: Folder, source: Path) -> list[Callable[[], object]]:
@@ -178,7 +178,7 @@ def test_a_missing_bucket_is_not_a_missing_object(s3: str, faulty_s3: FaultyS3, 
         faulty_s3.heal()
         with pytest.raises(StorageError, match="there is no bucket 'no-such-bucket-here' at http"):
             call()
-        assert faulty_s3.count() <= 2  # a missing object may need a second look
+        assert faulty_s3.count() <= 2  # a missing object may need a second request
 
 
 def test_missing_credentials_are_named(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sweeps on a real Ray cluster: the budget, the run log, the registry, what failed, what is continued."""
+"""Sweeps on a real Ray cluster: budget, run log, registry, failed trials, resumption."""
 
 import csv
 from dataclasses import replace
@@ -84,7 +84,7 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     assert len(client.search_runs([experiment.experiment_id])) == 5
 
 
-def test_a_failed_trial_is_recorded_and_the_sweep_goes_on(config: JobConfig, tmp_path: Path) -> None:
+def test_a_failed_trial_is_recorded_and_the_sweep_continues(config: JobConfig, tmp_path: Path) -> None:
     settings = replace(SETTINGS, trials=2, space={RATE: {"choice": [1e-3, 1e30]}})
     report, reports = run(config, settings, tmp_path)
     states = {progress.trial.params[RATE]: progress.trial.state for progress in reports}
@@ -97,20 +97,18 @@ def test_a_failed_trial_is_recorded_and_the_sweep_goes_on(config: JobConfig, tmp
 
 def test_a_sweep_whose_trials_all_failed_fails(config: JobConfig, tmp_path: Path) -> None:
     settings = replace(SETTINGS, trials=1, space={RATE: {"choice": [1e30, 1e31]}})
-    for _ in range(2):  # and the second time at once
+    for _ in range(2):  # the second time without a new trial
         with pytest.raises(SweepError, match=r"no trial finished, 1 of 1 failed; trial 0: .*must be finite") as refused:
             run(config, settings, tmp_path)
         assert refused.value.exit_code == 4
 
 
-def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held(
-    config: JobConfig, tmp_path: Path
-) -> None:
+def test_trials_with_workers_stop_early_and_release_their_resources(config: JobConfig, tmp_path: Path) -> None:
     import ray
 
-    # A worker takes the whole cluster: nothing is left for a trial to book, nor for the next trial until it is over.
+    # A worker takes all CPUs: no trial can reserve any, and the next trial must wait for its end.
     on_ray = replace(config, cluster=ClusterConfig(workers=1, cpus_per_worker=8))
-    # Of these two the second has the lower rate: after the joint model's first epoch it is behind.
+    # The second trial has the lower rate and falls behind after the first joint epoch.
     settings = replace(SETTINGS, seed=2, trials=2, concurrent=0, asha=AshaConfig(grace=3, factor=2))
     report, reports = run(on_ray, settings, tmp_path)
     assert [progress.trial.state for progress in reports] == [TrialState.COMPLETE, TrialState.PRUNED]
@@ -121,7 +119,7 @@ def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held
     assert {group["state"] for group in placement_group_table().values()} <= {"REMOVED"}
 
 
-def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on_another_machine(
+def test_a_sweep_resumes_on_another_machine_after_an_error_of_the_driver(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")))

@@ -1,6 +1,6 @@
-"""The run log against a real MLflow server that is killed, frozen and started again, and runs that are killed.
+"""The run log with a real MLflow server that is killed, suspended and restarted, and with killed runs.
 
-Whatever happens, no call of the run waits, and in the end each point of each curve is in MLflow once.
+In all cases, no call of the run waits, and in the end each point of each curve is in MLflow once.
 """
 
 import json
@@ -30,7 +30,7 @@ print(tracker.run_id)
 
 
 class Server:
-    """An MLflow server that may be killed and started again on the same data and port."""
+    """An MLflow server that can be killed and restarted with the same data and port."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, (self.port,) = folder, free_ports(1)
@@ -96,10 +96,10 @@ def log(tracker: Tracker, steps: range, pause: float = 0.01) -> float:
     return slowest
 
 
-def test_a_server_that_is_frozen_meanwhile_delays_nothing_and_loses_nothing(
+def test_a_suspended_server_delays_and_loses_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")  # calls are given up and made again: they arrive twice
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")  # calls that time out are retried, and arrive twice
     messages: list[str] = []
     uri = server.uri.replace("://", "://someone:hunter2@")
     with Tracker(uri, run_name="frozen", runs_dir=tmp_path, report=messages.append, system_seconds=0.5) as tracker:
@@ -111,7 +111,7 @@ def test_a_server_that_is_frozen_meanwhile_delays_nothing_and_loses_nothing(
         until(lambda: tracker.run_id, "run in MLflow")
         server.freeze(signal.SIGSTOP)
         slowest = log(tracker, range(100, 200), pause=0.03)
-        until(lambda: messages, "word about the server")
+        until(lambda: messages, "message about the server")
         server.freeze(signal.SIGCONT)
         log(tracker, range(200, 300))
     assert slowest < 1.0
@@ -130,7 +130,7 @@ def test_a_server_that_is_frozen_meanwhile_delays_nothing_and_loses_nothing(
     assert "hunter2" not in everything + "".join(messages) + str(run.to_dictionary()) + tracker.ui_command()
 
 
-def test_a_killed_and_continued_run_is_complete_in_mlflow(server: Server, tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_is_complete_in_mlflow(server: Server, tmp_path: Path) -> None:
     log_file = tmp_path / "killed" / "tracking.jsonl"
     cursor = tmp_path / "killed" / "tracking.sent.json"
     with Running(["-c", WRITER, server.uri, str(tmp_path), "killed", "100000"], tmp_path) as writer:
@@ -140,7 +140,7 @@ def test_a_killed_and_continued_run_is_complete_in_mlflow(server: Server, tmp_pa
         writer.signal(signal.SIGKILL)
         writer.process.wait(30)
     with log_file.open("a") as torn:
-        torn.write('{"event": "metrics", "step": 1000000, "val')  # it died while it wrote
+        torn.write('{"event": "metrics", "step": 1000000, "val')  # it was killed while it wrote
     (before,) = find_runs(tmp_path)
     assert (before.status, before.unsent > 0) == ("CUT OFF", True)
     reached = int(log_file.read_text().splitlines()[-2].partition('"step": ')[2].partition(",")[0])

@@ -1,4 +1,4 @@
-"""Training on the workers of a Ray cluster: the same model, the same story, and refusals before anything starts."""
+"""Training on the workers of a Ray cluster: the same model and run log as locally; early errors."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, t
     assert not repeated.trained
 
 
-def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, tmp_path: Path) -> None:
+def test_two_workers_stop_at_ctrl_c_and_any_number_resumes(config: JobConfig, tmp_path: Path) -> None:
     """Without dropout, so that two workers compute what one does up to rounding."""
     config = replace(config, model=replace(config.model, dropout=0.0, predicate_dropout=0.0))
     stages = {name: replace(getattr(config.training, name), epochs=60, patience=60) for name in ("baseline", "joint")}
@@ -78,7 +78,7 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, 
     second: list[TrainingEvent] = []
     done = train_job(config, "cut", runs_dir=tmp_path, show=second.append)
     for stage in ("baseline", "joint"):
-        assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "nothing is done twice or left out"
+        assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "each update exactly once"
     for name, value in whole.bundle.metrics.items():
         assert done.bundle.metrics[name] == pytest.approx(value, rel=1e-3), name
 
@@ -130,7 +130,7 @@ def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) ->
 
 
 def free_cpus(at_least: float, seconds: float = 120) -> float:
-    """The free CPUs of the cluster, when they are as many as expected or the time is over."""
+    """The free CPUs of the cluster, once they are `at_least` as many or the time is over."""
     import ray
 
     deadline = time.monotonic() + seconds
@@ -149,7 +149,6 @@ def test_an_error_that_no_restart_fixes_ends_the_job_at_once(config: JobConfig, 
 def test_restarts_without_progress_end_a_job_without_a_restart_limit(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers were once restarted for ever."""
 
     def hidden(folder: Folder, *about: Any) -> tuple[Prepared, str]:
         prepared, place = prepared_in(folder, *about)
@@ -158,7 +157,7 @@ def test_restarts_without_progress_end_a_job_without_a_restart_limit(
 
     monkeypatch.setattr("agggen_platform.training.job.prepared_in", hidden)
     monkeypatch.setattr("agggen_platform.training.on_ray._FRUITLESS_RESTARTS", 1)
-    message = r"started again 1 times in a row without a newer checkpoint; the last reason: worker 0: .*train\.parquet"
+    message = r"restarted 1 times in a row without a newer checkpoint; the last reason: worker 0: .*train\.parquet"
     with pytest.raises(TrainingError, match=message):
         train_job(on(config, 1, max_failures=-1), "r", runs_dir=tmp_path)
 

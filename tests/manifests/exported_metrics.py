@@ -21,7 +21,7 @@ RECORDED = Path(__file__).with_name("ray_metrics.json")
 VALUED = ("le", "deployment", "application", "route", "work", "kind", "item", "split", "stage")
 """Labels with few, known values."""
 UNSEEN = {
-    # Ray reports GPUs where there are any (dashboard/modules/reporter): not on the machine of the recording.
+    # Ray reports GPUs if there are any (dashboard/modules/reporter); the recording machine had none.
     "ray_node_gpus_utilization": ("ip", "GpuIndex"),
     "ray_node_gram_used": ("ip", "GpuIndex"),
     # Exported from the first event on.
@@ -29,7 +29,7 @@ UNSEEN = {
     "ray_agggen_training_restarts_total": ("run",),
     "ray_agggen_job_shard_retries_total": ("kind", "run"),
 }
-"""Metrics that a scrape without such events or devices does not have, as their sources define them."""
+"""Metrics of events or devices that the recording lacks, as their sources define them."""
 OF_PROMETHEUS = {"up": (), "ALERTS": ("alertname", "alertstate")}
 OF_TARGETS = frozenset({"instance", "job"})
 """Labels that Prometheus adds."""
@@ -63,7 +63,7 @@ def merged(scrapes: Iterable[Known]) -> Known:
 
 
 def recorded() -> Known:
-    """What Ray exported when it was recorded, this code's metrics among it."""
+    """The recorded metrics of Ray, including those of this code."""
     content: Mapping[str, Mapping[str, list[str]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in content.items()}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,15 +36,6 @@ def test_compose_yaml_follows_the_compose_specification() -> None:
     command = [str(checker), "--builtin-schema", "vendor.compose-spec", str(FOLDER / "compose.yaml")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-
-
-def test_promtool_accepts_the_configuration_of_compose() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed: apt install prometheus")
-    command = [promtool, "check", "config", "--syntax-only", str(FOLDER / "prometheus.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 @every_service

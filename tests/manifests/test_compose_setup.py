@@ -68,6 +68,6 @@ def test_files_for_the_same_account_agree(state: Path) -> None:
 def test_existing_files_stay_and_missing_ones_are_created(state: Path) -> None:
     before, lost = secrets_in(state), state / "secrets" / "s3_credentials"
     lost.unlink()
-    assert setup(state).splitlines() == [f"made {lost}"]
+    assert setup(state).splitlines() == [f"created {lost}"]
     assert secrets_in(state) == before
-    assert "nothing was missing" in setup(state)
+    assert "nothing is missing" in setup(state)

@@ -36,7 +36,7 @@ SECRETS = {
     "agggen-redis": {"password"},
     "agggen-tls": set(),  # kubectl names the keys of a certificate
 }
-"""The secrets that README.md says how to create, with their keys."""
+"""The secrets that README.md describes, with their keys."""
 SECRET_NAME = re.compile(r"token|passw|secret|credential|api.?key|access.?key|private", re.I)
 
 both_overlays = pytest.mark.parametrize("name", OVERLAYS)

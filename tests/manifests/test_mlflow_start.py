@@ -1,4 +1,4 @@
-"""The start script of MLflow's image: where secrets go, and what it refuses. The server itself is not started."""
+"""The start script of MLflow's image: secrets in private files, and invalid settings. The server is not started."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_server_requires_accounts_and_its_secrets_stay_in_private_files(
         ([*HOSTS, "--workers", "4"], {}, "--workers is fixed here"),
         ([*HOSTS, "--disable-security-middleware"], {}, "--disable-security-middleware is fixed here"),
         (HOSTS, {"MLFLOW_BACKEND_STORE_URI": ""}, "MLFLOW_BACKEND_STORE_URI is not set"),
-        (HOSTS, {"MLFLOW_BACKEND_STORE_URI": "postgresql://mlflow:x@postgres/mlflow"}, "holds a password"),
+        (HOSTS, {"MLFLOW_BACKEND_STORE_URI": "postgresql://mlflow:x@postgres/mlflow"}, "contains a password"),
         (HOSTS, {"MLFLOW_ARTIFACTS_DESTINATION": ""}, "MLFLOW_ARTIFACTS_DESTINATION is not set"),
     ],
 )

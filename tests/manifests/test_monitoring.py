@@ -115,8 +115,11 @@ def test_every_alert_has_a_test_and_says_what_to_do() -> None:
             assert rule["annotations"].keys() == {"summary", "runbook"}, name
 
 
-def test_promtool_accepts_the_configuration() -> None:
-    done = promtool("check", "config", MONITORING / "prometheus.yaml")
+@pytest.mark.parametrize(
+    "options", [[MONITORING / "prometheus.yaml"], ["--syntax-only", REPO / "infra" / "compose" / "prometheus.yaml"]]
+)
+def test_promtool_accepts_the_configurations(options: list[object]) -> None:
+    done = promtool("check", "config", *options)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

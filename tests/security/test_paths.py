@@ -111,7 +111,7 @@ def test_an_archive_whose_members_lead_out_of_it_is_refused(
             member.name = member.name.replace("OUTSIDE", str(outside))
             archive.addfile(member, io.BytesIO(content))
     before = tree(tmp_path)
-    with pytest.raises(Refused, match="is no AllenNLP archive"):
+    with pytest.raises(Refused, match="is not an AllenNLP archive"):
         read_config(str(tmp_path / "srl.tar.gz"))
     assert tree(tmp_path) == before
 

@@ -1,4 +1,4 @@
-"""Errors if no cluster can be reached. Integration tests start Ray."""
+"""Errors of clusters that do not exist. Integration tests start Ray."""
 
 import os
 import stat
@@ -16,7 +16,7 @@ from tests.processes import free_ports
 
 @pytest.fixture
 def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without a cluster; the file to which Ray writes the address of the last one."""
+    """A machine where no cluster runs; the file where Ray notes the last one."""
     pytest.importorskip("ray", reason="Ray is not installed")
     if any("gcs_server" in (process.info["name"] or "") for process in psutil.process_iter(["name"])):
         pytest.skip("a Ray cluster runs on this machine, and auto finds it")
@@ -30,8 +30,8 @@ def test_auto_without_a_cluster_is_an_error(no_cluster: Path) -> None:
         pass
 
 
-def test_auto_does_not_wait_for_a_killed_cluster(no_cluster: Path) -> None:
-    """Its address remains in Ray's file, and Ray itself would retry for minutes."""
+def test_a_cluster_that_was_killed_is_not_waited_for(no_cluster: Path) -> None:
+    """Ray's file with its address remains, and Ray itself retries for minutes."""
     (port,) = free_ports(1)
     no_cluster.write_text(f"127.0.0.1:{port}")
     begin = time.monotonic()
@@ -41,7 +41,8 @@ def test_auto_does_not_wait_for_a_killed_cluster(no_cluster: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_unreachable_address_is_an_error_within_seconds(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_cluster_is_an_error_within_seconds(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself retries for more than a minute."""
     pytest.importorskip("ray", reason="Ray is not installed")
     (port,) = free_ports(1)
     begin = time.monotonic()
@@ -54,7 +55,7 @@ def test_an_unreachable_address_is_an_error_within_seconds(scheme: str, monkeypa
     assert time.monotonic() - begin < 10
 
 
-def test_a_local_cluster_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_starts_too_slowly_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
     def slow(**_: object) -> None:
@@ -87,4 +88,4 @@ with connected("local", cpus=1) as cluster:
     mode, path, bits = done.stdout.split()
     assert mode == "token"
     assert stat.S_IMODE(int(bits)) == 0o600
-    assert not os.path.exists(path)  # deleted with the process
+    assert not os.path.exists(path)  # it was deleted with the process

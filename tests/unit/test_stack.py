@@ -1,4 +1,4 @@
-"""The stack of one machine: servers that start, die, hang or refuse to end; its passwords and its file for shells."""
+"""The stack of one machine: servers that start, die, hang or ignore the stop signal; passwords; environment file."""
 
 import os
 import socket
@@ -38,7 +38,7 @@ def server(name: str, code: str = LISTENS, patience: float = 60) -> Server:
 
 @contextmanager
 def supervised(folder: Path) -> Iterator[Supervisor]:
-    """A supervisor; afterwards no process of its servers is left."""
+    """A supervisor whose servers and their child processes must all have ended after the block."""
     before = set(psutil.Process().children())
     with stack.locked(folder):
         supervisor = Supervisor(folder)
@@ -113,7 +113,7 @@ def test_passwords_are_kept_in_a_private_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "stack.json").stat().st_mode) == 0o600
 
 
-def test_a_shell_that_reads_the_file_has_every_value(tmp_path: Path) -> None:
+def test_the_environment_file_sets_every_value_in_a_shell(tmp_path: Path) -> None:
     value = 'it\'s "so" $HOME `id` \\ ; * end'
     stack.write_environment(tmp_path / "env", {"AGGGEN_A": value})
     code = "import os; print(os.environ['AGGGEN_A'], os.environ.get('AWS_SESSION_TOKEN'))"
@@ -138,7 +138,7 @@ def test_the_configuration_of_other_services_does_not_reach_the_servers(monkeypa
     assert environment["PATH"] == os.environ["PATH"]
 
 
-def test_programs_that_are_not_installed_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_for_missing_programs_name_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))

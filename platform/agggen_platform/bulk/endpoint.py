@@ -102,16 +102,10 @@ def options_of(requested: InferenceConfig, own: InferenceConfig) -> dict[str, An
 
 
 def _generation(name: str, text: Any) -> Generation:
-    facts = [
-        WrittenFact(
-            fact["start"],
-            fact["end"],
-            tuple(fact["predicates"]),
-            tuple(fact.get("missing", ())),
-            fact.get("fallback", False),
-        )
-        for fact in text["facts"]
-    ]
+    facts = []
+    for fact in text["facts"]:
+        missing, fallback = tuple(fact.get("missing", ())), fact.get("fallback", False)
+        facts.append(WrittenFact(fact["start"], fact["end"], tuple(fact["predicates"]), missing, fallback))
     return Generation(
         name,
         text["text"],

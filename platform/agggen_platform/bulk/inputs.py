@@ -33,8 +33,8 @@ from agggen_platform.bulk.records import (
     LineReader,
     Stream,
     grouped_by_record,
-    is_record,
     object_rows,
+    read_record,
     record_schema,
     triple_rows,
 )
@@ -127,7 +127,7 @@ def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[
         raise CorpusError(f"{address} is not a file of records: its name must end in .{', .'.join(KINDS)}")
     names = [name for name in folder.names() if "/" not in name and _kind(name) in KINDS and name != REJECTS]
     if not names:
-        raise CorpusError(f"{address} holds no records: no file in it ends in .{', .'.join(KINDS)}")
+        raise CorpusError(f"{address} contains no records: no file in it ends in .{', .'.join(KINDS)}")
     several = len(names) > 1
     return [_input(folder, name, f"{name}:" if several else "", shard_rows, unique) for name in names]
 
@@ -341,7 +341,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
         return f"{file.address}, {position}"
 
     ids = [(file.index and file.index.ids) or hash_ids(file.folder, file.name) for file in files]
-    return find_repeated(ids, rows, is_record, where)
+    return find_repeated(ids, rows, read_record, where)
 
 
 def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

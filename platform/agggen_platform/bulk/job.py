@@ -40,10 +40,8 @@ class BulkReport:
     """The job's fingerprint."""
     summary: Counts
     """Counts of the whole job, earlier runs included."""
-    finished_before: bool
-    """Whether an earlier run had finished the job."""
     progress: Progress | None = None
-    """The progress of this run; None if `finished_before`."""
+    """The progress of this run; None if an earlier run had finished the job."""
     redone: int = 0
     """The number of shard retries in all runs."""
     seconds: float = 0.0
@@ -51,18 +49,10 @@ class BulkReport:
     review: Sequence[CheckedText] = ()
     """The riskiest texts, if a review was requested."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """The content of ``report.json``."""
-        now = self.progress
-        shards = {"total": now.total, "reused": now.reused, "redone": self.redone} if now else {}
-        return {
-            "job": self.job,
-            **self.summary.as_dict(),
-            "fulfilled_share": self.summary.fulfilled_share,
-            "mean_plan_length": self.summary.mean_plan_length,
-            "shards": shards,
-            "run": {"records": now.counts.records, "seconds": self.seconds, **_speed(now)} if now else {},
-        }
+    @property
+    def finished_before(self) -> bool:
+        """Whether an earlier run had finished the job."""
+        return self.progress is None
 
 
 def generate(
@@ -94,7 +84,7 @@ def generate(
 
     Raises:
         ConfigError: a review is requested without a critic.
-        CorpusError: the input is missing or cannot be read, or `out` holds other files.
+        CorpusError: the input is missing or cannot be read, or `out` contains other files.
         JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
         JobError: too many records were rejected, the generator failed on every record, or workers died repeatedly.
@@ -104,8 +94,8 @@ def generate(
         raise ConfigError("a review needs the scores of a critic: set critic=included")
     critic = None
     if config.critic is not None:
-        place = place_of_critic(config.critic)
-        critic = place, open_critic(place)[1]
+        address = place_of_critic(config.critic)
+        critic = address, open_critic(address)[1]
     inputs = find_inputs(source, config.shard_rows, config.unique)
     target = Folder(out)
     if target.address in {file.folder.address for file in inputs}:
@@ -125,7 +115,7 @@ def generate(
             output.tidy()
             if single_file:
                 output.join()
-            return BulkReport(output.job, Counts(**manifest["summary"]), True, review=reviewed())
+            return BulkReport(output.job, Counts(**manifest["summary"]), review=reviewed())
         output.begin(about, {})
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
@@ -135,7 +125,7 @@ def generate(
             files = prepare_inputs(inputs, Folder(target.at(INPUT)))
             rows = sum(file.rows for file in files)
             if not rows:
-                raise CorpusError(f"{source} holds no record")
+                raise CorpusError(f"{source} contains no record")
         except CorpusError:
             output.clear()  # otherwise the folder would refuse the corrected input as another job
             raise
@@ -164,14 +154,15 @@ def generate(
         counts = work.counts
         total = counts.records + counts.rejects
         check_rejects(counts.rejects, total, config.max_reject_share, "records", target.at("rejects"))
-        now, seconds = work.progress(), time.monotonic() - begin
-        report = BulkReport(output.job, counts, False, now, work.retries, seconds)
+        now = work.progress()
+        report = BulkReport(output.job, counts, now, work.retries, time.monotonic() - begin)
         used = {name: value for name, value in resolved(config).items() if name in _IDENTITY_SETTINGS}
         about = {"summary": counts.as_dict(), "config": used, **_provenance(model, inputs)}
         if critic:
             about["critic"] = critic[1]
         check_claim()
-        output.finish([file for shard in shards for file in work.done[shard.index].files], about, report.as_dict())
+        written = [file for shard in shards for file in work.done[shard.index].files]
+        output.finish(written, about, _content(report, now))
         if single_file:
             output.join()
         if log:
@@ -185,6 +176,18 @@ _IDENTITY_SETTINGS = ("inference", "n_best", "complete", "unique", "format")
 def _provenance(model: Model, inputs: list[InputFile]) -> dict[str, str]:
     return {"bundle": model.fingerprint, "bundle_address": model.address} | {
         f"input/{file.name}": file.fingerprint for file in inputs
+    }
+
+
+def _content(report: BulkReport, now: Progress) -> dict[str, Any]:
+    """The content of ``report.json``."""
+    return {
+        "job": report.job,
+        **report.summary.as_dict(),
+        "fulfilled_share": report.summary.fulfilled_share,
+        "mean_plan_length": report.summary.mean_plan_length,
+        "shards": {"total": now.total, "reused": now.reused, "redone": report.redone},
+        "run": {"records": now.counts.records, "seconds": report.seconds, **_speed(now)},
     }
 
 

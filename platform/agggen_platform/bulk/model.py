@@ -43,17 +43,17 @@ def open_model(address: str) -> Model:
         RegistryError: there is no such version or alias.
         StorageError: the store refused access or did not answer.
     """
-    place = Folder(resolve(address) if is_model_address(address) else place_of(address)).address
-    path = get_bundle(place)
+    resolved = Folder(resolve(address) if is_model_address(address) else place_of(address)).address
+    path = get_bundle(resolved)
     bundle = load_bundle(path)
-    return Model(place, fingerprint(path), bundle.inference, bundle.model.config.max_group_size)
+    return Model(resolved, fingerprint(path), bundle.inference, bundle.model.config.max_group_size)
 
 
 def load_generator(address: str, expected: str, device: str) -> Generator:
     """The generator of the bundle at `address`, whose fingerprint must be `expected`.
 
     Raises:
-        JobError: the address holds another bundle.
+        JobError: there is another bundle at the address.
         BundleError: there is no bundle at the address.
     """
     path = get_bundle(address)

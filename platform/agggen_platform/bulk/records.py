@@ -56,14 +56,6 @@ def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
     return record, Plan.parse(row["plan"]) if row.get("plan") else None
 
 
-def is_record(row: dict[str, Any]) -> bool:
-    try:
-        read_record(row)
-    except AggGenError:
-        return False
-    return True
-
-
 class Stream(io.RawIOBase):
     """A stream over chunks of bytes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -67,12 +67,10 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
     for row in rows:
         by_shard[int(np.searchsorted(begins, row, "right")) - 1].add(row)
 
-    def read() -> Iterator[tuple[int, Record]]:
-        for index, own in by_shard.items():
-            for first, batch in read_records(shards[index], BATCH_ROWS):
-                numbers = range(shards[index].rows_before + first, shards[index].rows_before + first + len(batch))
-                yield from ((row, read_record(data)[0]) for row, data in zip(numbers, batch, strict=True) if row in own)
-
-    records = dict(read())
+    records: dict[int, Record] = {}
+    for index, own in by_shard.items():
+        for first, batch in read_records(shards[index], BATCH_ROWS):
+            numbered = enumerate(batch, start=shards[index].rows_before + first)
+            records |= {row: read_record(data)[0] for row, data in numbered if row in own}
     output.tidy()
     return records

@@ -148,11 +148,12 @@ class RowWriter:
             else:
                 yield from self._texts(task)
 
-    def reject(self, rows: Sequence[Mapping[str, Any]], first: int, reason: str) -> None:
-        """Rejects all rows; they count as failed."""
+    def reject(self, rows: Sequence[Mapping[str, Any]], first: int, reason: str) -> Iterator[dict[str, Any]]:
+        """Rejects all rows, which count as failed; returns no texts."""
         for number, row in enumerate(rows, start=first):
             self._reject(row, number, reason)
         self.counts.failed += len(rows)
+        return iter(())
 
     @property
     def rejects(self) -> list[Reject]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -63,13 +64,7 @@ class BulkWorker(Worker[Counts]):
         return self._write(shard, path, RowWriter.texts)
 
     def give_up(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
-        reason = str(self.broken(shard))
-
-        def reject(writer: RowWriter, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
-            writer.reject(rows, first, reason)
-            return iter(())
-
-        return self._write(shard, path, reject)
+        return self._write(shard, path, partial(RowWriter.reject, reason=str(self.broken(shard))))
 
     def _write(
         self, shard: Shard, path: Path, texts_of: Callable[..., Iterator[dict[str, Any]]]
@@ -85,7 +80,7 @@ class BulkWorker(Worker[Counts]):
 
     def broken(self, shard: Shard) -> JobError:
         return JobError(
-            f"{ATTEMPTS} workers died over {shard}: out of memory (try a smaller inference.rows), or a "
+            f"{ATTEMPTS} workers died while processing {shard}: out of memory (try a smaller inference.rows), or a "
             "record that crashes the generator; finished shards are kept"
         )
 

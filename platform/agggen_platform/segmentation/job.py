@@ -50,11 +50,14 @@ class SegmentReport:
     """A finished job."""
 
     splits: dict[str, SplitReport]
-    finished_before: bool
-    """Whether an earlier run had finished the job."""
     progress: Progress | None = None
-    """The progress of this run; None if `finished_before`."""
+    """The progress of this run; None if an earlier run had finished the job."""
     seconds: float = 0.0
+
+    @property
+    def finished_before(self) -> bool:
+        """Whether an earlier run had finished the job."""
+        return self.progress is None
 
 
 class Output(JobFolder):
@@ -87,7 +90,7 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     folder = Folder(address)
     names = [name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name]
     if not names:
-        raise CorpusError(f"{address} holds no SPLIT.parquet; make them with: agggen prepare NAME --out DIR")
+        raise CorpusError(f"{address} contains no SPLIT.parquet; make them with: agggen prepare NAME --out DIR")
     if missing := [split for split in splits if split not in names]:
         raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(names)}")
     sources = [open_source(folder, f"{name}.parquet") for name in names if not splits or name in splits]
@@ -119,7 +122,7 @@ def segment(
 
     Raises:
         ConfigError: the segmenter does not exist.
-        CorpusError: the input is missing or not a corpus, or `out` holds other files.
+        CorpusError: the input is missing or not a corpus, or `out` contains other files.
         ClaimedError: another job works on `out`.
         JobError: too many texts were rejected, the segmenter failed on every text, or workers died repeatedly. Finished
             shards are kept for the next run.
@@ -127,7 +130,7 @@ def segment(
     fact_segmenter = segmenter(config.facts)
     sources = find_sources(corpus, splits)
     target = Folder(out)
-    if target.address in {Folder(source.folder).address for source in sources}:
+    if target.address in {source.folder.address for source in sources}:
         raise CorpusError(f"{out} is the folder of the input; give another --out")
     output = Output(target, fingerprint(config, sources, fact_segmenter.fingerprint))
     begin = time.monotonic()
@@ -139,7 +142,7 @@ def segment(
                 name: SplitReport(**split | {"parts": tuple(PartFile(**part) for part in split["parts"])})
                 for name, split in manifest["splits"].items()
             }
-            return SegmentReport(reports, True)
+            return SegmentReport(reports)
         inputs = {f"input/{source.split}": source.fingerprint for source in sources}
         identity = {"facts": fact_segmenter.fingerprint, "alignment": config.alignment} | inputs
         output.begin(identity, {"splits": [source.split for source in sources]})
@@ -173,7 +176,7 @@ def segment(
             speed=_speed,
         )
         for source in sources:
-            current = open_source(Folder(source.folder), source.name).fingerprint
+            current = open_source(source.folder, source.name).fingerprint
             check_unchanged(source.address, source.fingerprint, current)
         texts = work.counts.references + work.counts.rejects
         check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", target.at("rejects"))
@@ -185,13 +188,15 @@ def segment(
             "job": output.job,
             "splits": {name: asdict(report) for name, report in reports.items()},
             "rejects": [asdict(file) for shard in shards for file in work.done[shard.index].files[1:]],
-            **{"config": resolved(config), "segmenter": fact_segmenter.fingerprint, "inputs": inputs},
+            "config": resolved(config),
+            "segmenter": fact_segmenter.fingerprint,
+            "inputs": inputs,
         }
         check_claim()
         output.publish(manifest, ("rejects", *reports))
         if log:
             log.log_metrics(work.metrics() | _statistics(reports), step=len(shards))
-    return SegmentReport(reports, False, work.progress(), time.monotonic() - begin)
+    return SegmentReport(reports, work.progress(), time.monotonic() - begin)
 
 
 def _report(source: Source, done: Sequence[FinishedShard[Counts]]) -> SplitReport:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from agggen.corpora.prepared import schema
-from agggen.errors import RecordError
 from agggen_platform.sharded import shards
 from agggen_platform.sharded.shards import Shard, bare_record
 from agggen_platform.storage.folder import Folder
@@ -20,7 +18,7 @@ _NEEDED = ("id", "triples", "references")
 class Source:
     """A split to segment: a Parquet file."""
 
-    folder: str
+    folder: Folder
     name: str
     split: str
     corpus: str
@@ -32,7 +30,7 @@ class Source:
 
     @property
     def address(self) -> str:
-        return f"{self.folder}/{self.name}"
+        return self.folder.at(self.name)
 
 
 def open_source(folder: Folder, name: str) -> Source:
@@ -46,7 +44,7 @@ def open_source(folder: Folder, name: str) -> Source:
     )
     split = opened.metadata.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
     corpus = opened.metadata.get("corpus") or split
-    return Source(folder.address, name, split, corpus, opened.rows, opened.fingerprint, opened.groups)
+    return Source(folder, name, split, corpus, opened.rows, opened.fingerprint, opened.groups)
 
 
 def _readable() -> pa.Schema:
@@ -62,19 +60,12 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
         job: the fingerprint of the job, with which each part's name ends.
         first_index: the number of the first shard.
     """
-    folder = Folder(source.folder)
-    columns, ids = ("id", "triples", "category"), [shards.hash_ids(folder, source.name)]
+    folder, columns = source.folder, ("id", "triples", "category")
     (duplicates,) = shards.find_repeated(
-        ids, lambda _, rows: shards.rows_at(folder, source.name, columns, rows), _is_record, lambda _, row, __: row
+        [shards.hash_ids(folder, source.name)],
+        lambda _, rows: shards.rows_at(folder, source.name, columns, rows),
+        bare_record,
+        lambda _, row, __: row,
     )
     part = f"{source.split}/{{}}-{job}.parquet"
     return shards.cut(folder, source.name, source.groups, rows_per_shard, part, duplicates, first_index=first_index)
-
-
-def _is_record(row: dict[str, Any]) -> bool:
-    """Whether a row is a valid record; an invalid row never masks a later valid one."""
-    try:
-        bare_record(row)
-    except RecordError:
-        return False
-    return True

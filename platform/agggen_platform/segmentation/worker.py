@@ -67,7 +67,7 @@ class ShardWorker(Worker[Counts]):
 
     def broken(self, shard: Shard) -> JobError:
         return JobError(
-            f"{ATTEMPTS} workers died over {shard}: out of memory, or a text that crashes the segmenter "
+            f"{ATTEMPTS} workers died while processing {shard}: out of memory, or a text that crashes the segmenter "
             f"{self.segmenter.name!r}; finished shards are kept"
         )
 

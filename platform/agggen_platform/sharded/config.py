@@ -57,7 +57,7 @@ def check_rejects(rejects: int, total: int, limit: float, kind: str, where: str)
 
     Args:
         kind: the name of the items in the plural, such as "records".
-        where: the folder that holds the reasons.
+        where: the folder with the reasons.
     """
     if rejects > limit * total:
         raise JobError(

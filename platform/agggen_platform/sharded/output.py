@@ -61,7 +61,7 @@ class JobFolder(ABC):
                 self.folder.delete(name)  # written by a run with another shard size
         if not self._is_complete(manifest):
             raise DamagedError(
-                f"the store holds other {self.product} in {self.folder} than were sent, so {MANIFEST} was not written; "
+                f"the {self.product} in {self.folder} differ from those that were sent, so {MANIFEST} was not written; "
                 "the same command writes them again"
             )
         self.folder.sweep()  # partial files of killed actors
@@ -75,15 +75,17 @@ class JobFolder(ABC):
             about: additional members of the job file.
 
         Raises:
-            CorpusError: the folder holds other files, or the output of another job.
+            CorpusError: the folder contains other files, or the output of another job.
         """
         owner = self._owner()
         names = self.folder.names()
         if owner is None and (foreign := [name for name in names if self.is_product(name, None)]):
-            raise CorpusError(f"{self.folder} holds {foreign[0]}, which no {self.kind} wrote; give another --out")
+            raise CorpusError(
+                f"{self.folder} contains {foreign[0]}, which is not the output of a {self.kind} job; give another --out"
+            )
         if owner is not None and owner["job"] != self.job:
             raise CorpusError(
-                f"{self.folder} holds another job's {self.product} ({_differences(owner['config'], config)}); "
+                f"{self.folder} contains another job's {self.product} ({_differences(owner['config'], config)}); "
                 "replace them with --fresh, or give another --out"
             )
         for name in names:
@@ -113,7 +115,7 @@ class JobFolder(ABC):
             return None
         owner: dict[str, Any] = json.loads(content)
         if (kind := owner["kind"]) != self.kind:
-            raise CorpusError(f"{self.folder} holds what a {kind} wrote; give another --out")
+            raise CorpusError(f"{self.folder} contains the output of a {kind} job; give another --out")
         return owner
 
 
@@ -124,4 +126,4 @@ def as_json(content: dict[str, Any]) -> bytes:
 def _differences(existing: dict[str, Any], new: dict[str, Any]) -> str:
     pairs = {key: (existing.get(key, "none"), new.get(key, "none")) for key in (existing | new)}
     changed = [f"{key}: {before} there, {now} now" for key, (before, now) in pairs.items() if before != now]
-    return "; ".join(changed) or "of another version"
+    return "; ".join(changed) or "written by another version"

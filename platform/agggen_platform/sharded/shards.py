@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from agggen.corpora.parquet import check_plain, columns_of
 from agggen.corpora.tables import text_of
-from agggen.errors import CorpusError, RecordError
+from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
@@ -266,16 +266,17 @@ class IdHashes:
 def find_repeated(
     ids: Sequence[IdHashes],
     rows: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
-    is_record: Callable[[dict[str, Any]], bool],
+    check: Callable[[dict[str, Any]], object],
     where: Callable[[int, int, dict[str, Any]], Where],
 ) -> list[dict[int, Where]]:
     """For each file, its duplicate rows, with the location of the first record with the same id (in any file).
 
-    Only rows whose hash is repeated are read. Invalid rows are ignored.
+    Only rows whose hash is repeated are read. Invalid rows never mask a later valid one.
 
     Args:
         ids: the hashes of each file's ids.
         rows: (file number, row numbers) -> (row number, row) of these rows.
+        check: raises AggGenError for an invalid row.
         where: (file number, row number, row) -> the location of the record, for messages.
     """
     shared = IdHashes.repeated(ids)
@@ -283,10 +284,13 @@ def find_repeated(
     duplicates: list[dict[int, Where]] = [{} for _ in ids]
     for number, file in enumerate(ids if len(shared) else ()):
         for row, data in rows(number, file.rows_of(shared)):
-            if is_record(data):
-                earlier = first.setdefault(data["id"].strip(), (number, row, where(number, row, data)))
-                if earlier[:2] != (number, row):
-                    duplicates[number][row] = earlier[2]
+            try:
+                check(data)
+            except AggGenError:
+                continue
+            earlier = first.setdefault(data["id"].strip(), (number, row, where(number, row, data)))
+            if earlier[:2] != (number, row):
+                duplicates[number][row] = earlier[2]
     return duplicates
 
 
@@ -314,13 +318,19 @@ def rows_at(
         yield from zip(inside.tolist(), batch.take(inside - begin).to_pylist(), strict=True)
 
 
-def _batches(folder: Folder, name: str, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """All rows in batches, each with the number of its first row; `columns` as in `read_rows`."""
+def _batches(
+    folder: Folder, name: str, columns: Sequence[str] | None, size: int = _BATCH_ROWS, groups: list[int] | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of the row `groups` (None: all) in batches, each with the number of its first row in these groups.
+
+    Raises:
+        CorpusError: the columns contain values that could run code.
+    """
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
         existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
         check_plain(columns_of(parquet.schema_arrow, existing), folder.at(name))
-        for batch in parquet.iter_batches(_BATCH_ROWS, columns=existing):
+        for batch in parquet.iter_batches(size, row_groups=groups, columns=existing):
             yield first, batch
             first += batch.num_rows
 
@@ -344,19 +354,12 @@ def read_rows(
         columns: the columns to read, if the file has them; None: all.
 
     Raises:
-        CorpusError: the columns hold values that could run code.
+        CorpusError: the columns contain values that could run code.
     """
-    with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        existing = [name for name in parquet.schema_arrow.names if columns is None or name in columns]
-        check_plain(columns_of(parquet.schema_arrow, existing), shard.address)
-        skip, left, number = shard.skip, shard.rows, shard.first
-        for batch in parquet.iter_batches(batch_rows, row_groups=list(shard.groups), columns=existing):
-            if skip >= batch.num_rows:
-                skip -= batch.num_rows
-                continue
-            part = batch.slice(skip, left)
-            skip = 0
-            yield number, part.to_pylist()
-            number, left = number + part.num_rows, left - part.num_rows
-            if not left:
-                return
+    end = shard.skip + shard.rows
+    for first, batch in _batches(Folder(shard.folder), shard.name, columns, batch_rows, list(shard.groups)):
+        begin = max(first, shard.skip)
+        if begin < first + len(batch):
+            yield shard.first + begin - shard.skip, batch.slice(begin - first, end - begin).to_pylist()
+        if first + len(batch) >= end:
+            return

@@ -215,7 +215,7 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
 
     Raises:
         DamagedError: it is incomplete.
-        CorpusError: it holds values that could run code, so no worker wrote it.
+        CorpusError: it contains values that could run code, so no worker wrote it.
     """
     where = folder.at(part)
     try:

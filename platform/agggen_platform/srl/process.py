@@ -77,7 +77,8 @@ class JsonLinesProcess:
             timeout: seconds for the whole answer.
 
         Raises:
-            WorkerDied: the child ended, timed out, or answered no JSON object; quotes the end of its standard error.
+            WorkerDied: the child ended, timed out, or did not answer with a JSON object; quotes the end of its
+                standard error.
         """
         if not self._stop.alive:
             raise WorkerDied("the worker has ended already")
@@ -104,7 +105,7 @@ class JsonLinesProcess:
         if timed_out.is_set():
             reason = f"did not answer within {timeout:g} s"
         elif line.endswith(b"\n"):
-            reason = f"answered {line[:80]!r}, which is no JSON object"
+            reason = f"answered {line[:80]!r}, which is not a JSON object"
         else:
             reason = self._ending()
         self.kill()

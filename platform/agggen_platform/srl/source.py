@@ -1,8 +1,9 @@
 """Frames from any AllenNLP archive for semantic role labelling: the BERT model (``srl_bert``) or the BiLSTM (``srl``).
 
-AllenNLP runs as a worker process in a separate environment (``environment.py``). In AllenNLP's own predictor, spaCy's
-English model finds the predicates; here another frame source does, by default the shipped tagger, or a spaCy model if
-one is configured.
+An archive (``model.tar.gz`` or its unpacked folder) contains pickles: loading one runs its author's code. AllenNLP runs
+as a worker process in a separate environment (``environment.py``). In AllenNLP's own predictor, spaCy's English model
+finds the predicates; here another frame source does, by default the shipped tagger, or a spaCy model if one is
+configured.
 """
 
 from __future__ import annotations
@@ -36,32 +37,6 @@ class NoFrames:
 
 
 Answer = tuple[Frame, ...] | NoFrames
-
-
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """An archive (``model.tar.gz`` or its unpacked folder). It holds pickles: loading one runs its author's code."""
-
-    path: Path
-    sha256: str
-
-
-def get_archive(location: str | Path, sha256: str | None = None) -> Archive:
-    """The archive at `location`.
-
-    Args:
-        sha256: the expected digest; for a folder see ``worker.hash_of``.
-
-    Raises:
-        AllenNLPError: it does not exist, or has another digest.
-    """
-    path = Path(location).expanduser().absolute()
-    if not path.exists():
-        raise AllenNLPError(f"there is no archive {path}")
-    actual = hash_of(str(path))
-    if sha256 not in (None, actual):
-        raise AllenNLPError(f"{path} has the sha256 {actual}, not {sha256}; it was not loaded")
-    return Archive(path, actual)
 
 
 class AllenNLPFrames:
@@ -109,8 +84,17 @@ class AllenNLPFrames:
             self._end()
 
     @cached_property
-    def archive(self) -> Archive:
-        return get_archive(self.config.archive, self.config.sha256)
+    def archive_sha256(self) -> str:
+        """The digest of the archive (see ``worker.hash_of``).
+
+        Raises:
+            AllenNLPError: the archive does not exist, or has another digest than the configuration.
+        """
+        path, expected = self.config.absolute.archive, self.config.sha256
+        actual = _hash(path)
+        if expected not in (None, actual):
+            raise AllenNLPError(f"{path} has the sha256 {actual}, not {expected}; it was not loaded")
+        return actual
 
     @cached_property
     def environment(self) -> Environment:
@@ -132,10 +116,11 @@ class AllenNLPFrames:
         Raises:
             AllenNLPError: the archive or the environment is missing.
         """
-        finder = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(self.config.spacy)}"
-        bert = self.config.bert and [_hash(str(Path(self.config.bert) / name)) for name in ("config.json", "vocab.txt")]
+        config = self.config.absolute
+        finder = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(str(config.spacy))}"
+        bert = config.bert and [_hash(f"{config.bert}/{name}") for name in ("config.json", "vocab.txt")]
         versions = self.environment.versions
-        parts = [VERSION, self.config.sha256 or self.archive.sha256, finder, bert, versions]
+        parts = [VERSION, config.sha256 or self.archive_sha256, finder, bert, versions]
         return f"{self.name}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]}"
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
@@ -203,10 +188,10 @@ class AllenNLPFrames:
             raise AllenNLPError(self._broken)
         self._end()
         environment = self.environment  # fails faster than the archive, which is hashed
-        config, archive = self.config.absolute, self.archive
+        config, sha256 = self.config.absolute, self.archive_sha256
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
-        request = {"op": "start", "protocol": PROTOCOL, "archive": str(archive.path), "sha256": archive.sha256}
+        request = {"op": "start", "protocol": PROTOCOL, "archive": config.archive, "sha256": sha256}
         request |= {"device": config.device, "threads": config.threads}
         request |= {"bert": config.bert, "spacy": config.spacy}
         try:
@@ -214,7 +199,7 @@ class AllenNLPFrames:
         except WorkerDied as death:
             raise self._give_up(f"the AllenNLP worker did not start: {death}") from death
         about = ready.get("ready")
-        if not isinstance(about, dict) or about.get("protocol") != PROTOCOL or about.get("sha256") != archive.sha256:
+        if not isinstance(about, dict) or about.get("protocol") != PROTOCOL or about.get("sha256") != sha256:
             process.close()
             raise self._give_up(f"AllenNLP cannot load the archive: {ready.get('failed') or ready}")
         self._process, self.worker = process, about
@@ -241,9 +226,8 @@ def _answer(result: Any) -> Answer:
     return tuple(frame for frame in frames if frame is not None)
 
 
-def _hash(path: str | None) -> str:
+def _hash(path: str) -> str:
     """The SHA-256 of a file or folder; raises AllenNLPError if it does not exist."""
-    absolute = Path(path or "").expanduser().absolute()
-    if path is None or not absolute.exists():
-        raise AllenNLPError(f"there is no {path}")
-    return hash_of(str(absolute))
+    if not Path(path).exists():
+        raise AllenNLPError(f"{path} does not exist")
+    return hash_of(path)

@@ -74,7 +74,7 @@ def _end_with(parent: int) -> None:
 def start(options: Any) -> Any:
     """The labeller (None without an archive) and the answer to the first request."""
     if options["protocol"] != PROTOCOL:
-        raise Refused(f"the worker speaks version {PROTOCOL} of the protocol, not {options['protocol']}")
+        raise Refused(f"the worker uses version {PROTOCOL} of the protocol, not {options['protocol']}")
     path = options["archive"]
     if path is None:
         return None, {"ready": load_libraries(options["threads"])}
@@ -139,11 +139,11 @@ def read_config(path: str) -> Any:
         kind = config["model"]["type"]
     except (tarfile.TarError, EOFError, OSError, KeyError, TypeError, ValueError) as error:
         raise Refused(
-            f"{path} is no AllenNLP archive, a .tar.gz (or its folder) with config.json, weights.th and vocabulary/ "
-            f"({_reason(error)})"
+            f"{path} is not an AllenNLP archive: a .tar.gz (or its folder) with config.json, weights.th and "
+            f"vocabulary/ ({_reason(error)})"
         ) from error
     if kind not in MODEL_TYPES:
-        raise Refused(f"{path} holds a model of type {kind!r}; semantic role labelling is {' or '.join(MODEL_TYPES)}")
+        raise Refused(f"{path} is a model of type {kind!r}; semantic role labelling is {' or '.join(MODEL_TYPES)}")
     return config
 
 
@@ -239,7 +239,7 @@ class Labeller:
 
 
 def _overrides(config: Any, folder: str) -> Any:
-    """The overrides that replace a BERT model's name in an archive by a folder, of which no weights are read."""
+    """The overrides that replace a BERT model's name in an archive by a folder, whose weights are not read."""
     try:
         with open(os.path.join(folder, "config.json"), "rb") as stream:
             bert = json.loads(stream.read().decode("utf-8"))

@@ -38,7 +38,7 @@ def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: N
         claimed: raises if the folder's claim is lost; called before the manifest is written.
 
     Raises:
-        BundleError: `path` is not a complete bundle, or `address` holds another one.
+        BundleError: `path` is not a complete bundle, or there is another one at `address`.
         StorageError: the folder refused access, did not answer, or returned other content than was sent.
     """
     check_bundle(path)
@@ -48,7 +48,7 @@ def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: N
     existing = folder.read(_MANIFEST)
     if existing not in (None, manifest):
         raise BundleError(
-            f"{folder} holds another bundle already; one is never overwritten, so choose another address or remove it"
+            f"{folder} contains another bundle, which is never overwritten: choose another address, or remove it"
         )
     for name in described:
         size, sha256 = described[name]["bytes"], described[name]["sha256"]
@@ -81,7 +81,7 @@ def get_bundle(address: str) -> Path:
         return folder.local
     manifest = folder.read(_MANIFEST)
     if manifest is None:
-        raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
+        raise BundleError(f"there is no bundle at {folder}: {_MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
     with explained("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_complete(copy):

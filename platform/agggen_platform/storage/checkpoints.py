@@ -93,8 +93,8 @@ class CheckpointStore:
             size = self.folder.size(saved.name)
             if size == saved.bytes:
                 return saved
-            state = "is not there" if size is None else f"has {size:,} bytes, not {saved.bytes:,}"
-            self._report(f"the checkpoint {self.folder.at(saved.name)} {state}; an older one is looked for")
+            state = "is missing" if size is None else f"has {size:,} bytes, not {saved.bytes:,}"
+            self._report(f"the checkpoint {self.folder.at(saved.name)} {state}; trying an older one")
         return None
 
     def fetch(self, saved: Saved, path: Path) -> None:
@@ -128,12 +128,12 @@ class CheckpointStore:
             try:
                 self.fetch(saved, path)
             except DamagedError as error:
-                self._report(f"{error}; an older one is looked for")
+                self._report(f"{error}; trying an older one")
             else:
                 return saved
         if indexed := self._indexed(stage):
             names = ", ".join(self.folder.at(checkpoint.name) for checkpoint in indexed)
-            raise DamagedError(f"no checkpoint of {stage} is whole, neither is {names}; --fresh starts over")
+            raise DamagedError(f"all checkpoints of {stage} are damaged or incomplete ({names}); --fresh starts over")
         return None
 
     def _indexed(self, stage: str) -> list[Saved]:
@@ -145,7 +145,7 @@ class CheckpointStore:
             return [Saved(stage, **entry) for entry in json.loads(content)["checkpoints"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedError(
-                f"{self.folder.at(name)} is damaged ({error!r}); remove it to begin the stage anew"
+                f"{self.folder.at(name)} is damaged ({error!r}); remove it to restart the stage"
             ) from error
 
     def _write_index(self, stage: str, indexed: list[Saved]) -> None:
@@ -165,4 +165,4 @@ class CheckpointStore:
                 if name not in indexed_names and _CHECKPOINT_NAME.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)
         except StorageError as error:
-            self._report(f"old checkpoints stay for now: {error}")
+            self._report(f"old checkpoints could not be removed: {error}")

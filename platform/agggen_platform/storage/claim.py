@@ -44,7 +44,7 @@ class ClaimedError(AggGenError):
 class Claim:
     """The claim that this process or, in a worker, its driver holds. Call it to check the claim; can be pickled."""
 
-    place: Folder
+    folder: Folder
     token: str
     lost: list[ClaimedError] = field(default_factory=list)
     """The error to raise, once the heartbeat has found that the claim is lost."""
@@ -57,8 +57,8 @@ class Claim:
             StorageError: the store did not answer; the claim may still be held.
         """
         self.raise_if_lost()
-        if not _is_of(self.place.read(_NAME), self.token):
-            raise _refusal(self.place.address, "it took over from this one")
+        if not _is_of(self.folder.read(_NAME), self.token):
+            raise _refusal(self.folder.address, "it took over from this one")
 
     def raise_if_lost(self) -> None:
         """Raises ClaimedError if the heartbeat has found that the claim is lost; makes no request."""

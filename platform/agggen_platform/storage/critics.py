@@ -37,13 +37,13 @@ def open_critic(address: str) -> tuple[Critic, str]:
         CriticError, BundleError: there is none, or it was changed after it was saved.
         RegistryError, StorageError: see `place_of_critic`; the store refused access or did not answer.
     """
-    place = place_of_critic(address)
-    if place == INCLUDED:
+    address = place_of_critic(address)
+    if address == INCLUDED:
         with as_file(files("agggen.verification.critic") / "model") as folder:
             return load_critic(folder), _fingerprint(folder)
-    folder = Path(place)
-    if Folder(place).local is None or (folder / "manifest.json").is_file():
-        folder = get_bundle(place)
+    folder = Path(address)
+    if Folder(address).local is None or (folder / "manifest.json").is_file():
+        folder = get_bundle(address)
     return load_critic(folder), _fingerprint(folder)
 
 

@@ -13,11 +13,11 @@ from agggen.errors import AggGenError
 _FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota is used up",
-    errno.EFBIG: "it is larger than a file may be here",
+    errno.EFBIG: "it exceeds the largest file size here",
 }
 _REFUSED = {
-    errno.EACCES: "this user may not; correct the permissions, or choose another folder",
-    errno.EPERM: "this user may not; correct the permissions, or choose another folder",
+    errno.EACCES: "permission denied; correct the permissions, or choose another folder",
+    errno.EPERM: "not permitted; correct the permissions, or choose another folder",
     errno.EROFS: "the file system is read-only; choose another folder",
 }
 

@@ -88,7 +88,7 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> Iterator[Run]:
 
 
 def sync(
-    runs: Sequence[Run], say: Callable[[str], None], uri: str | None = None, patience: float = 60.0
+    runs: Sequence[Run], report: Callable[[str], None], uri: str | None = None, patience: float = 60.0
 ) -> dict[str, int]:
     """Sends missing entries to MLflow; returns the number of entries sent for each run.
 
@@ -105,10 +105,10 @@ def sync(
     for run in sorted(runs, key=lambda run: run.parent is not None):  # a child needs its parent's id
         to = uri or _with_credentials(run.uri)
         if not to or to in unreachable:
-            unsent[run.name] = unreachable.get(to, "its log does not say where it was logged to; give --uri")
+            unsent[run.name] = unreachable.get(to, "its log does not name an MLflow; give --uri")
             continue
         cut_off = run.size if run.status == "CUT OFF" else None
-        sender = Sender(run.folder, to, run.experiment, run.parent, say, cut_off=cut_off)
+        sender = Sender(run.folder, to, run.experiment, run.parent, report, cut_off=cut_off)
         before = sender.unsent()
         if before == 0 and cut_off is None:
             continue
@@ -141,7 +141,9 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
         raise ConfigError(f"a comparison needs at least two runs, not {len(compared)}")
     stores = sorted({f"{run.uri} experiment {run.experiment}" for run in compared})
     if len(stores) > 1:
-        raise ConfigError(f"MLflow compares runs of one experiment; these are in {' and '.join(stores)}: name some")
+        raise ConfigError(
+            f"MLflow compares runs of one experiment; these are in {' and '.join(stores)}: choose some of them"
+        )
     if unknown := [run.name for run in compared if run.run_id is None]:
         raise ConfigError(f"MLflow does not have {', '.join(unknown)} yet: agggen runs sync sends them")
     uri = compared[0].uri

@@ -40,7 +40,7 @@ class Sender:
         uri: str,
         experiment: str,
         parent: str | None,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         *,
         cut_off: int | None = None,
     ) -> None:
@@ -48,11 +48,11 @@ class Sender:
         Args:
             folder: the run's folder.
             parent: the name of the parent run.
-            say: called with messages for the user.
+            report: called with messages for the user.
             cut_off: the size of a killed run's log. Unless the log has grown since, MLflow is told that the run ended.
         """
         self.folder, self.parent = folder, parent
-        self._uri, self._experiment, self._say_to, self._cut_off = uri, experiment, say, cut_off
+        self._uri, self._experiment, self._report_to, self._cut_off = uri, experiment, report, cut_off
         self.cursor = self._load()
         self.failure = ""
         """Why the last attempt failed; empty if it succeeded."""
@@ -206,7 +206,7 @@ class Sender:
         known = self.cursor.run_id
         run_id, replaced = store.open(known, key, self.folder.name, first)
         if replaced:
-            self._say(f"MLflow ({self.cursor.to}) has no run {known} any more: the whole run log goes to a new run")
+            self._report(f"MLflow ({self.cursor.to}) has no run {known} any more: the whole run log goes to a new run")
         if run_id != known:
             self.cursor = Cursor(self.cursor.to, run_id)
             self._save()
@@ -230,9 +230,9 @@ class Sender:
 
     # --- messages --------------------------------------------------------------------------------------
 
-    def _say(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         if not self._abandoned.is_set():  # after that, the run itself reports unsent entries
-            self._say_to(self._hidden(message))
+            self._report_to(self._hidden(message))
 
     def _hidden(self, text: str) -> str:
         """`text` without credentials, including the address's password in all forms that MLflow prints."""
@@ -245,11 +245,13 @@ class Sender:
         self.cursor.rejected += 1
         if self.cursor.rejected <= _REPORTED_REJECTIONS:
             suffix = "; further ones are only counted" if self.cursor.rejected == _REPORTED_REJECTIONS else ""
-            self._say(f"warning: MLflow refuses {entry.rstrip('.')}; the rest is sent, and {self.path} has it{suffix}")
+            self._report(
+                f"warning: MLflow refuses {entry.rstrip('.')}; the rest is sent, and {self.path} has it{suffix}"
+            )
 
     def _report_failure(self, error: Exception, accepted: str = "no entries") -> None:
         if not self.failure:
-            self._say(
+            self._report(
                 f"warning: MLflow ({without_credentials(self._uri)}) accepts {accepted}: {reason(error)}. The run "
                 f"continues; {self.path} has all entries, which are sent when MLflow answers again"
             )
@@ -257,7 +259,7 @@ class Sender:
 
     def _report_recovery(self) -> None:
         if self.failure:
-            self._say(f"MLflow ({without_credentials(self._uri)}) has all entries of run {self.folder.name} again")
+            self._report(f"MLflow ({without_credentials(self._uri)}) has all entries of run {self.folder.name} again")
         self.failure = ""
 
 

@@ -109,7 +109,7 @@ class Store:
         tags = {_KIND_TAG: "custom_model_development"}
         experiment = experiment_called(self._client, name, artifact_location=folder, tags=tags)
         if experiment.lifecycle_stage != "active":
-            raise GoneError(f"the experiment {name!r} was deleted there: restore it, or name another")
+            raise GoneError(f"the experiment {name!r} was deleted in MLflow: restore it, or choose another")
         return str(experiment.experiment_id)
 
     def find(self, run_name: str) -> str | None:
@@ -202,7 +202,7 @@ class Store:
     def check(self) -> None:
         """Raises MLflow's error if it does not answer, and `GoneError` if the run was deleted."""
         if self._client.get_run(self._run_id).info.lifecycle_stage != "active":
-            raise GoneError("the run was deleted there")
+            raise GoneError("the run was deleted in MLflow")
 
     def set_parent(self, run_id: str) -> None:
         """Makes this run a child of another."""

@@ -18,7 +18,7 @@ SECONDS = 30.0
 
 @contextmanager
 def stored_log(
-    folder: Path, store: Folder, others: tuple[str, ...], claimed: Callable[[], None], say: Callable[[str], None]
+    folder: Path, store: Folder, others: tuple[str, ...], claimed: Callable[[], None], report: Callable[[str], None]
 ) -> Iterator[None]:
     """Fetches the log and samples of a run into `folder`, and during the block regularly copies them to `store`.
 
@@ -57,7 +57,7 @@ def stored_log(
             failed = False
         except (StorageError, FileNotFoundError) as error:
             if not failed:
-                say(f"warning: the run log in {folder} is not copied to {store} for now: {error}")
+                report(f"warning: the run log in {folder} is not copied to {store} for now: {error}")
             failed = True
 
     def copy_repeatedly() -> None:

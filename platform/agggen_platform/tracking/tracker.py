@@ -197,7 +197,7 @@ class Tracker:
         path = (folder / name).resolve()
         try:
             if not path.is_relative_to(folder):
-                raise ValueError("it would lie outside the run's folder")
+                raise ValueError("it is outside the run's folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except (OSError, ValueError) as error:  # the run continues without this text

@@ -47,7 +47,7 @@ class RunCoordinator:
         self._result: tuple[str, str] | None = None
         self._heartbeat = time.monotonic()
 
-    def tell(self, message: WorkerMessage) -> None:
+    def send(self, message: WorkerMessage) -> None:
         """Called by a worker: adds a message."""
         self._messages.append(message)
         self._attempts += message.kind == "attempt"
@@ -90,7 +90,7 @@ class WorkerMonitor:
         newest_checkpoint: Callable[[], object],
         send: SendEvent,
         meter: TrainingMeter,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         log_system: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
         """
@@ -101,7 +101,13 @@ class WorkerMonitor:
             log_system: receives system metrics.
         """
         self._log_system = log_system
-        self._workers, self._newest, self._send, self._meter, self._say = workers, newest_checkpoint, send, meter, say
+        self._workers, self._newest, self._send, self._meter, self._report = (
+            workers,
+            newest_checkpoint,
+            send,
+            meter,
+            report,
+        )
         self._attempts = self._starts = self._running = 0
         self._checkpoint: object = None
         self._waiting = self._failed = False
@@ -120,7 +126,7 @@ class WorkerMonitor:
         self._meter.workers(self._running if self.alive else 0)
         waiting = silence > _WAITING_SECONDS
         if waiting and not self._waiting:
-            self._say(f"still waiting for {self._workers} workers: the cluster is busy, or has to grow")
+            self._report(f"still waiting for {self._workers} workers: the cluster is busy, or has to grow")
         self._waiting = waiting
 
     def _handle(self, kind: str, content: Any) -> None:
@@ -131,7 +137,7 @@ class WorkerMonitor:
                 self._attempt()
             case "workers":
                 restart = f" again (restart {self._starts})" if self._starts else ""
-                self._say(f"{content} of {self._workers} workers train{restart}")
+                self._report(f"{content} of {self._workers} workers train{restart}")
                 if self._starts:
                     self._meter.restarted()
                 self._starts, self._running = self._starts + 1, content
@@ -140,7 +146,7 @@ class WorkerMonitor:
             case "checkpoint":
                 self._meter.checkpoint(content)
             case "remark":
-                self._say(content)
+                self._report(content)
             case "system":
                 self._log_system(content)
 

@@ -1,12 +1,11 @@
 """A training job, from a configuration to a bundle. The same name resumes a run, or finds it finished.
 
     RUNS/NAME/tracking.jsonl, samples/    the run log, on the machine where the job runs
-    STORE/NAME/run.json                             the configuration and the fingerprints of the data
-    STORE/NAME/prepared/                            examples (`prepared`)
-    STORE/NAME/checkpoints/                         verified checkpoints of both stages (`storage.checkpoints`)
-    STORE/NAME/bundle/                              the model
-
-    RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read, texts left out
+    RUNS/NAME/rejects.jsonl               records of the corpus that could not be read, texts left out
+    STORE/NAME/run.json                   the configuration and the fingerprints of the data
+    STORE/NAME/prepared/                  examples (`prepared`)
+    STORE/NAME/checkpoints/               verified checkpoints of both stages (`storage.checkpoints`)
+    STORE/NAME/bundle/                    the model
 
 STORE is ``storage.url``, or RUNS if that is null; a separate STORE also gets a copy of the run log (`tracking.stored`).
 The run's name does not depend on STORE, so RUNS/NAME may contain the bundle of an earlier job whose store was RUNS; a
@@ -137,12 +136,12 @@ def train_job(
                 with run.tracker:
                     run.log_end(finished.bundle, finished.path, finished.address, data)
             return finished
-        workers = None
+        train_on_workers = None
         if config.cluster.workers:
             from agggen_platform.training.on_ray import workers_of
 
-            workers = stack.enter_context(workers_of(config))
-        prepared, place = prepared_in(run.folder, config, data)
+            train_on_workers = stack.enter_context(workers_of(config))
+        prepared, prepared_path = prepared_in(run.folder, config, data)
         held()
         run.begin(data, prepared, say)
         begin = time.monotonic()
@@ -159,7 +158,7 @@ def train_job(
             samples = data.samples(config.tracking.samples)
             checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, say, held)
             try:
-                if workers is not None:
+                if train_on_workers is not None:
                     quiet = CheckpointStore(checkpoints.folder, report=lambda _: None)
                     monitor = WorkerMonitor(
                         config.cluster.workers,
@@ -169,7 +168,7 @@ def train_job(
                         say,
                         tracker.log_system,
                     )
-                    workers.train(run.folder, place, samples, held, monitor, stopped)
+                    train_on_workers(run.folder, prepared_path, samples, held, monitor, stopped)
                     model, metrics = _trained(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))

@@ -155,7 +155,7 @@ def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[di
         if not (progress.done or progress.epoch >= epochs):
             reached = f"is of update {saved.step}" if saved else "is missing"
             raise StorageError(
-                f"{stage} was trained to its end, but the newest whole checkpoint in {store.folder} {reached}; the "
-                "same command trains the rest again"
+                f"the workers finished {stage}, but its newest complete checkpoint in {store.folder} {reached}; the "
+                "same command resumes from there"
             )
     return weights, progress

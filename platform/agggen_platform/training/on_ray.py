@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from agggen.errors import AggGenError, ConfigError, StoppedError, TrainingError
@@ -46,8 +47,8 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def workers_of(config: JobConfig) -> Iterator[Workers]:
-    """Connects to the cluster of `config` and checks that it has room for the workers.
+def workers_of(config: JobConfig) -> Iterator[Callable[..., None]]:
+    """Connects to the cluster of `config`, checks that it has room for the workers, and yields the function `_train`.
 
     Raises:
         ConfigError: the device is a GPU, but workers request none.
@@ -59,7 +60,7 @@ def workers_of(config: JobConfig) -> Iterator[Workers]:
     with connected(settings.address) as cluster:
         if not settings.autoscaling:
             _check_room(config, cluster)
-        yield Workers(config)
+        yield partial(_train, config)
 
 
 def _check_room(config: JobConfig, cluster: Cluster) -> None:
@@ -86,91 +87,86 @@ class _Task:
     coordinator: Any
 
 
-class Workers:
-    """Workers on a cluster that this process is connected to."""
+def _train(
+    config: JobConfig,
+    folder: Folder,
+    prepared: str,
+    samples: Sequence[Record],
+    claim: Claim,
+    monitor: WorkerMonitor,
+    stop: Callable[[], bool],
+) -> None:
+    """Returns when both stages are trained and their checkpoints are in `folder`.
 
-    def __init__(self, config: JobConfig) -> None:
-        self.config = config
+    Args:
+        folder: the run's folder, which all workers see.
+        prepared: the path of the examples in this folder.
+        samples: records to write about after each epoch.
+        claim: the claim on the folder; workers save no checkpoint without it.
+        monitor: handles messages of the workers.
+        stop: called a few times per second; if it raises, the workers are stopped.
 
-    def train(
-        self,
-        folder: Folder,
-        prepared: str,
-        samples: Sequence[Record],
-        claim: Claim,
-        monitor: WorkerMonitor,
-        stop: Callable[[], bool],
-    ) -> None:
-        """Returns when both stages are trained and their checkpoints are in `folder`.
+    Raises:
+        StoppedError: `stop` returned True; the same call resumes.
+        TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows
+            (with -1: too often in a row without a newer checkpoint).
+        ClusterError: Ray Train itself failed, or the cluster was lost.
+    """
+    import ray
+    from ray.exceptions import RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        Args:
-            folder: the run's folder, which all workers see.
-            prepared: the path of the examples in this folder.
-            samples: records to write about after each epoch.
-            claim: the claim on the folder; workers save no checkpoint without it.
-            monitor: handles messages of the workers.
-            stop: called a few times per second; if it raises, the workers are stopped.
+    # On the job's own node, so that the loss of another node does not end training.
+    this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
+    task = _Task(config, folder, prepared, [record.as_dict() for record in samples], claim, coordinator)
+    environment = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
+    fit_on_workers = ray.remote(
+        num_cpus=0,
+        max_retries=0,
+        max_calls=1,
+        scheduling_strategy=this_node,
+        runtime_env={"env_vars": environment},
+    )(_fit_on_workers)
+    running = fit_on_workers.remote(task)
+    stopping = ended = False
+    try:
+        while not ended:
+            ended = bool(ray.wait([running], timeout=_POLL_SECONDS)[0])
+            monitor.handle(*ray.get(coordinator.take.remote()))
+            _check_progress(config, monitor)
+            if not stopping and stop():
+                stopping = True
+                ray.get(coordinator.stop.remote())
+            if stopping and not monitor.alive and not ended:
+                raise StoppedError("training was stopped while no workers ran; the same call continues there")
+        error = ray.get(running)
+        result = ray.get(coordinator.result.remote())
+    except RayError as lost:
+        raise ClusterError(f"the Ray cluster was lost: {_last_line(lost)}; the same call continues") from lost
+    except KeyboardInterrupt:  # the second Ctrl-C: kills Ray Train immediately
+        ray.cancel(running, force=True)
+        ended = True
+        raise
+    finally:
+        if not ended:
+            _end(running, coordinator)
+        ray.kill(coordinator)
+    if result is not None:
+        kind, message = result
+        raise StoppedError(message) if kind == "stopped" else TrainingError(message)
+    if error is not None:
+        raise error
 
-        Raises:
-            StoppedError: `stop` returned True; the same call resumes.
-            TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows
-                (with -1: too often in a row without a newer checkpoint).
-            ClusterError: Ray Train itself failed, or the cluster was lost.
-        """
-        import ray
-        from ray.exceptions import RayError
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # On the job's own node, so that the loss of another node does not end training.
-        this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
-        task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], claim, coordinator)
-        environment = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
-        fit_on_workers = ray.remote(
-            num_cpus=0,
-            max_retries=0,
-            max_calls=1,
-            scheduling_strategy=this_node,
-            runtime_env={"env_vars": environment},
-        )(_fit_on_workers)
-        running = fit_on_workers.remote(task)
-        stopping = ended = False
-        try:
-            while not ended:
-                ended = bool(ray.wait([running], timeout=_POLL_SECONDS)[0])
-                monitor.handle(*ray.get(coordinator.take.remote()))
-                self._check_progress(monitor)
-                if not stopping and stop():
-                    stopping = True
-                    ray.get(coordinator.stop.remote())
-                if stopping and not monitor.alive and not ended:
-                    raise StoppedError("training was stopped while no workers ran; the same call continues there")
-            error = ray.get(running)
-            result = ray.get(coordinator.result.remote())
-        except RayError as lost:
-            raise ClusterError(f"the Ray cluster was lost: {_last_line(lost)}; the same call continues") from lost
-        except KeyboardInterrupt:  # the second Ctrl-C: kills Ray Train immediately
-            ray.cancel(running, force=True)
-            ended = True
-            raise
-        finally:
-            if not ended:
-                _end(running, coordinator)
-            ray.kill(coordinator)
-        if result is not None:
-            kind, message = result
-            raise StoppedError(message) if kind == "stopped" else TrainingError(message)
-        if error is not None:
-            raise error
-
-    def _check_progress(self, monitor: WorkerMonitor) -> None:
-        attempts = monitor.attempts_without_progress
-        if self.config.cluster.max_failures == -1 and attempts >= _FRUITLESS_RESTARTS:
-            raise TrainingError(
-                f"workers were started again {attempts} times in a row without a newer checkpoint"
-                f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command tries again "
-                "from the last checkpoint; if workers are often lost, set a shorter storage.checkpoint_seconds"
-            )
+def _check_progress(config: JobConfig, monitor: WorkerMonitor) -> None:
+    attempts = monitor.attempts_without_progress
+    if config.cluster.max_failures == -1 and attempts >= _FRUITLESS_RESTARTS:
+        raise TrainingError(
+            f"workers were restarted {attempts} times in a row without a newer checkpoint"
+            f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command tries again "
+            "from the last checkpoint; if workers are often lost, set a shorter storage.checkpoint_seconds"
+        )
 
 
 def _end(running: Any, coordinator: Any) -> None:
@@ -266,16 +262,16 @@ def _work(loop_config: dict[str, Any]) -> None:
         return  # another attempt would end the same way
     group = Connected()
     if group.rank == 0:
-        _tell(task, WorkerMessage("attempt"))
+        _send(task, WorkerMessage("attempt"))
     try:
         _fit(task, group)
     except Exception as error:
-        ray.get(_tell(task, WorkerMessage("failure", f"worker {group.rank}: {_last_line(error)}")))
+        ray.get(_send(task, WorkerMessage("failure", f"worker {group.rank}: {_last_line(error)}")))
         raise
 
 
-def _tell(task: _Task, message: WorkerMessage) -> Any:
-    return task.coordinator.tell.remote(message)
+def _send(task: _Task, message: WorkerMessage) -> Any:
+    return task.coordinator.send.remote(message)
 
 
 def _fit(task: _Task, group: Connected) -> None:
@@ -289,21 +285,21 @@ def _fit(task: _Task, group: Connected) -> None:
     torch.set_num_threads(threads)
     prepared = read_prepared(task.folder, task.prepared)
     writer = SampleWriter([Record.of(sample) for sample in task.samples], prepared.encoder, config.inference)
-    reporter = EventReporter(lambda event: _tell(task, WorkerMessage("event", event)), writer)
+    reporter = EventReporter(lambda event: _send(task, WorkerMessage("event", event)), writer)
     store = CheckpointStore(
         Folder(task.folder.at("checkpoints")),
         task.config.storage.keep,
-        lambda sentence: _tell(task, WorkerMessage("remark", sentence)),
+        lambda sentence: _send(task, WorkerMessage("remark", sentence)),
         task.claim,
     )
     is_worker_0 = group.rank == 0
     if is_worker_0:
-        _tell(task, WorkerMessage("workers", group.size))
+        _send(task, WorkerMessage("workers", group.size))
     try:
         with (
             _heartbeat(task.coordinator, is_worker_0) as stop,
             _gpu_metrics(task, group.rank),
-            StoreKeeper(store, group, lambda: _tell(task, WorkerMessage("checkpoint", time.time()))) as keeper,
+            StoreKeeper(store, group, lambda: _send(task, WorkerMessage("checkpoint", time.time()))) as keeper,
         ):
             seconds = task.config.storage.checkpoint_seconds
             fit(config, prepared, keeper, lambda stage: [reporter] if is_worker_0 else [], group, stop, seconds)
@@ -319,13 +315,13 @@ def _fit(task: _Task, group: Connected) -> None:
 def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
     """Logs memory and use of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
 
-    def tell(metrics: Mapping[str, float]) -> None:
+    def send(metrics: Mapping[str, float]) -> None:
         gpus = {name: value for name, value in metrics.items() if name.startswith("system/gpu_")}
         named = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in gpus.items()}
-        _tell(task, WorkerMessage("system", named))
+        _send(task, WorkerMessage("system", named))
 
     gpus = task.config.cluster.gpus_per_worker
-    system = SystemMetrics(task.config.tracking.system_seconds if gpus else 0.0, tell)
+    system = SystemMetrics(task.config.tracking.system_seconds if gpus else 0.0, send)
     system.start()
     try:
         yield

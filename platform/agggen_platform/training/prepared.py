@@ -55,17 +55,17 @@ def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared
     return prepared, path
 
 
-def read_prepared(folder: Folder, place: str) -> Prepared:
-    """Reads the examples that `prepared_in` wrote to the path `place` in `folder`.
+def read_prepared(folder: Folder, prefix: str) -> Prepared:
+    """Reads the examples that `prepared_in` wrote to `prefix`, a path in `folder`.
 
     Raises:
         StorageError: this machine cannot read the folder, or a file is damaged.
         CorpusError: a file contains types that could run code.
     """
-    content = folder.read(f"{place}/{_ENCODER}")
+    content = folder.read(f"{prefix}/{_ENCODER}")
     if content is None:
         raise DamagedError(
-            f"{folder.at(place)} does not exist: every worker must see the run's folder, so set storage.url to a "
+            f"{folder.at(prefix)} does not exist: every worker must see the run's folder, so set storage.url to a "
             "folder that all nodes share, or to s3://bucket/prefix"
         )
     described = json.loads(content)
@@ -76,15 +76,15 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
         for split in _SPLITS:
             path = Path(scratch) / split
-            verified.get(folder, f"{place}/{split}.parquet", path, **described["files"][split])
-            examples[split] = _read_examples(path, folder.at(f"{place}/{split}.parquet"))
+            verified.get(folder, f"{prefix}/{split}.parquet", path, **described["files"][split])
+            examples[split] = _read_examples(path, folder.at(f"{prefix}/{split}.parquet"))
         start: dict[str, Tensor] = {}
         if _START in described["files"]:
             path = Path(scratch) / _START
-            verified.get(folder, f"{place}/{_START}", path, **described["files"][_START])
+            verified.get(folder, f"{prefix}/{_START}", path, **described["files"][_START])
             start = load_file(path)
     rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in described["rejects"].items()}
-    lexicon = Lexicon.of(described["lexicon"], folder.at(f"{place}/{_ENCODER}"))
+    lexicon = Lexicon.of(described["lexicon"], folder.at(f"{prefix}/{_ENCODER}"))
     return Prepared(encoder, examples["train"], examples["dev"], described["segmenter"], rejects, lexicon, start)
 
 
@@ -103,15 +103,15 @@ def _key(config: RunConfig, data: Data) -> str:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _write(folder: Folder, place: str, prepared: Prepared) -> None:
+def _write(folder: Folder, prefix: str, prepared: Prepared) -> None:
     files = {}
     for split, examples in zip(_SPLITS, (prepared.train, prepared.dev), strict=True):
-        with folder.new(f"{place}/{split}.parquet") as path:
+        with folder.new(f"{prefix}/{split}.parquet") as path:
             _write_examples(path, examples)
             size, sha256 = verified.measure(path)
         files[split] = {"size": size, "sha256": sha256}
     if prepared.start:
-        with folder.new(f"{place}/{_START}") as path:
+        with folder.new(f"{prefix}/{_START}") as path:
             save_tensors(path, prepared.start)
             size, sha256 = verified.measure(path)
         files[_START] = {"size": size, "sha256": sha256}
@@ -124,7 +124,7 @@ def _write(folder: Folder, place: str, prepared: Prepared) -> None:
         "lexicon": prepared.lexicon.as_dict(),
         "rejects": {split: [asdict(reject) for reject in rejects] for split, rejects in prepared.rejects.items()},
     }
-    folder.write(f"{place}/{_ENCODER}", json.dumps(described, ensure_ascii=False).encode())
+    folder.write(f"{prefix}/{_ENCODER}", json.dumps(described, ensure_ascii=False).encode())
 
 
 def _write_examples(path: Path, examples: Sequence[Example]) -> None:

@@ -1,4 +1,4 @@
-"""What tests of the bulk generation job share."""
+"""An input of bulk generation and its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bulk generation job on a folder that holds something: the same, another job's, or what changed meanwhile."""
+"""A bulk generation job on a folder with its own output, another job's, or an input that changed meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.bulk_jobs import RECORDS, here, numbered_records, published, write_js
 from tests.unit.serve.conftest import save_tiny_model
 
 
-def test_a_finished_job_is_not_done_again(
+def test_a_finished_job_is_not_repeated(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generate(model, str(source), str(tmp_path), here(model))
@@ -31,13 +31,13 @@ def test_a_finished_job_is_not_done_again(
     assert repeated.finished_before
     assert repeated.summary.records == RECORDS
     assert not generate(model, str(source), str(tmp_path), here(model), fresh=True).finished_before
-    next((tmp_path / "texts").iterdir()).write_bytes(b"half")  # a damaged part is, by itself
+    next((tmp_path / "texts").iterdir()).write_bytes(b"half")  # a damaged part is written again, the others are kept
     mended = generate(model, str(source), str(tmp_path), here(model)).progress
     assert mended is not None and mended.reused == mended.total - 1
     assert published(tmp_path) == undisturbed
 
 
-def test_another_jobs_output_is_refused_and_replaced_when_told(model: Model, source: Path, tmp_path: Path) -> None:
+def test_another_jobs_output_is_refused_and_replaced_by_fresh(model: Model, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     generate(model, str(source), str(out), here(model))
     before = published(out)
@@ -57,18 +57,18 @@ def test_another_jobs_output_is_refused_and_replaced_when_told(model: Model, sou
     assert (out / "notes.txt").read_text() == "mine"
 
 
-def test_files_that_no_generation_wrote_are_never_changed(model: Model, source: Path, tmp_path: Path) -> None:
+def test_files_of_other_programs_are_never_changed(model: Model, source: Path, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "0.parquet").write_bytes(b"precious")
     for fresh in (False, True):
-        with pytest.raises(CorpusError, match=r"holds texts/0\.parquet, which no bulk generation wrote"):
+        with pytest.raises(CorpusError, match=r"contains texts/0\.parquet, which is not the output of a bulk"):
             generate(model, str(source), str(tmp_path), here(model), fresh=fresh)
     assert (tmp_path / "texts" / "0.parquet").read_bytes() == b"precious"
     segmented = tmp_path / "segmented"
     Folder(str(segmented)).write(".job.json", b'{"kind": "segmentation", "job": "x", "config": {}}')
     Folder(str(segmented)).write("manifest.json", b'{"job": "x", "splits": {}}')
     for fresh in (False, True):
-        with pytest.raises(CorpusError, match="holds what a segmentation wrote"):
+        with pytest.raises(CorpusError, match="contains the output of a segmentation job"):
             generate(model, str(source), str(segmented), here(model), fresh=fresh)
     assert (segmented / "manifest.json").exists()
     with pytest.raises(CorpusError, match="is the folder of the input"):
@@ -96,7 +96,7 @@ def test_a_claim_that_is_lost_publishes_no_manifest(
     assert len([*(tmp_path / "texts").iterdir()]) == 6 and not (tmp_path / "manifest.json").exists()
 
 
-def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_path: Path) -> None:
+def test_output_is_not_published_if_the_input_changed(model: Model, tmp_path: Path) -> None:
     records, source, out = list(numbered_records(20)), tmp_path / "in.parquet", tmp_path / "out"
     write_records(source, records, "x", "y")
 

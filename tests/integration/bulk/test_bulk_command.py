@@ -1,4 +1,4 @@
-"""`agggen bulk`, in process and with actors of its own on S3."""
+"""`agggen bulk` in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_command_prints_its_configuration_and_writes_the_texts(
     assert (code, "format: parquet there, jsonl now" in stderr) == (2, True)
 
 
-def test_predicates_that_training_never_saw_are_counted_by_record(
+def test_unknown_predicates_are_counted_by_record(
     model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     strange = (Triple("Neon", "used in", "signs"), Triple("Neon", "used for", "light"))

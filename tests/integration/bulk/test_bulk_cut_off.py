@@ -1,4 +1,4 @@
-"""A bulk generation job that was cut off, and one whose workers die or break."""
+"""A bulk generation job that was interrupted, and one whose workers die or fail."""
 
 from __future__ import annotations
 
@@ -21,42 +21,31 @@ from agggen_platform.bulk.worker import BulkWorker
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS
-from tests.bulk_jobs import RECORDS, here, numbered_records, published, rejects, texts, write_jsonl
+from tests.bulk_jobs import RECORDS, here, interrupt_at, numbered_records, published, rejects, texts, write_jsonl
 
 
-def test_a_job_that_was_cut_off_is_continued(
+def test_an_interrupted_job_is_resumed(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    class CutError(Exception):
-        pass
-
-    def stop(progress: Progress) -> None:
-        if progress.shards == 4:
-            raise CutError
-
-    with pytest.raises(CutError):
-        generate(model, str(source), str(tmp_path), here(model), progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        generate(model, str(source), str(tmp_path), here(model), progress=interrupt_at(4))
     assert not published(tmp_path)
     parts = sorted((tmp_path / "texts").iterdir())
     parts[2].write_bytes(b"PAR1 and no more")
     note = tmp_path / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
     note.parent.mkdir()
-    note.touch()  # a worker had begun it
+    note.touch()  # a worker had started it
     report = generate(model, str(source), str(tmp_path), here(model))
     assert report.progress is not None
     assert (report.progress.reused, report.progress.total, report.redone) == (3, 6, 2)
     assert published(tmp_path) == undisturbed
 
 
-def test_a_job_that_was_cut_off_refuses_an_input_that_changed_since(model: Model, tmp_path: Path) -> None:
+def test_an_interrupted_job_refuses_an_input_that_changed_since(model: Model, tmp_path: Path) -> None:
     source, out = write_jsonl(tmp_path / "in.jsonl", numbered_records(20)), tmp_path / "out"
     records = source.read_bytes()
-
-    def stop(progress: Progress) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        generate(model, str(source), str(out), here(model), progress=stop)
+        generate(model, str(source), str(out), here(model), progress=interrupt_at(1))
     source.write_bytes(records.replace(b"r19", b"r91"))
     with pytest.raises(CorpusError, match=r"another job's texts \(input: "):
         generate(model, str(source), str(out), here(model))
@@ -65,27 +54,20 @@ def test_a_job_that_was_cut_off_refuses_an_input_that_changed_since(model: Model
     assert report.progress is not None and report.progress.reused == 1
 
 
-def test_a_job_over_several_files_is_continued_with_another_shard_size(model: Model, tmp_path: Path) -> None:
-    class CutError(Exception):
-        pass
-
-    def stop(progress: Progress) -> None:
-        if progress.shards == 3:
-            raise CutError
-
+def test_a_job_over_several_files_is_resumed_with_another_shard_size(model: Model, tmp_path: Path) -> None:
     records, source, out = list(numbered_records(16)), tmp_path / "in", tmp_path / "out"
     source.mkdir()
     for name, part in (("a", records[:8]), ("b", records[8:12]), ("c", records[12:])):
         write_records(tmp_path / "whole.parquet", part, "x", "dev")
         pq.write_table(pq.read_table(tmp_path / "whole.parquet"), source / f"{name}.parquet", row_group_size=4)
-    with pytest.raises(CutError):
-        generate(model, str(source), str(out), here(model, "shard_rows=4"), progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        generate(model, str(source), str(out), here(model, "shard_rows=4"), progress=interrupt_at(3))
     generate(model, str(source), str(out), here(model, "shard_rows=8"))
     assert [row["id"] for row in texts(out)] == [record.id for record in numbered_records(16)]
 
 
 class Deadly(BulkWorker):
-    """Dies over the second shard."""
+    """Dies while it processes the second shard."""
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         if shard.index == 1:
@@ -107,7 +89,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
     report = generate(model, str(source), str(tmp_path), config)
     assert (report.summary.records, report.summary.failed, report.redone) == (RECORDS - 8, 8, ATTEMPTS)
     assert [reject["line"] for reject in rejects(tmp_path)] == list(range(9, 17))
-    assert f"{ATTEMPTS} workers died over rows 8 to 15 of {source}: out of memory" in str(
+    assert f"{ATTEMPTS} workers died while processing rows 8 to 15 of {source}: out of memory" in str(
         rejects(tmp_path)[0]["reason"]
     )
     monkeypatch.undo()
@@ -123,11 +105,9 @@ def test_an_error_in_an_actor_reaches_the_user(model: Model, source: Path, tmp_p
         generate(other, str(source), str(tmp_path), bulk_config(model, ["actors=1"]))
 
 
-def test_a_worker_that_outlived_another_job_spoils_nothing(
+def test_a_part_of_another_jobs_surviving_worker_is_removed(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Parts are named after their job, and those that the manifest does not name are removed."""
-
     def write_late(progress: Progress) -> None:
         if progress.shards == 6:
             (tmp_path / "texts" / "000000-0123456789abcdef.parquet").write_bytes(b"of another job")

@@ -1,4 +1,4 @@
-"""What a bulk generation job rejects, and what it does not begin with."""
+"""Rejects of a bulk generation job, and input without a record."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path
     assert not published(out)
     report = generate(model, str(path), str(out), here(model, "max_reject_share=0.1"))
     assert report.progress is not None
-    assert report.progress.reused == report.progress.total == 2  # nothing is written anew
+    assert report.progress.reused == report.progress.total == 2  # no shard is repeated
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.csv"])
-def test_input_without_a_record_leaves_no_trace(name: str, model: Model, tmp_path: Path) -> None:
+def test_input_without_a_record_does_not_occupy_the_folder(name: str, model: Model, tmp_path: Path) -> None:
     path, out = tmp_path / name, tmp_path / "out"
     path.write_text("id,subject,predicate,object\n" if path.suffix == ".csv" else "\n")
-    with pytest.raises(CorpusError, match="holds no record"):
+    with pytest.raises(CorpusError, match="contains no record"):
         generate(model, str(path), str(out), here(model))
     path = write_jsonl(tmp_path / "other.jsonl", numbered_records(2))
     assert generate(model, str(path), str(out), here(model)).summary.records == 2

@@ -12,11 +12,11 @@ import pytest
 
 from agggen.checks import RISKY, check_all
 from agggen.errors import ConfigError, CorpusError
-from agggen_platform.bulk.job import Progress, generate
+from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import SCORES
 from agggen_platform.storage.critics import open_critic
-from tests.bulk_jobs import RECORDS, here, numbered_records, published, texts, write_jsonl
+from tests.bulk_jobs import RECORDS, here, interrupt_at, numbered_records, published, texts, write_jsonl
 from tests.command import command
 
 SETTINGS = ("critic=included", "n_best=2", "inference.verify=off")
@@ -47,22 +47,17 @@ def test_texts_have_the_scores_that_the_library_gives_them(model: Model, source:
     assert report.review[0].risk == pytest.approx(riskiest[0]["risk"], abs=2e-4)
 
 
-def test_a_job_that_was_cut_off_ends_with_the_same_bytes(model: Model, source: Path, tmp_path: Path) -> None:
+def test_an_interrupted_job_ends_with_the_same_bytes(model: Model, source: Path, tmp_path: Path) -> None:
     config = here(model, *SETTINGS)
     generate(model, str(source), str(tmp_path / "whole"), config)
-
-    def interrupt(progress: Progress) -> None:
-        if progress.shards == 3:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        generate(model, str(source), str(tmp_path / "cut"), config, progress=interrupt)
+        generate(model, str(source), str(tmp_path / "cut"), config, progress=interrupt_at(3))
     assert generate(model, str(source), str(tmp_path / "cut"), config).progress.reused == 3  # type: ignore[union-attr]
     assert published(tmp_path / "cut") == published(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
-def test_the_command_reviews_a_finished_job_too(
+def test_the_command_also_reviews_a_finished_job(
     model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     rows = "".join(f'{n % 3},"E{n}",symbol,"S{n % 3}"\n' for n in (0, 1, 2)) + '0,"E0",period,"5"\n'
@@ -97,5 +92,5 @@ def test_another_critic_is_another_job(model: Model, tmp_path: Path) -> None:
     generate(model, str(source), str(tmp_path / "out"), config)
     description = json.loads((tmp_path / "critic" / "critic.json").read_text())
     (tmp_path / "critic" / "critic.json").write_text(json.dumps(description | {"temperature": 2.0}))
-    with pytest.raises(CorpusError, match=r"holds another job's texts \(critic:"):
+    with pytest.raises(CorpusError, match=r"contains another job's texts \(critic:"):
         generate(model, str(source), str(tmp_path / "out"), config)

@@ -1,4 +1,4 @@
-"""What a bulk generation job writes, here and on S3."""
+"""The output of a bulk generation job, on this machine and on S3."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import RECORDS, as_row, here, numbered_records, published, rejects, texts, write_jsonl
-
-# --- what it writes ------------------------------------------------------------------------------------------------
 
 
 def test_the_texts_are_those_of_the_library(model: Model, source: Path, tmp_path: Path) -> None:
@@ -58,7 +56,7 @@ def test_actors_write_the_same_bytes(
     assert seen[-1].counts.records == RECORDS
 
 
-def test_json_lines_hold_the_same_as_parquet(
+def test_json_lines_have_the_same_rows_as_parquet(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     generate(model, str(source), str(tmp_path), here(model, "format=jsonl"))
@@ -81,7 +79,7 @@ def test_engines_read_the_folder_of_parts(model: Model, source: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("texts_format", ["parquet", "jsonl"])
-def test_one_file_of_all_parts_when_asked_for(texts_format: str, model: Model, tmp_path: Path) -> None:
+def test_single_file_joins_all_parts(texts_format: str, model: Model, tmp_path: Path) -> None:
     records = [record for record in numbered_records(20) for _ in range(2)]
     source = write_jsonl(tmp_path / "in.jsonl", records)
     out, settings = tmp_path / "out", here(model, f"format={texts_format}", "max_reject_share=1")
@@ -98,7 +96,7 @@ def test_one_file_of_all_parts_when_asked_for(texts_format: str, model: Model, t
     assert (out / "rejects.jsonl").exists()
 
 
-def test_a_folder_of_files_of_every_kind(model: Model, tmp_path: Path) -> None:
+def test_an_input_folder_may_have_files_of_every_format(model: Model, tmp_path: Path) -> None:
     folder, (first, second, third) = tmp_path / "in", numbered_records(3)
     write_jsonl(folder / "a.jsonl", [first])
     (folder / "b.csv").write_text("id,subject,predicate,object\nr0,a,b,c\nr9,a,b,\n")

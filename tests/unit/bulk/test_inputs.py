@@ -1,4 +1,4 @@
-"""Input of every kind becomes rows, in order, each with its place; an invalid record has a reason."""
+"""Input files of every format become rows in order, with line numbers; an invalid record has a reason."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
 
 
 def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
-    """Line and id, or line and what is wrong."""
+    """The line, and the id or the error, of each row."""
     results = []
     for row in rows:
         try:
@@ -66,14 +66,14 @@ def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
     assert [line for line, _ in read] == [1, 3, 4, 5, 6, 7, 8, 9]
     assert read[0] == (1, "a")
     assert rows[0]["plan"] == "[food]"
-    assert read[2] == (4, "4")  # its line is its id
+    assert read[2] == (4, "4")  # the line number is its id
     reasons = ["not JSON at column 2", "no triples", "written as a string, not as int", "unknown key 'note'"]
     reasons += ["half of a surrogate pair", "must be an object"]
     for (_, result), reason in zip([read[1], *read[3:]], reasons, strict=True):
         assert reason in result
 
 
-def test_csv_rows_of_a_record_are_brought_together_as_in_memory(tmp_path: Path) -> None:
+def test_csv_rows_of_a_record_are_grouped_as_in_memory(tmp_path: Path) -> None:
     text = (
         "id,subject,predicate,object,plan,text\n"
         "1,Aromi,food,English,,Aromi is English.\n"
@@ -134,7 +134,7 @@ def test_rows_of_one_id_are_duplicates(tmp_path: Path, name: str) -> None:
     assert [result for _, result in ids_or_errors(rows_of([shard]))][:3] == ["7", "8", "7"]
 
 
-def test_parquet_is_read_where_it_lies_by_up_to_256_workers_a_row_group(tmp_path: Path) -> None:
+def test_parquet_is_read_in_place_in_up_to_256_shards_per_row_group(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     write_records(path, numbered_records(600), "x", "dev")
     for shard_rows, largest in ((100, 100), (3, 3), (1, 3)):
@@ -163,7 +163,7 @@ def test_parquet_may_have_a_column_for_each_predicate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", ["", "r9,a,d,e\n"])  # in the second case the driver copies the CSV
-def test_an_id_that_occurs_again_in_any_file_names_the_first(more: str, tmp_path: Path) -> None:
+def test_a_duplicate_id_in_any_file_names_the_first_record(more: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write_jsonl(folder / "a.jsonl", numbered_records(6))
     (folder / "b.csv").write_text("id,subject,predicate,object\nr9,a,b,c\nr2,a,b,c\n" + more)
@@ -173,7 +173,7 @@ def test_an_id_that_occurs_again_in_any_file_names_the_first(more: str, tmp_path
         "x",
         "y",
     )
-    (folder / "rejects.jsonl").write_text("what an earlier job wrote\n")
+    (folder / "rejects.jsonl").write_text("rejects of an earlier job\n")
     shards = shards_of(folder, tmp_path / "work", 3)
     duplicates = {(shard.index, row): where for shard in shards for row, where in shard.duplicates}
     assert [shard.index for shard in shards] == [0, 1, 2, 3]
@@ -188,7 +188,7 @@ def test_an_invalid_line_does_not_mask_a_record_of_its_id(tmp_path: Path) -> Non
     assert shard.duplicates == ((3, f"{tmp_path}/in.jsonl, line 3"),)
 
 
-def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: Path) -> None:
+def test_records_without_ids_get_the_names_of_their_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"triples": TRIPLES}) + "\n")
     shards = shards_of(tmp_path, tmp_path / "work")
@@ -209,7 +209,7 @@ def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: 
         ("empty.csv", b"", "empty.csv is empty"),
         ("other.csv", b"subject,object\n", "no column predicate; it needs subject, predicate, object"),
         ("notes.txt", b"hello", "not a file of records: its name must end in .parquet, .jsonl, .csv"),
-        ("folder", None, r"holds no records: no file in it ends in .parquet, .jsonl, .csv"),
+        ("folder", None, r"contains no records: no file in it ends in .parquet, .jsonl, .csv"),
     ],
 )
 def test_input_that_cannot_be_read(name: str, content: bytes | pa.Table | None, message: str, tmp_path: Path) -> None:
@@ -263,27 +263,27 @@ def test_a_csv_row_that_is_not_utf8_rejects_its_record_only(tmp_path: Path) -> N
 
 
 def of_any_size(path: Path, records: int) -> list[dict[str, Any]]:
-    """The rows of a text file, if they are the same in shards of all sizes; nothing is copied."""
-    whole = rows_of(shards_of(path, path.parent / "work", 1000))
-    assert len(whole) == records
+    """The rows of a text file, after a check that shards of all sizes have the same rows; nothing is copied."""
+    all_rows = rows_of(shards_of(path, path.parent / "work", 1000))
+    assert len(all_rows) == records
     for shard_rows in (1, 7, 64):
         shards = shards_of(path, path.parent / "work", shard_rows)
         firsts = [shard.first for shard in shards]
         assert firsts == [0, *(shard.first + shard.rows for shard in shards[:-1])]
         assert len(firsts) > 0.7 * records / shard_rows
-        assert rows_of(shards) == whole
+        assert rows_of(shards) == all_rows
     assert not (path.parent / "work").exists()
-    return whole
+    return all_rows
 
 
 def test_shards_of_any_size_hold_the_same_rows_of_json_lines(tmp_path: Path) -> None:
     lines = [json.dumps({"triples": TRIPLES, "category": "é"}, ensure_ascii=False).encode() for _ in range(150)]
-    for place, line in ((0, b"\xef\xbb\xbf"), (7, b""), (8, b"\xe2\x80\x83"), (20, b"\0"), (64, b"\r"), (149, b"")):
-        lines.insert(place, line)
+    for position, line in ((0, b"\xef\xbb\xbf"), (7, b""), (8, b"\xe2\x80\x83"), (20, b"\0"), (64, b"\r"), (149, b"")):
+        lines.insert(position, line)
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines))
     whole = of_any_size(tmp_path / "in.jsonl", 151)
     assert whole[-1]["line"] == 156
-    files = find_inputs(str(tmp_path / "in.jsonl"))  # without a choice shards are made of runs of 64
+    files = find_inputs(str(tmp_path / "in.jsonl"))  # by default, shards are multiples of 64 records
     shards = plan_shards(prepare_inputs(files, Folder(str(tmp_path))), 150, "{}")
     assert [shard.rows for shard in shards] == [128, 23] and rows_of(shards) == whole
 
@@ -291,7 +291,7 @@ def test_shards_of_any_size_hold_the_same_rows_of_json_lines(tmp_path: Path) -> 
 @pytest.mark.parametrize("sign", [b",", b";"])
 @pytest.mark.parametrize("form", ["a record a row", "a triple a row"])
 def test_shards_of_any_size_hold_the_same_rows_of_csv(form: str, sign: bytes, tmp_path: Path) -> None:
-    """Rows span lines, lines cannot be read, a quote is not closed, a reject is a line within a row."""
+    """Rows that span lines, unreadable lines, an open quote, and a rejected line within a row."""
     if form == "a record a row":
         lines = [b"\xef\xbb\xbfid,Made In,note", *(b'r%d,"in\n\n%d",x' % (n, n) for n in range(100))]
     else:
@@ -311,14 +311,14 @@ def test_shards_of_any_size_hold_the_same_rows_of_csv(form: str, sign: bytes, tm
     assert len(errors) == 4 and [row["id"] for row in whole].count("r") == 1
 
 
-def test_ids_are_compared_a_share_at_a_time_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_compared_by_partitions_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(30), *numbered_records(3), *numbered_records(31)])
     monkeypatch.setattr(shards_module, "HASHES_PER_BLOCK", 4)
     duplicates = {row: where for shard in shards_of(path, tmp_path) for row, where in shard.duplicates}
     assert duplicates == {row: f"{path}, line {(row - 30) % 3 + 1 if row < 33 else row - 32}" for row in range(30, 63)}
     files = find_inputs(str(path), 4, unique=False)
-    unlike = plan_shards(prepare_inputs(files, Folder(str(tmp_path))), 4, "{}", unique=False)
-    assert not any(shard.duplicates for shard in unlike) and len(rows_of(unlike)) == 64
+    uncompared = plan_shards(prepare_inputs(files, Folder(str(tmp_path))), 4, "{}", unique=False)
+    assert not any(shard.duplicates for shard in uncompared) and len(rows_of(uncompared)) == 64
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
@@ -336,4 +336,4 @@ def test_memory_does_not_grow_with_the_input(kind: str, tmp_path: Path) -> None:
         shards_of(path, tmp_path / f"work-{count}", 64)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0] + 200_000  # the records of the longer one are some megabytes
+    assert peaks[1] < 1.5 * peaks[0] + 200_000  # the records of the longer input take several megabytes

@@ -1,4 +1,4 @@
-"""A job's settings begin with the bundle's own, and decide its fingerprint where they decide its texts."""
+"""The configuration of a job: defaults of the bundle, errors, and settings that are part of the fingerprint."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_overrides_change_the_settings_of_the_bundle(model: Model) -> None:
         ("gpus_per_actor=-1", "at least 0"),
     ],
 )
-def test_settings_that_cannot_be(override: str, message: str, model: Model) -> None:
+def test_invalid_settings_are_refused(override: str, message: str, model: Model) -> None:
     with pytest.raises(ConfigError, match=message):
         bulk_config(model, [override])
 
 
-def test_the_fingerprint_is_of_what_decides_the_texts(model: Model) -> None:
+def test_the_fingerprint_covers_exactly_the_settings_that_affect_texts(model: Model) -> None:
     def job(*overrides: str, bundle: str = "b", content: str = "i") -> str:
         return fingerprint(job_identity(bulk_config(model, overrides), bundle, [("in.jsonl", content)]))
 

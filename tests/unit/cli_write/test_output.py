@@ -48,7 +48,7 @@ def test_a_full_disk_is_exit_code_5_and_leaves_no_file(bundle: Path, records: Pa
         timeout=120,
     )
     assert done.returncode == 5
-    assert f"cannot write {folder / 'out.jsonl'}: it is larger than a file may be here" in done.stderr
+    assert f"cannot write {folder / 'out.jsonl'}: it exceeds the largest file size here" in done.stderr
     assert list(folder.iterdir()) == []
 
 

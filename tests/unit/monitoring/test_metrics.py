@@ -22,13 +22,14 @@ from agggen_platform.job_config import ClusterConfig
 from agggen_platform.metrics import JobMetrics, Metric, ShardsMeter, TrainingMeter
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard
+from tests.processes import until
 from tests.unit.training.toy import config_of
 
 CONFIG = config_of(Path("nowhere"))
 
 
 class Ray:
-    """In Ray's place: keeps the values, and checks labels as Ray does."""
+    """Stands in for Ray: keeps the values, and checks labels as Ray does."""
 
     def __init__(self) -> None:
         self.connected = True
@@ -63,9 +64,7 @@ def threads() -> int:
 # --- a job's metrics ----------------------------------------------------------------------------------------------
 
 
-def test_without_a_connected_ray_nothing_is_counted_and_nothing_started(
-    ray: Ray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_connected_ray_nothing_is_recorded(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     ray.connected = False
     with JobMetrics(run="r") as job_metrics:
         job_metrics.set("tracking_unsent_bytes", 1)
@@ -79,16 +78,13 @@ def test_without_a_connected_ray_nothing_is_counted_and_nothing_started(
         assert ray["agggen_tracking_unsent_bytes", "r"] == 2
 
 
-def test_gauges_are_set_anew_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray drops a gauge that is not."""
+def test_gauges_are_refreshed_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray drops a gauge that is not refreshed."""
     monkeypatch.setattr(metrics, "_REFRESH_SECONDS", 0.01)
     with JobMetrics(run="r") as job_metrics:
         job_metrics.set("tracking_unsent_bytes", 7)
         job_metrics.set("tracking_unsent_bytes", 7)
-        end = time.monotonic() + 60
-        while ray.calls < 5:
-            assert time.monotonic() < end, "it is set once"
-            time.sleep(0.01)
+        until(lambda: ray.calls >= 5, "refreshed gauge", 60)
         (thread,) = (thread for thread in threading.enumerate() if thread.name == "metrics")
         assert thread.daemon
     thread.join(60)
@@ -105,7 +101,7 @@ def test_values_that_are_not_numbers_are_left_out(ray: Ray) -> None:
     assert ray.values == {}
 
 
-def test_a_failing_ray_is_reported_once_and_does_no_harm(
+def test_a_failing_ray_is_reported_once_and_otherwise_ignored(
     ray: Ray, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(metric: Metric) -> Any:
@@ -134,7 +130,7 @@ def test_training_reports_its_progress(ray: Ray) -> None:
         meter.begin()
         assert before <= (ray["agggen_training_checkpoint_timestamp_seconds", "r"] or 0) <= time.time()
         assert ray["agggen_training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
-        assert ray["agggen_training_workers_wanted", "r"] is None, "it trains in its own process"
+        assert ray["agggen_training_workers_wanted", "r"] is None, "training without workers"
         meter.event(event("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))
         meter.event(event("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
         meter.event(event("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
@@ -150,9 +146,9 @@ def test_training_reports_its_progress(ray: Ray) -> None:
         )
 
 
-def test_updates_that_are_made_again_count_again_and_a_jump_back_does_not(ray: Ray) -> None:
+def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
     with TrainingMeter("r", CONFIG) as meter:
-        for step in (10, 20, 30, 20, 30, 40):  # after 30 it went back to a checkpoint at 10
+        for step in (10, 20, 30, 20, 30, 40):  # after 30 it resumed from a checkpoint at 10
             meter.event(event("log", step, train_loss=1.0))
         meter.event(event("log", 10, stage="baseline", train_loss=1.0))
         meter.event(event("end", 40))
@@ -178,7 +174,7 @@ def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
 # --- jobs over shards ---------------------------------------------------------------------------------------------
 
 
-def test_a_job_counts_what_it_did_itself(ray: Ray) -> None:
+def test_a_job_counts_only_its_own_work(ray: Ray) -> None:
     shards = [
         Shard(n, "in", "a.parquet", f"{n}.parquet", (n,), 0, n * 8, 8, "in/a.parquet", ((n * 8, "in/a.parquet:1"),) * n)
         for n in range(3)
@@ -187,7 +183,7 @@ def test_a_job_counts_what_it_did_itself(ray: Ray) -> None:
         meter.begin()
         at = ("generate", "generate-1")
         meter.done(FinishedShard(0, Counts(records=8, texts=16), (), True, 5, 9.0), 2)
-        assert ray["agggen_job_items", *at, "records"] is None, "an earlier run did it"
+        assert ray["agggen_job_items", *at, "records"] is None, "an earlier run finished the shard"
         meter.done(FinishedShard(1, Counts(records=7, texts=14, rejects=1), (), False, 1, 2.0), 1)
         meter.done(FinishedShard(2, Counts(records=8, texts=16), (), False, 0, 3.0), 0)
     assert (ray["agggen_job_shards", *at], ray["agggen_job_shards_left", *at]) == (3, 0)

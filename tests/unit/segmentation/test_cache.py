@@ -1,4 +1,4 @@
-"""The cache of facts: what goes in comes out, for several processes at once, and damage is only a miss."""
+"""The cache of facts: entries survive concurrent processes; a damaged entry is a miss."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FACTS = {text: cut(text, [text.index("End")]) for text in TEXTS}
 def write_all(folder: Path, start: int) -> None:
     cache = FactCache(folder, "x")
     items = list(FACTS.items())
-    for at in range(0, len(items), 10):
-        cache.put(dict(items[(start + at) % len(items) :][:10]))
+    for offset in range(0, len(items), 10):
+        cache.put(dict(items[(start + offset) % len(items) :][:10]))
         cache.get(list(FACTS))
     cache.close()
     assert cache.errors == 0
@@ -54,7 +54,7 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     assert FactCache(tmp_path, "x").get(["unknown", *FACTS]) == FACTS
 
 
-def test_processes_create_a_cache_at_the_same_moment(tmp_path: Path) -> None:
+def test_processes_create_a_cache_simultaneously(tmp_path: Path) -> None:
     run_processes(open_often, [(CONTEXT.Barrier(4), tmp_path)] * 4)
 
 
@@ -65,7 +65,7 @@ def test_another_segmenter_has_another_cache(tmp_path: Path) -> None:
 
 @settings(max_examples=25)
 @given(st.text(min_size=1).filter(str.strip), st.sets(st.integers(0, 50)))
-def test_any_text_comes_back(text: str, starts: set[int]) -> None:
+def test_facts_of_any_text_are_restored(text: str, starts: set[int]) -> None:
     facts = cut(text, [start for start in starts if start < len(text)])
     with tempfile.TemporaryDirectory() as folder:
         cache = FactCache(Path(folder), "x")
@@ -85,7 +85,7 @@ def test_an_entry_that_does_not_fit_its_text_is_a_miss(tmp_path: Path) -> None:
     assert cache.errors == 0
 
 
-def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_created_disables_the_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
     cache = FactCache(tmp_path / "file" / "cache", "x")
     cache.put(FACTS)

@@ -1,4 +1,4 @@
-"""Rows of any quality become records with facts, or rejects that say why."""
+"""Rows become records with facts, or rejects with reasons."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Shards cover a file's rows once, in order, whatever its row groups are."""
+"""Shards cover the rows of a file exactly once and in order, for any row groups."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,14 +18,15 @@ from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.storage.folder import Folder
 
 
+def row(identifier: str, triples: list[dict[str, str]] | None) -> dict[str, Any]:
+    return {"id": identifier, "corpus": "x", "split": "dev", "category": None, "triples": triples, "references": []}
+
+
 def write(path: Path, groups: list[int]) -> None:
     number = 0
     with pq.ParquetWriter(path, schema()) as writer:
         for size in groups:
-            rows = [
-                {"id": str(n), "corpus": "x", "split": "dev", "category": None, "triples": [], "references": []}
-                for n in range(number, number + size)
-            ]
+            rows = [row(str(n), []) for n in range(number, number + size)]
             number += size
             writer.write_table(pa.Table.from_pylist(rows, schema()), row_group_size=max(1, size))
 
@@ -43,7 +45,7 @@ def test_every_row_is_in_one_shard(groups: list[int], size: int, at_once: int) -
                 assert first == number
                 assert 0 < len(rows) <= at_once
                 number += len(rows)
-                read += [row["id"] for row in rows]
+                read += [item["id"] for item in rows]
             assert number == shard.first + shard.rows
     assert read == [str(number) for number in range(sum(groups))]
     assert [shard.index for shard in shards] == list(range(len(shards)))
@@ -61,23 +63,11 @@ def test_small_row_groups_share_a_shard(tmp_path: Path) -> None:
 
 
 def test_an_invalid_row_does_not_mask_a_record_of_its_id(tmp_path: Path) -> None:
-    """The good row was once the reject, as a second one of its id."""
     triples = [{"subject": "a", "predicate": "p", "object": "b"}]
     blank = [{"subject": "a", "predicate": "p", "object": " "}]
-    rows = [
-        {
-            "id": identifier,
-            "corpus": "x",
-            "split": "dev",
-            "category": None,
-            "triples": triples_or_none,
-            "references": [],
-        }
-        for identifier, triples_or_none in [
-            *(("x", None), ("x", blank), ("y", triples), ("x", triples), ("", triples), ("x", []), (" x ", triples)),
-            *(("y\x07", triples), ("y", triples), ("z", triples)),
-        ]
-    ]
+    cells = [("x", None), ("x", blank), ("y", triples), ("x", triples), ("", triples), ("x", []), (" x ", triples)]
+    cells += [("y\x07", triples), ("y", triples), ("z", triples)]
+    rows = [row(identifier, own) for identifier, own in cells]
     pq.write_table(pa.Table.from_pylist(rows, schema()), tmp_path / "dev.parquet", row_group_size=3)
     (shard,) = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 20, "j")
     assert shard.duplicates == ((6, 3), (8, 2))

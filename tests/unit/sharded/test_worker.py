@@ -1,4 +1,4 @@
-"""A worker counts who died over a shard, asks the store little, and finds what was done."""
+"""A worker counts the deaths over a shard, makes few requests to the store, and reuses finished shards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rows(Tally):
 
 
 class Dying(Worker[Rows]):
-    """Fails over each shard, by default as if it was killed."""
+    """Fails on each shard, by default as if it was killed."""
 
     counts = Rows
     fault: BaseException | None = SystemExit()
@@ -44,11 +44,11 @@ class Dying(Worker[Rows]):
         return Rows(shard.rows), shard.rows, ()
 
     def broken(self, shard: Shard) -> JobError:
-        return JobError(f"workers died over {shard}")
+        return JobError(f"workers died while processing {shard}")
 
 
 def attempt(out: Folder, shard: Shard, fault: BaseException | None = Dying.fault) -> FinishedShard[Rows]:
-    """An actor's."""
+    """The result of an actor."""
     worker = Dying(out.address, "job")
     worker.fault = fault
     done, *others = worker({"shard": [shard.as_json()]})["done"].to_pylist()
@@ -58,26 +58,26 @@ def attempt(out: Folder, shard: Shard, fault: BaseException | None = Dying.fault
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of nodes; the last is where actors run, the others are gone."""
+    """The names of nodes: actors run on the last, the others are lost."""
     nodes = ["first"]
     monkeypatch.setattr(worker_module, "this_actor", lambda: (nodes[-1], True))
     monkeypatch.setattr(worker_module, "dead_nodes", lambda: set(nodes[:-1]))
     yield nodes
 
 
-def test_workers_die_three_times_over_a_shard_in_a_run(tmp_path: Path, node: list[str]) -> None:
+def test_a_shard_is_given_up_after_three_deaths_in_a_run(tmp_path: Path, node: list[str]) -> None:
     out, shard = Folder(str(tmp_path)), SHARD
     for _ in range(2):  # runs
         for _ in range(ATTEMPTS):
             with pytest.raises(SystemExit):
                 attempt(out, shard)
-        with pytest.raises(JobError, match="workers died over rows 0 to 7"):
+        with pytest.raises(JobError, match="workers died while processing rows 0 to 7"):
             attempt(out, shard)
         (shard,) = with_attempts([SHARD], out)
     assert attempt(out, shard, fault=None).retries == 2 * (ATTEMPTS + 1)
 
 
-def test_a_node_that_is_gone_is_no_fault_of_a_shard(tmp_path: Path, node: list[str]) -> None:
+def test_deaths_on_lost_nodes_do_not_count(tmp_path: Path, node: list[str]) -> None:
     out = Folder(str(tmp_path))
     for number in range(3 * ATTEMPTS):
         with pytest.raises(SystemExit):
@@ -101,7 +101,7 @@ def test_an_error_of_an_actor_keeps_its_message(
     assert raised.value.exit_code == code
 
 
-def test_a_shard_takes_three_requests_beside_its_input(
+def test_a_shard_takes_three_requests_besides_its_input(
     s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "this_actor", lambda: ("node", False))
@@ -115,7 +115,7 @@ def test_a_shard_takes_three_requests_beside_its_input(
     assert attempt(Folder(s3), repeated).reused
 
 
-def test_gpus_that_are_not_there_are_waited_for_on_a_cluster_that_may_grow(
+def test_missing_gpus_are_waited_for_only_on_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Any] = []

@@ -1,6 +1,6 @@
-"""Stands in for AllenNLP's worker: speaks its protocol, finds a frame at each predicate, misbehaves on demand.
+"""Stands in for AllenNLP's worker: same protocol, a frame at each predicate, failures on demand.
 
-Needs nothing but the standard library. Beside the archive it notes its starts and the sizes of its batches.
+Needs only the standard library. Files beside the archive record its starts and the sizes of its batches.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import Any
 def main() -> None:
     archive = ""
     for line in sys.stdin:
-        question = json.loads(line)
-        if question["op"] == "start":
-            archive = question["archive"]
-            answer: Any = start(question)
+        request = json.loads(line)
+        if request["op"] == "start":
+            archive = request["archive"]
+            answer: Any = start(request)
         else:
-            note(archive, "batches", len(question["sentences"]))
-            results = [tag(sentence, archive) for sentence in question["sentences"]]
-            failed = any("FAIL" in sentence["words"] for sentence in question["sentences"])
-            answer = {"failed": "out of order"} if failed else {"id": question["id"], "results": results}
+            note(archive, "batches", len(request["sentences"]))
+            results = [tag(sentence, archive) for sentence in request["sentences"]]
+            failed = any("FAIL" in sentence["words"] for sentence in request["sentences"])
+            answer = {"failed": "cannot tag"} if failed else {"id": request["id"], "results": results}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 
-def start(question: dict[str, Any]) -> dict[str, Any]:
+def start(request: dict[str, Any]) -> dict[str, Any]:
     names = ("python", "allennlp", "allennlp-models", "torch", "transformers", "spacy")
-    if question["archive"] is None:
+    if request["archive"] is None:
         return {"ready": {"protocol": 1, **dict.fromkeys(names, "1.0")}}
-    note(question["archive"], "starts", os.getpid())
-    demand = Path(question["archive"]).read_text()
-    if demand == "refuse":
-        return {"failed": "the archive is of cheese"}
-    if demand == "crash":
-        sys.exit("cannot import allennlp: no such cheese")
-    return {"ready": {"protocol": 1, "sha256": question["sha256"], "model": "fake", "device": question["device"]}}
+    note(request["archive"], "starts", os.getpid())
+    behaviour = Path(request["archive"]).read_text()
+    if behaviour == "refuse":
+        return {"failed": "the archive is invalid"}
+    if behaviour == "crash":
+        sys.exit("cannot import allennlp: no such module")
+    return {"ready": {"protocol": 1, "sha256": request["sha256"], "model": "fake", "device": request["device"]}}
 
 
 def tag(sentence: dict[str, Any], archive: str) -> dict[str, Any]:

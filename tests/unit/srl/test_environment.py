@@ -1,6 +1,5 @@
-"""AllenNLP's environment: where it is looked for, what an incomplete one lacks, and the commands that try it."""
+"""AllenNLP's environment: its folder, missing packages, and the commands that check it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from agggen_platform.srl.environment import (
 )
 from agggen_platform.srl.process import AllenNLPError
 from tests.command import Run
-from tests.unit.srl.test_source import fake_environment
+from tests.unit.srl.test_source import fake_environment, install_packages
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +26,7 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def install_packages(folder: Path, names: Sequence[str] = NEEDED) -> None:
-    for name in names:
-        about = folder / "lib" / "python3.10" / "site-packages" / f"{name.replace('-', '_')}-1.0.dist-info"
-        about.mkdir(parents=True, exist_ok=True)
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('-', '_')}\nVersion: 1.0\n")
-
-
-def test_it_is_in_the_cache_unless_something_says_where(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_in_the_cache_by_default(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment_folder() == empty_machine / ".cache" / "agggen" / "srl-env"
     for name, value, expected in (
         ("XDG_CACHE_HOME", "/xdg", Path("/xdg/agggen/srl-env")),
@@ -46,7 +38,7 @@ def test_it_is_in_the_cache_unless_something_says_where(empty_machine: Path, mon
     assert environment_folder("/given") == Path("/given")
 
 
-def test_an_environment_of_ones_own_will_do_and_one_that_lacks_something_says_what(tmp_path: Path) -> None:
+def test_an_existing_environment_is_used_and_missing_packages_are_named(tmp_path: Path) -> None:
     with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `python3.10 -m"):
         find_environment(tmp_path / "none")
     python = tmp_path / "bin" / "python"
@@ -95,8 +87,8 @@ def test_check_prints_the_versions_of_the_environment(folder: Path, run: Run) ->
     ("content", "code", "message"),
     [
         ("good", 0, "(S Ada wrote it .)"),
-        ("refuse", 2, "cannot load the archive: the archive is of cheese"),
-        (None, 2, "there is no archive"),
+        ("refuse", 2, "cannot load the archive: the archive is invalid"),
+        (None, 2, "srl.tar.gz does not exist"),
     ],
 )
 def test_an_archive_is_tried_on_a_text(content: str | None, code: int, message: str, tmp_path: Path, run: Run) -> None:

@@ -1,10 +1,8 @@
-"""The process behind AllenNLP's frames: it cannot block us, its death says why, and nothing of it is left behind."""
+"""The child process: it cannot block its parent, errors quote its output, and it never outlives its parent."""
 
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,24 +25,15 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def test_nothing_blocks_when_every_pipe_is_full() -> None:
-    """The child talks before it reads, and echoes more than a pipe holds."""
+    """The child writes before it reads, and echoes more than a pipe holds."""
     process = child(f"import sys\nsys.stderr.write('noise\\n' * 500_000); sys.stderr.flush()\n{ECHO}")
     message = {"text": "x" * 8_000_000}
     assert process.ask(message, 60) == message
     process.close()
 
 
-def test_an_exit_says_its_status_and_the_last_lines() -> None:
+def test_an_error_has_the_exit_status_and_the_last_lines() -> None:
     code = "import sys\nfor n in range(50): print('line', n, file=sys.stderr)\nsys.stdin.readline(); sys.exit(7)"
     process = child(code)
     with pytest.raises(WorkerDied, match=r"exit status 7; its last lines:(?s:.*)line 48\n  line 49$") as error:
@@ -54,7 +43,7 @@ def test_an_exit_says_its_status_and_the_last_lines() -> None:
 
 
 def test_an_interruption_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the next question would get the answer to this one."""
+    """Otherwise the next request would get the answer to this one."""
     process = child(ECHO)
 
     def interrupt(*_: object) -> None:
@@ -66,7 +55,7 @@ def test_an_interruption_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None
     assert is_gone(process.pid)
 
 
-def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_missing_program_is_an_error(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with pytest.raises(WorkerDied, match=r"cannot start .*absent: No such file"):
@@ -74,7 +63,7 @@ def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
     assert not scratch.exists()
 
 
-def test_close_lets_the_child_finish_and_clears_up(tmp_path: Path) -> None:
+def test_close_lets_the_child_finish_and_removes_the_scratch_folder(tmp_path: Path) -> None:
     scratch, sign = tmp_path / "scratch", tmp_path / "sign"
     scratch.mkdir()
     process = child(f"{ECHO}\nopen({str(sign)!r}, 'w').close()", scratch)
@@ -82,11 +71,11 @@ def test_close_lets_the_child_finish_and_clears_up(tmp_path: Path) -> None:
     process.close(grace=30)
     assert sign.exists()
     assert not scratch.exists()
-    process.close()  # once more does no harm
+    process.close()  # a second call does nothing
 
 
 @pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "1 / 0"])
-def test_nothing_outlives_the_program(ending: str) -> None:
+def test_the_child_ends_with_the_program(ending: str) -> None:
     code = (
         "import os, sys\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
         f"process = JsonLinesProcess([sys.executable, '-c', {ECHO!r}], dict(os.environ))\n"

@@ -1,4 +1,4 @@
-"""The worker itself, beside libraries that only look like AllenNLP, torch and spaCy."""
+"""The worker itself, with stand-ins for AllenNLP, torch and spaCy."""
 
 import ast
 import hashlib
@@ -18,7 +18,8 @@ import pytest
 from agggen_platform.srl.environment import WORKER
 from agggen_platform.srl.process import JsonLinesProcess
 from agggen_platform.srl.worker import PROTOCOL, hash_of
-from tests.unit.srl.test_process import is_gone, wait_until
+from tests.processes import until
+from tests.unit.srl.test_process import is_gone
 
 LIBRARIES = {
     "torch/__init__.py": """
@@ -101,69 +102,69 @@ def archive(folder: Path, kind: str = "srl_bert", name: str = "model.tar.gz", pr
 
 
 def start(worker: JsonLinesProcess, path: Path | None, **options: Any) -> dict[str, Any]:
-    question = {
+    request = {
         "op": "start",
         "protocol": PROTOCOL,
         "archive": path and str(path),
         "sha256": path and hash_of(str(path)),
     }
-    return worker.ask(question | {"device": "cpu", "threads": 1, "bert": None, "spacy": None} | options, 60)
+    return worker.ask(request | {"device": "cpu", "threads": 1, "bert": None, "spacy": None} | options, 60)
 
 
 def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> list[Any]:
-    request = [{"words": text.split(" "), "predicates": places} for text, places in sentences]
+    request = [{"words": text.split(" "), "predicates": positions} for text, positions in sentences]
     return worker.ask({"op": "tag", "id": 7, "sentences": request}, 60)["results"]
 
 
-def test_it_is_python_that_the_other_side_understands() -> None:
+def test_it_is_valid_python_3_9() -> None:
     ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 9))
 
 
-def test_it_imports_only_the_standard_library_before_it_is_asked() -> None:
+def test_it_imports_only_the_standard_library_at_its_start() -> None:
     tree = ast.parse(WORKER.read_text(encoding="utf-8"))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert names <= sys.stdlib_module_names
 
 
-def test_without_allennlp_it_says_what_is_missing() -> None:
+def test_without_allennlp_the_missing_module_is_named() -> None:
     worker = JsonLinesProcess([sys.executable, "-I", "-S", str(WORKER)], dict(os.environ))
     assert start(worker, None)["failed"].startswith("ModuleNotFoundError: No module named 'torch'")
     worker.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00broken"])
-def test_what_is_no_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"not an archive", b"\x1f\x8b\x08\x00broken"])
+def test_an_invalid_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.tar.gz"
     path.write_bytes(content)
-    assert f"{path} is no AllenNLP archive" in start(worker, path)["failed"]
+    assert f"{path} is not an AllenNLP archive" in start(worker, path)["failed"]
 
 
 def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_path: Path) -> None:
     assert "a model of type 'coref'" in start(worker, archive(tmp_path, "coref"))["failed"]
 
 
-def test_a_model_that_is_only_on_the_hub_says_what_to_do(worker: JsonLinesProcess, tmp_path: Path) -> None:
+def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess, tmp_path: Path) -> None:
     path = archive(tmp_path, name="hub.tar.gz")
     assert "needs the BERT model 'bert-base-uncased'" in start(worker, path)["failed"]
     assert "is not a folder of a BERT model" in start(worker, path, bert=str(tmp_path / "absent"))["failed"]
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text("{}")
     ready = start(worker, path, bert=str(tmp_path / "bert"))["ready"]
-    assert ready["lowercase"] is True  # by the archive's name of the model, not by the folder's
+    assert ready["lowercase"] is True  # by the model's name in the archive, not by the folder's
 
 
-def test_sentences_are_tagged_together_and_come_back_in_order(worker: JsonLinesProcess, tmp_path: Path) -> None:
+def test_sentences_are_tagged_in_batches_and_returned_in_order(worker: JsonLinesProcess, tmp_path: Path) -> None:
     start(worker, archive(tmp_path))
     several, none, last = tag(worker, ("a b c d", [3, 1]), ("no verb", []), ("x y", [0]))
     assert [frame["predicate"] for frame in several["frames"]] == [1, 3]
     assert several["frames"][0]["tags"] == ["B-1", "B-V", "B-1", "B-1"]
     assert none == {"frames": []}
-    assert last == {"frames": [{"predicate": 0, "tags": ["B-V", "B-1"]}]}  # the first batch was the only one
+    assert last == {"frames": [{"predicate": 0, "tags": ["B-V", "B-1"]}]}  # there was only one batch
 
 
 @pytest.mark.parametrize(
-    ("text", "places", "reason"),
+    ("text", "positions", "reason"),
     [
         ("x " * 20 + "y", [0], "the sentence has 21 word pieces, the model takes 20"),
         ("KEY b", [1], "KeyError: 'KEY'"),
@@ -173,11 +174,11 @@ def test_sentences_are_tagged_together_and_come_back_in_order(worker: JsonLinesP
         ("a b", None, "the request has no predicates, and there is no spaCy model to find them"),
     ],
 )
-def test_a_sentence_that_cannot_be_tagged_spoils_no_other(
-    worker: JsonLinesProcess, tmp_path: Path, text: str, places: list[int] | None, reason: str
+def test_a_sentence_that_cannot_be_tagged_affects_no_other(
+    worker: JsonLinesProcess, tmp_path: Path, text: str, positions: list[int] | None, reason: str
 ) -> None:
     start(worker, archive(tmp_path))
-    first, bad, last = tag(worker, ("a b", [0]), (text, places), ("a b c", [0, 1]))
+    first, bad, last = tag(worker, ("a b", [0]), (text, positions), ("a b c", [0, 1]))
     assert bad == {"error": reason}
     assert (len(first["frames"]), len(last["frames"])) == (1, 2)
 
@@ -188,7 +189,7 @@ def test_spacy_finds_verbs_and_auxiliaries(worker: JsonLinesProcess, tmp_path: P
     assert [frame["predicate"] for frame in result["frames"]] == [1, 4]
 
 
-def test_a_folders_hash_is_that_of_its_files_and_their_names(tmp_path: Path) -> None:
+def test_the_hash_of_a_folder_covers_its_files_and_their_names(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "c").write_text("c")
     before = hash_of(str(tmp_path / "a"))
@@ -213,7 +214,7 @@ def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> N
     try:
         parent.kill()
         parent.wait()
-        assert wait_until(lambda: is_gone(worker) or Path(f"/proc/{worker}/stat").read_text().split()[2] == "Z")
+        until(lambda: is_gone(worker) or Path(f"/proc/{worker}/stat").read_text().split()[2] == "Z", "its end", 30)
     finally:
         os.kill(fork, signal.SIGKILL)
         parent.stdout.close()

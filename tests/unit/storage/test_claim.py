@@ -1,4 +1,4 @@
-"""A claim on a folder or store: retries, a second holder, and a holder that lost it."""
+"""A claim on a folder or store: retries, a second holder, and a lost claim."""
 
 import time
 from collections.abc import Callable
@@ -16,10 +16,10 @@ BEAT = 0.05
 
 
 @dataclass
-class Place:
-    """A place in memory. The next `refused` writes fail, the next `unanswered` ones arrive and fail."""
+class MemoryFolder:
+    """A folder in memory. The next `refused` writes fail; the next `unanswered` ones are stored, then fail."""
 
-    address: str = "a place"
+    address: str = "memory"
     content: dict[str, bytes] = field(default_factory=dict)
     refused: int = 0
     unanswered: int = 0
@@ -42,28 +42,29 @@ class Place:
         self.content.pop(name, None)
 
 
-@pytest.mark.parametrize("place", [Place(refused=2), Place(unanswered=2), Place(refused=1, unanswered=1)])
-def test_a_first_write_that_fails_is_tried_again(place: Place) -> None:
-    with heartbeat(place, BEAT) as check:
+@pytest.mark.parametrize(
+    "folder", [MemoryFolder(refused=2), MemoryFolder(unanswered=2), MemoryFolder(refused=1, unanswered=1)]
+)
+def test_a_failed_first_write_is_retried(folder: MemoryFolder) -> None:
+    with heartbeat(folder, BEAT) as check:
         check()
-        assert place.content
-    assert not place.content
+        assert folder.content
+    assert not folder.content
 
 
-def test_a_place_that_never_answers_is_an_error() -> None:
-    with pytest.raises(StorageError), heartbeat(Place(refused=1000), BEAT):
+def test_a_store_that_never_answers_is_an_error() -> None:
+    with pytest.raises(StorageError), heartbeat(MemoryFolder(refused=1000), BEAT):
         pass
 
 
 @pytest.mark.parametrize("clock", [time.time, lambda: 0.0])
-def test_a_second_holder_is_refused_while_the_first_lives(
+def test_a_second_holder_is_refused_independently_of_the_clock(
     clock: Callable[[], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Independently of the system's clock."""
     monkeypatch.setattr(time, "time", clock)
-    place = Place()
-    refused = pytest.raises(ClaimedError, match="another job works on a place")
-    with heartbeat(place, BEAT), refused, heartbeat(place, BEAT):
+    folder = MemoryFolder()
+    refused = pytest.raises(ClaimedError, match="another job works on memory")
+    with heartbeat(folder, BEAT), refused, heartbeat(folder, BEAT):
         pass
 
 
@@ -71,7 +72,7 @@ def test_a_worker_is_refused_once_another_driver_took_over_from_its_own(tmp_path
     with claim(Folder(str(tmp_path))) as held:
         check_in_worker = sent(held)
         check_in_worker()
-    check_in_worker()  # nobody took over
+    check_in_worker()  # no other job took over
     refused = pytest.raises(ClaimedError, match="it took over from this one")
     with claim(Folder(str(tmp_path))) as other:
         other()
@@ -79,7 +80,7 @@ def test_a_worker_is_refused_once_another_driver_took_over_from_its_own(tmp_path
             check_in_worker()
 
 
-def test_a_refused_second_holder_is_told_who_holds_the_claim(tmp_path: Path) -> None:
+def test_the_refusal_names_the_holder_of_the_claim(tmp_path: Path) -> None:
     refused = pytest.raises(ClaimedError, match=r"another job works on .* \(process \d+ on ")
     with claim(Folder(str(tmp_path))), refused, claim(Folder(str(tmp_path))):
         pass

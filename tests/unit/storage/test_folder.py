@@ -1,4 +1,4 @@
-"""Names, addresses and local folders: what is refused, and that writes are whole or not there."""
+"""Names, addresses and local folders: invalid ones are refused, writes are atomic."""
 
 import errno
 import os

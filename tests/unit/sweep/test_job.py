@@ -1,4 +1,4 @@
-"""`agggen sweep`: what it refuses, what a sweep's name follows from, how many trials run at once, and registration."""
+"""`agggen sweep`: invalid sweeps, the identity of a sweep, the number of concurrent trials, and registration."""
 
 import shutil
 from dataclasses import replace
@@ -34,7 +34,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
-    """Runs the command where the only trial of a sweep in the folder `there` has ended already."""
+    """Runs the command where a sweep in the folder `there` has finished its only trial."""
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def run(
     return command(capsys)
 
 
-def test_the_note_names_a_registry_that_other_commands_would_not_read(run: Run, tmp_path: Path) -> None:
+def test_the_note_names_a_registry_that_is_not_the_default(run: Run, tmp_path: Path) -> None:
     uri, bundle = f"sqlite:///{tmp_path / 'there' / 'mlflow.db'}", tmp_path / "there" / "s-t000" / "bundle"
     code, out, err = run(*SWEEP)
     assert (code, out.splitlines()[-1]) == (0, str(bundle))
@@ -108,7 +108,7 @@ def test_the_identity_names_every_segmenter_and_corpus_of_the_space(tmp_path: Pa
 
 
 def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start's fingerprint counts, not its address: trials share a baseline that is named after it."""
+    """The fingerprint of the start counts, and its address is the key: trials share a baseline of that name."""
     starts = {"a": Start(Bundle(*[None] * 3), "1"), "b": Start(Bundle(*[None] * 3), "2")}  # type: ignore[arg-type]
     monkeypatch.setattr("agggen.training.data._start", starts.__getitem__)
     config = config_of(write_corpus(tmp_path / "toy"))
@@ -149,7 +149,7 @@ def test_an_invalid_sweep_is_refused_before_it_begins(
     code, out, err = command(capsys)("sweep", *arguments)
     assert (code, out) == (2, "")
     assert message in err
-    assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "nothing was begun"
+    assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "no run was started"
 
 
 def cpus(*nodes: float) -> list[dict[str, float]]:

@@ -1,5 +1,6 @@
-"""Spaces: what they take, what they refuse, and that every named one fits the presets."""
+"""Spaces: valid and invalid descriptions; every named space fits every preset."""
 
+import re
 from typing import Any
 
 import pytest
@@ -47,17 +48,6 @@ def test_each_kind_of_dimension_is_parsed() -> None:
         ({"model.width": {"int": [1, 2.5]}}, "takes two whole numbers"),
         ({"model.dropout": {"uniform": [0.5]}}, "space, 'model.dropout', uniform [0.5]: not enough values"),
         ({"model.dropout": {"log_uniform": [0, 1]}}, "`low > 0` must hold for `log=True`"),
-    ],
-)
-def test_an_invalid_dimension_is_refused(described: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse_space(described)
-    assert message in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("described", "message"),
-    [
         ({"model.predicat_dim": {"choice": [8]}}, "did you mean 'model.predicate_dim'?"),
         ({"cluster.workers": {"choice": [1]}}, "unknown key 'cluster.workers'"),
         ({"model.width": {"choice": [64, "wide"]}}, "'model.width' must be a valid integer, not 'wide'"),
@@ -67,19 +57,12 @@ def test_an_invalid_dimension_is_refused(described: dict[str, Any], message: str
         ({"training.joint.epochs": {"int": [-1, 3]}}, "epochs must be at least 0, not -1"),
     ],
 )
-def test_a_space_that_does_not_fit_the_configuration_is_refused(described: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_an_invalid_space_is_refused(described: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
         check_space(parse_space(described), elements())
-    assert message in str(refused.value)
 
 
-def test_a_key_that_the_user_sets_as_well_is_refused() -> None:
-    space = parse_space({"model.width": {"choice": [64, 128]}})
-    with pytest.raises(ConfigError, match=r"'model.width' is set by an override and searched by the space"):
-        check_space(space, elements(), ["model.heads=4", "model.width=32"])
-
-
-def test_a_trials_configuration_has_the_values_and_all_else_as_it_was() -> None:
+def test_a_trials_configuration_changes_only_the_given_values() -> None:
     config = elements("cluster.workers=2", "corpus.limit=9", 'storage.url="s3://b/runs"')
     result = trial_config(config, {"model.predicate_dim": 8, "training.joint.learning_rate": 0.1 + 0.2})
     assert (result.model.predicate_dim, result.training.joint.learning_rate) == (8, 0.1 + 0.2)
@@ -102,6 +85,5 @@ def test_a_trials_configuration_has_the_values_and_all_else_as_it_was() -> None:
     ],
 )
 def test_settings_of_a_sweep_are_checked(override: str, message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError, match=re.escape(message)):
         load_config(SweepConfig, "rates", [override], SPACES)
-    assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""The study without Ray: a driver that may be killed at every step, on a real journal; successive halving."""
+"""The study without Ray: a driver that is killed at any step, with a real journal; successive halving."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,13 +27,13 @@ def settings(**changed: Any) -> SweepConfig:
 
 
 def opened(folder: Path, config: SweepConfig | None = None) -> Study:
-    """The study as a new process opens it: only the storage is left of earlier ones."""
+    """The study as a new process opens it, from the journal alone."""
     config = config or settings()
     return Study(open_study(folder, "s", {"seed": config.seed}), config, parse_space(SPACE), EPOCHS)
 
 
 def losses(suggestion: Suggestion) -> Iterator[tuple[str, int, float]]:
-    """What training with these parameters gives."""
+    """The evaluations of a training with these parameters."""
     rate, size = float(str(suggestion.params["training.joint.learning_rate"])), suggestion.params["model.predicate_dim"]
     floor = abs(rate - 2e-3) * 100 + abs(int(str(size)) - 16) / 16
     for stage, epochs in (("baseline", EPOCHS.baseline), ("joint", EPOCHS.joint)):
@@ -41,16 +41,23 @@ def losses(suggestion: Suggestion) -> Iterator[tuple[str, int, float]]:
             yield stage, epoch, floor + 1 / epoch + (stage == "baseline")
 
 
+def suggested(study: Study) -> Suggestion:
+    """The next suggestion, which must exist."""
+    suggestion = study.next()
+    assert suggestion is not None
+    return suggestion
+
+
 class Killed(Exception):
-    """The driver is gone."""
+    """The driver was killed."""
 
 
 class Driver:
-    """One trial at a time; after `steps` calls of the study the process is killed."""
+    """Runs one trial at a time; after `steps` calls of the study the process is killed."""
 
     def __init__(self, study: Study, steps: int = 10**6) -> None:
         self.study, self.steps = study, steps
-        self.handed_out: list[Suggestion] = []
+        self.suggestions: list[Suggestion] = []
 
     def _step(self) -> None:
         if not self.steps:
@@ -63,13 +70,13 @@ class Driver:
             suggestion = self.study.next()
             if suggestion is None:
                 return
-            self.handed_out.append(suggestion)
+            self.suggestions.append(suggestion)
             self._trial(suggestion)
 
     def _trial(self, suggestion: Suggestion) -> None:
         number = suggestion.number
         reported = len(self.study.trials()[number].intermediate_values)
-        # Training goes on from its checkpoint; the last evaluation may have come after it, and is then told again.
+        # Training resumes from its checkpoint; the last evaluation may be later, and is then reported again.
         for stage, epoch, loss in list(losses(suggestion))[max(0, reported - 1) :]:
             self._step()
             if self.study.evaluated(number, stage, epoch, loss):
@@ -90,7 +97,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...
 
 
 @pytest.mark.parametrize("every", [6, 7, 11, 40])
-def test_a_driver_that_is_killed_again_and_again_ends_with_the_same_study(
+def test_a_driver_that_is_killed_repeatedly_ends_with_the_same_study(
     every: int, undisturbed: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     processes, continued = 0, 0
@@ -102,7 +109,7 @@ def test_a_driver_that_is_killed_again_and_again_ends_with_the_same_study(
             driver.run()
         except Killed:
             processes += 1
-        first = [suggestion.number for suggestion in driver.handed_out[: len(cut_off)]]
+        first = [suggestion.number for suggestion in driver.suggestions[: len(cut_off)]]
         assert first == cut_off
         continued += len(first)
     assert processes >= 2
@@ -111,11 +118,11 @@ def test_a_driver_that_is_killed_again_and_again_ends_with_the_same_study(
     assert study.next() is None
 
 
-def test_a_trial_that_was_cut_off_while_it_was_asked_for_gets_the_same_parameters(
+def test_a_trial_interrupted_before_its_suggestion_gets_the_same_parameters(
     undisturbed: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     study = opened(tmp_path)
-    study.optuna.ask()  # and no parameter is written
+    study.optuna.ask()  # killed before a parameter is stored
     repeated = opened(tmp_path).next()
     assert repeated == Suggestion(0, undisturbed[0][2])
 
@@ -123,30 +130,27 @@ def test_a_trial_that_was_cut_off_while_it_was_asked_for_gets_the_same_parameter
 def test_a_trial_that_fell_behind_just_before_the_kill_is_not_continued(tmp_path: Path) -> None:
     study = opened(tmp_path)
     for number, loss in enumerate((1.0, 2.0)):
-        suggestion = study.next()
-        assert suggestion is not None
+        study.next()
         study.evaluated(number, "baseline", 1, loss)
         study.optuna.tell = lambda *_, **__: None  # type: ignore[method-assign, assignment] # it is killed before
         assert study.evaluated(number, "baseline", 2, loss) is (number == 1)
     repeated = opened(tmp_path)
     assert [trial.state for trial in repeated.trials()] == [TrialState.RUNNING, TrialState.PRUNED]
-    suggestion = repeated.next()
-    assert suggestion is not None
-    assert suggestion.number == 0
+    assert suggested(repeated).number == 0
 
 
-def test_several_trials_at_once_are_all_continued_in_their_order(tmp_path: Path) -> None:
+def test_concurrent_trials_are_all_resumed_in_order(tmp_path: Path) -> None:
     study = opened(tmp_path)
-    before = [study.next() for _ in range(3)]
+    before = [suggested(study) for _ in range(3)]
     study.fail(1, "the loss is not finite")
     repeated = opened(tmp_path)
     assert repeated.left == 13
-    after = [repeated.next() for _ in range(3)]
-    assert [s.number for s in after if s] == [0, 2, 3]
-    assert [s.params for s in after[:2] if s] == [s.params for s in (before[0], before[2]) if s]
+    after = [suggested(repeated) for _ in range(3)]
+    assert [suggestion.number for suggestion in after] == [0, 2, 3]
+    assert [after[0].params, after[1].params] == [before[0].params, before[2].params]
 
 
-def test_a_larger_budget_goes_on_and_a_smaller_one_runs_nothing(tmp_path: Path) -> None:
+def test_a_larger_budget_extends_a_sweep_and_a_smaller_one_runs_nothing(tmp_path: Path) -> None:
     Driver(opened(tmp_path, settings(trials=3))).run()
     assert opened(tmp_path, settings(trials=2)).next() is None
     more = opened(tmp_path, settings(trials=5))
@@ -155,14 +159,14 @@ def test_a_larger_budget_goes_on_and_a_smaller_one_runs_nothing(tmp_path: Path) 
     assert [trial.number for trial in more.trials(*ENDED)] == [0, 1, 2, 3, 4]
 
 
-def test_half_a_line_and_a_lock_of_a_killed_process_do_no_harm(tmp_path: Path) -> None:
+def test_an_incomplete_line_and_a_lock_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     Driver(opened(tmp_path, settings(trials=2))).run()
     journal = tmp_path / JOURNAL
-    whole = journal.read_bytes()
-    journal.write_bytes(whole + whole.splitlines()[-1][:20])
+    complete = journal.read_bytes()
+    journal.write_bytes(complete + complete.splitlines()[-1][:20])
     journal.with_name(f"{JOURNAL}.lock").symlink_to(journal)
     repeated = opened(tmp_path, settings(trials=3))
-    assert journal.read_bytes().startswith(whole)
+    assert journal.read_bytes().startswith(complete)
     Driver(repeated).run()
     assert len(opened(tmp_path, settings(trials=3)).trials(*ENDED)) == 3
 
@@ -174,13 +178,10 @@ def test_another_sweep_under_the_same_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_seed_suggests_other_parameters(undisturbed: list[tuple[Any, ...]], tmp_path: Path) -> None:
-    study = opened(tmp_path, settings(seed=2))
-    suggestion = study.next()
-    assert suggestion is not None
-    assert suggestion.params != undisturbed[0][2]
+    assert suggested(opened(tmp_path, settings(seed=2))).params != undisturbed[0][2]
 
 
-def test_a_trial_counts_with_its_best_evaluation_of_the_metrics_stage(tmp_path: Path) -> None:
+def test_the_value_of_a_trial_is_its_best_evaluation_of_the_metrics_stage(tmp_path: Path) -> None:
     study = opened(tmp_path, settings(asha=None))
     study.next()
     for stage, epoch, loss in (("baseline", 1, 0.1), ("joint", 1, 3.0), ("joint", 2, 2.0), ("joint", 3, 2.5)):
@@ -203,7 +204,7 @@ def test_a_trial_without_the_metric_has_failed(tmp_path: Path) -> None:
 
 
 def test_a_stopped_trial_stays_stopped(tmp_path: Path) -> None:
-    """Its process may die before it is told, and be started again."""
+    """Its process may die before it is stopped, and be restarted."""
     study = opened(tmp_path)
     for number, loss in enumerate((1.0, 2.0)):
         study.next()
@@ -224,19 +225,19 @@ def test_rungs_are_powers_of_the_factor_from_the_grace_on_and_before_the_end() -
 @pytest.mark.parametrize(
     ("value", "others", "behind"),
     [
-        (9.0, [], False),  # the first always goes on
+        (9.0, [], False),  # the first always continues
         (2.0, [1.0], True),  # of two, the better one
         (0.5, [1.0], False),
-        (1.0, [1.0], False),  # equals go on together
+        (1.0, [1.0], False),  # ties continue together
         (2.0, [1.0, 3.0, 4.0, 5.0], True),  # one of five
         (2.0, [1.0, 3.0, 4.0, 5.0, 6.0], False),  # two of six
     ],
 )
-def test_the_best_one_in_three_goes_on(value: float, others: list[float], behind: bool) -> None:
+def test_the_best_third_continues(value: float, others: list[float], behind: bool) -> None:
     assert falls_behind(value, others, 3) is behind
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30, unique=True), st.integers(2, 5))
-def test_of_all_that_reach_a_rung_one_in_factor_is_not_behind(values: list[float], factor: int) -> None:
-    on = [v for i, v in enumerate(values) if not falls_behind(v, values[:i] + values[i + 1 :], factor)]
-    assert sorted(on) == sorted(values)[: max(1, len(values) // factor)]
+def test_one_in_factor_trials_at_a_rung_continues(values: list[float], factor: int) -> None:
+    continued = [v for i, v in enumerate(values) if not falls_behind(v, values[:i] + values[i + 1 :], factor)]
+    assert sorted(continued) == sorted(values)[: max(1, len(values) // factor)]

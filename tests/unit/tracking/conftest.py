@@ -35,27 +35,17 @@ def track(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> Ca
     return make
 
 
-@pytest.fixture
-def run_of() -> Callable[[Tracker], Any]:
-    """MLflow's view of a tracker's run."""
+def run_of(tracker: Tracker) -> Any:
+    """The run of a tracker, as MLflow has it."""
+    from mlflow import MlflowClient
 
-    def look(tracker: Tracker) -> Any:
-        from mlflow import MlflowClient
-
-        assert tracker.run_id is not None
-        return MlflowClient(tracker.uri).get_run(tracker.run_id)
-
-    return look
+    assert tracker.run_id is not None
+    return MlflowClient(tracker.uri).get_run(tracker.run_id)
 
 
-@pytest.fixture
-def curve() -> Callable[[Tracker, str], list[tuple[int, float]]]:
+def curve(tracker: Tracker, metric: str) -> list[tuple[int, float]]:
     """The points (step, value) of a metric in MLflow, by step."""
+    from mlflow import MlflowClient
 
-    def look(tracker: Tracker, metric: str) -> list[tuple[int, float]]:
-        from mlflow import MlflowClient
-
-        points = MlflowClient(tracker.uri).get_metric_history(tracker.run_id, metric)
-        return sorted((point.step, point.value) for point in points)
-
-    return look
+    points = MlflowClient(tracker.uri).get_metric_history(str(tracker.run_id), metric)
+    return sorted((point.step, point.value) for point in points)

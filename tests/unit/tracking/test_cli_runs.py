@@ -1,4 +1,4 @@
-"""`agggen runs` over runs that ended, were cut off, and wait for their MLflow."""
+"""`agggen runs`: finished runs, killed runs, and runs whose entries MLflow lacks."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def table(out: str) -> dict[str, dict[str, str]]:
 
 
 def killed(tracker: Tracker, parent: Tracker | None = None) -> None:
-    """Leaves the log of a run that was killed before MLflow heard of it."""
+    """Writes the log of a run that was killed before any entry was sent to MLflow."""
     about = {"experiment": "toys", "run": tracker.run_name, "mlflow": tracker.uri, "tags": {}, "time": 5.0}
     log = Journal(tracker.path)
     log.append({"event": "start", **about} | ({"parent": parent.run_name} if parent else {}))
@@ -101,7 +101,7 @@ def test_list_shows_a_run_as_running_until_it_has_finished(
     assert "MLflow has all entries" in err
 
 
-def test_a_run_that_cannot_be_sent_is_named(agggen: Run, track: Callable[..., Tracker], tmp_path: Path) -> None:
+def test_sync_names_the_runs_that_cannot_be_sent(agggen: Run, track: Callable[..., Tracker], tmp_path: Path) -> None:
     tracker = track()
     killed(tracker)
     shutil.move(tracker.path.parent, tmp_path / tracker.run_name)
@@ -130,7 +130,7 @@ def test_ui_passes_a_databases_password_in_the_environment_not_on_the_command_li
     assert "--host 127.0.0.1 --port 5050" in " ".join(folder_words)
 
 
-def test_a_server_that_is_down_is_waited_for_once(agggen: Run, tmp_path: Path) -> None:
+def test_runs_of_an_unreachable_server_are_waited_for_once(agggen: Run, tmp_path: Path) -> None:
     uri = f"http://127.0.0.1:{free_ports(1)[0]}"
     for name in ("one", "two", "three"):
         tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)
@@ -142,18 +142,18 @@ def test_a_server_that_is_down_is_waited_for_once(agggen: Run, tmp_path: Path) -
     assert (code, "MLflow misses parts of 3 of 3 runs" in err) == (6, True)
 
 
-def test_the_password_of_a_known_server_is_taken_from_the_variable(
+def test_sync_takes_the_password_of_a_server_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://u:hunter2@x/y")
     killed(Tracker("nonsense://x/y", "toys", "run", runs_dir=tmp_path))
-    tried: list[str] = []
+    uris: list[str] = []
 
     def sender(_: Path, uri: str, *__: object, **___: object) -> None:
-        tried.append(uri)
+        uris.append(uri)
         raise ZeroDivisionError
 
     monkeypatch.setattr(runs_module, "Sender", sender)
     with pytest.raises(ZeroDivisionError):
         sync(list(find_runs(tmp_path)), print)
-    assert tried == ["nonsense://u:hunter2@x/y"]
+    assert uris == ["nonsense://u:hunter2@x/y"]

@@ -8,12 +8,7 @@ from agggen_platform.tracking.journal import Entry, Journal, entries, numbers
 
 
 def metrics(step: int, **values: float) -> dict[str, object]:
-    return {
-        "event": "metrics",
-        "step": step,
-        "values": values,
-        "time": 1.5,
-    }
+    return {"event": "metrics", "step": step, "values": values, "time": 1.5}
 
 
 def test_entries_are_read_from_any_line_on(tmp_path: Path) -> None:
@@ -33,12 +28,12 @@ def test_entries_are_read_from_any_line_on(tmp_path: Path) -> None:
         json.loads(line, parse_constant=lambda constant: 1 / 0)  # plain JSON: no NaN
 
 
-def test_half_a_line_of_a_killed_writer_is_skipped_and_later_events_are_read(tmp_path: Path) -> None:
+def test_an_incomplete_line_of_a_killed_writer_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     Journal(path).append(metrics(0, loss=1.0))
     with path.open("a") as torn:
         torn.write('{"event": "metrics", "st')
-    assert [entry.event is None for entry in entries(path)] == [False]  # it may be in the middle of being written
+    assert [entry.event is None for entry in entries(path)] == [False]  # it may still be being written
     Journal(path).append(metrics(1, loss=2.0))
     assert [entry.event and entry.event["step"] for entry in entries(path)] == [0, None, 1]
 

@@ -6,6 +6,7 @@ import pytest
 
 from agggen_platform.tracking.origin import masked, masked_command, masked_value, without_credentials
 from agggen_platform.tracking.system import SystemMetrics
+from tests.processes import until
 
 KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # in two parts, so that secret scanners do not report it
 
@@ -63,10 +64,7 @@ def test_cpu_and_memory_are_measured_until_the_end() -> None:
     samples: list[dict[str, float]] = []
     system = SystemMetrics(0.05, lambda metrics: samples.append(dict(metrics)))
     system.start()
-    deadline = time.monotonic() + 60
-    while len(samples) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: len(samples) >= 2, "two samples")
     system.stop()
     number = len(samples)
     assert {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} <= set(samples[-1])

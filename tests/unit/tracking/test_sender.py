@@ -1,13 +1,12 @@
-"""An absent, silent or broken MLflow or artifact store: a message, a bounded wait, and no lost entry."""
+"""An unavailable, silent or failing MLflow or artifact store: a message, a bounded wait, and no lost entry."""
 
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from agggen_platform.tracking.runs import UnsentError, find_runs, sync
 from agggen_platform.tracking.store import classify
 from tests.processes import free_ports, until
 from tests.unit.doctor.helpers import stub_server
+from tests.unit.tracking.conftest import run_of
 
 
 @contextmanager
@@ -33,9 +33,9 @@ def silent() -> Iterator[str]:
 def run_against(
     uri: str | None, runs: Path, patience: float, warned: bool = True
 ) -> tuple[Tracker, list[str], float, float]:
-    """A run of 100 metrics: tracker, messages, seconds of the slowest call and of the end.
+    """A run of 100 metrics, its messages, and the seconds of its slowest call and of its end.
 
-    With `warned`, it does not end before a message about MLflow.
+    If `warned`, it waits for a message before it ends.
     """
     messages: list[str] = []
     slowest = 0.0
@@ -44,10 +44,7 @@ def run_against(
             begin = time.monotonic()
             tracker.log_metrics({"loss": 1.0}, step)
             slowest = max(slowest, time.monotonic() - begin)
-        deadline = time.monotonic() + 60
-        while warned and not messages:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: messages or not warned, "message about MLflow")
         begin = time.monotonic()
     return tracker, messages, slowest, time.monotonic() - begin
 
@@ -101,7 +98,7 @@ class ArtifactStore(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.asked = 0
+        self.requests = 0
         super().__init__(("127.0.0.1", 0), _Handler)
 
 
@@ -110,8 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        status = self.server.status  # once: a test may change it as soon as it sees that something was asked
-        self.server.asked += 1
+        status = self.server.status  # read before counting: a test changes it once it sees the request
+        self.server.requests += 1
         if status == 200:
             self.server.files[self.path.rsplit("/", 1)[-1]] = body
         self.send_response(status)
@@ -142,14 +139,14 @@ def tracker(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> 
 
 
 def test_files_that_the_store_refuses_delay_nothing_else_and_are_sent_later(
-    store: ArtifactStore, tracker: Tracker, runs: Path, messages: list[str], run_of: Callable[[Tracker], Any]
+    store: ArtifactStore, tracker: Tracker, runs: Path, messages: list[str]
 ) -> None:
     store.status = 503
     with tracker:
         tracker.log_text("first", "first.txt")
         tracker.log_text("second", "second.txt")
         tracker.log_metrics({"loss": 0.5}, 1)
-        until(lambda: store.asked > 2, "three attempts")
+        until(lambda: store.requests > 2, "three attempts")
     assert "accepts no files: too many 503 error responses" in messages[0]
     assert "2 entries of run" in messages[-1]
     run = run_of(tracker)
@@ -169,7 +166,7 @@ def test_files_arrive_while_the_run_lasts(store: ArtifactStore, tracker: Tracker
     store.status = 500
     with tracker:
         tracker.log_text("text", "late.txt")
-        until(lambda: store.asked, "an attempt")
+        until(lambda: store.requests, "an attempt")
         store.status = 200
         until(lambda: store.files, "the file")
     assert store.files == {"late.txt": b"text"}

@@ -1,4 +1,4 @@
-"""A run is in its file and in a real SQLite MLflow; a refused value loses nothing else."""
+"""Runs in their log files and in a real SQLite MLflow; a value that MLflow rejects affects no other entry."""
 
 import json
 import math
@@ -13,47 +13,38 @@ from agggen.records import Plan, Record
 from agggen_platform.mlflow_client import KEY_CHARACTERS, mlflow_client
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.store import PARAM_CHARACTERS
+from tests.unit.tracking.conftest import curve, run_of
 
 Track = Callable[..., Tracker]
-RunOf = Callable[[Tracker], Any]
-Curve = Callable[[Tracker, str], list[tuple[int, float]]]
 
 
 def events(tracker: Tracker) -> list[dict[str, Any]]:
     return [json.loads(line) for line in tracker.path.read_text(encoding="utf-8").splitlines()]
 
 
-def log_everything(tracker: Tracker) -> None:
-    tracker.log_params({f"model.p{number}": number for number in range(250)})
-    tracker.log_params(
-        {"long": "x" * (PARAM_CHARACTERS + 10), "odd@key": True, "none": None, "nul": "a\0b", "/data/e2e/train": "f"}
-    )
-    for step in range(3):
-        tracker.log_metrics({"dev/bleu": 40.0 + step, "loss": math.nan if step == 1 else 1.0}, step)
-    tracker.set_tags({"kind": "test"})
-    tracker.log_dataset("e2e", "train", "0123456789abcdef" * 4, "s3://user:secret@bucket/e2e")
-    tracker.log_text("[name] a sample", "samples/1.txt")
-    tracker.log_model("base", "f1" * 32, {"width": 64}, {"bleu": 40.0}, "e2e/dev", "0f" * 32)
-
-
-EVERYTHING = ["start", *["params"] * 2, *["metrics"] * 3, "tags", "dataset", "artifact", "model", "end"]
-
-
 @pytest.fixture(scope="module")
 def finished(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tracker, list[str]]:
-    """A run that logged one of everything."""
+    """A run that logged an entry of each kind, and its messages."""
     messages: list[str] = []
     folder = tmp_path_factory.mktemp("model") / "bundle"
     (folder / "inner").mkdir(parents=True)
     (folder / "inner" / "a.json").write_text("{}", encoding="utf-8")
     tracker = Tracker(experiment="toys", run_name="all", tags={"mine": "yes"}, runs_dir=runs, report=messages.append)
+    odd = {"odd@key": True, "none": None, "nul": "a\0b", "/data/e2e/train": "f"}
     with tracker:
-        log_everything(tracker)
+        tracker.log_params({f"model.p{number}": number for number in range(250)})
+        tracker.log_params({"long": "x" * (PARAM_CHARACTERS + 10)} | odd)
+        for step in range(3):
+            tracker.log_metrics({"dev/bleu": 40.0 + step, "loss": math.nan if step == 1 else 1.0}, step)
+        tracker.set_tags({"kind": "test"})
+        tracker.log_dataset("e2e", "train", "0123456789abcdef" * 4, "s3://user:secret@bucket/e2e")
+        tracker.log_text("[name] a sample", "samples/1.txt")
+        tracker.log_model("base", "f1" * 32, {"width": 64}, {"bleu": 40.0}, "e2e/dev", "0f" * 32)
         tracker.log_artifact(folder)
     return tracker, messages
 
 
-def test_everything_arrives_in_mlflow(finished: tuple[Tracker, list[str]], run_of: RunOf, curve: Curve) -> None:
+def test_all_entries_arrive_in_mlflow(finished: tuple[Tracker, list[str]]) -> None:
     tracker, messages = finished
     assert messages == []
     run = run_of(tracker)
@@ -72,7 +63,7 @@ def test_everything_arrives_in_mlflow(finished: tuple[Tracker, list[str]], run_o
     assert "secret" not in str(dataset.dataset.source)
 
 
-def test_a_bundle_is_one_model_with_metrics_by_dataset(finished: tuple[Tracker, list[str]], track: Track) -> None:
+def test_metrics_on_several_datasets_belong_to_one_model(finished: tuple[Tracker, list[str]], track: Track) -> None:
     with track() as evaluation:
         evaluation.log_model("another name", "f1" * 32, {}, {"bleu": 39.0}, "e2e/test", "0f" * 32)
     client = mlflow_client(finished[0].uri)
@@ -86,7 +77,7 @@ def test_a_bundle_is_one_model_with_metrics_by_dataset(finished: tuple[Tracker, 
     }
 
 
-def test_texts_of_runs_stand_side_by_side_in_mlflow(track: Track, run_of: RunOf) -> None:
+def test_texts_are_logged_as_a_table_for_mlflows_comparison_page(track: Track) -> None:
     triples = [["Mill", "food", "Thai"], ["Mill", "area", "city"]]
     record = Record.of({"id": "r1", "triples": triples, "references": ["Mill serves Thai food."]})
     with track() as tracker:
@@ -96,7 +87,7 @@ def test_texts_of_runs_stand_side_by_side_in_mlflow(track: Track, run_of: RunOf)
     stored = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts" / "texts.json"
     table = json.loads(stored.read_text(encoding="utf-8"))
     (row,) = table["data"]
-    assert table["columns"][:2] == ["id", "text"], "what MLflow's page compares by default, and by which column"
+    assert table["columns"][:2] == ["id", "text"], "MLflow's page groups by the first column and compares the second"
     assert dict(zip(table["columns"], row, strict=True)) == {
         "id": "r1",
         "triples": "Mill | food | Thai\nMill | area | city",
@@ -106,7 +97,7 @@ def test_texts_of_runs_stand_side_by_side_in_mlflow(track: Track, run_of: RunOf)
     }
 
 
-def test_a_run_says_where_it_comes_from(finished: tuple[Tracker, list[str]], run_of: RunOf) -> None:
+def test_a_run_is_tagged_with_its_origin(finished: tuple[Tracker, list[str]]) -> None:
     tags = run_of(finished[0]).data.tags
     assert {"host", "python", "version.torch", "mlflow.user", "mlflow.source.name"} <= set(tags)
     assert "continued" not in tags
@@ -115,9 +106,10 @@ def test_a_run_says_where_it_comes_from(finished: tuple[Tracker, list[str]], run
         assert tags["git.dirty"] in ("true", "false")
 
 
-def test_the_local_file_holds_everything(finished: tuple[Tracker, list[str]]) -> None:
+def test_the_log_file_has_all_entries(finished: tuple[Tracker, list[str]]) -> None:
     lines = events(finished[0])
-    assert [line["event"] for line in lines] == [*EVERYTHING[:-1], "artifact", "end"]
+    kinds = ["start", *["params"] * 2, *["metrics"] * 3, "tags", "dataset", "artifact", "model", "artifact", "end"]
+    assert [line["event"] for line in lines] == kinds
     assert lines[2]["values"]["long"] == "x" * (PARAM_CHARACTERS + 10)
     values = {"dev/bleu": 41.0, "loss": "nan"}
     assert lines[4] == {"event": "metrics", "step": 1, "values": values, "time": lines[4]["time"]}
@@ -131,7 +123,7 @@ def test_ui_command_opens_the_runs_and_shows_no_password(finished: tuple[Tracker
     assert database.ui_command() == "agggen runs ui --uri postgresql://db/mlflow"
 
 
-def test_a_value_that_mlflow_refuses_loses_nothing_else(track: Track, run_of: RunOf, messages: list[str]) -> None:
+def test_a_value_that_mlflow_rejects_affects_no_other(track: Track, messages: list[str]) -> None:
     with track() as tracker:
         tracker.log_artifact(tracker.runs_dir / "missing.txt")
         tracker.log_metrics({"fine": 1.0, "none": None})  # type: ignore[dict-item]
@@ -142,9 +134,7 @@ def test_a_value_that_mlflow_refuses_loses_nothing_else(track: Track, run_of: Ru
     assert len(messages) == 2
 
 
-def test_a_parameter_keeps_its_first_value_and_the_user_is_told(
-    track: Track, run_of: RunOf, messages: list[str]
-) -> None:
+def test_a_parameter_keeps_its_first_value_and_the_user_is_told(track: Track, messages: list[str]) -> None:
     long = ["k" * 300 + "1", "k" * 300 + "2"]
     with track() as tracker:
         tracker.log_params({"a": 1, "b": 1, long[0]: "one", long[1]: "two"})
@@ -160,9 +150,9 @@ def test_a_parameter_keeps_its_first_value_and_the_user_is_told(
     assert "new values of parameters, since it keeps the first: a;" in messages[0]
 
 
-def test_the_same_name_continues_the_same_run(track: Track, run_of: RunOf, curve: Curve, messages: list[str]) -> None:
+def test_the_same_name_continues_the_same_run(track: Track, messages: list[str]) -> None:
     ids = set()
-    for part, steps in enumerate((range(0, 6), range(4, 10))):  # the second part goes on from step 4's checkpoint
+    for part, steps in enumerate((range(0, 6), range(4, 10))):  # the second part resumes from the checkpoint of step 4
         with track() as tracker:
             tracker.log_metrics({"seconds": float(part)})
             for step in steps:
@@ -171,13 +161,13 @@ def test_the_same_name_continues_the_same_run(track: Track, run_of: RunOf, curve
     assert len(ids) == 1
     assert curve(tracker, "loss") == [(step, 1 / (1 + step)) for step in range(10)]
     assert curve(tracker, "speed") == [(step, 100.0 + (step > 5)) for step in range(10)]
-    assert run_of(tracker).data.metrics["seconds"] == 1.0  # a number without steps is what it was last
+    assert run_of(tracker).data.metrics["seconds"] == 1.0  # of a metric without steps, the last value
     assert (run_of(tracker).info.status, run_of(tracker).data.tags["continued"]) == ("FINISHED", "1")
     assert messages == []
 
 
-def test_two_live_copies_of_a_run_are_sent_by_one_of_them(track: Track, curve: Curve, messages: list[str]) -> None:
-    """A job that is retried while its first copy lives: both log, to one file."""
+def test_two_concurrent_copies_of_a_run_are_sent_by_one_of_them(track: Track, messages: list[str]) -> None:
+    """A job that is retried while its first copy still runs: both append to one file."""
     first, second = track(), track()
     with first:
         first.log_metrics({"first": 1.0}, 1)
@@ -189,7 +179,7 @@ def test_two_live_copies_of_a_run_are_sent_by_one_of_them(track: Track, curve: C
     assert messages == []
 
 
-def test_a_lost_cursor_finds_the_run_and_causes_no_duplicates(track: Track, curve: Curve) -> None:
+def test_a_lost_cursor_finds_the_run_and_causes_no_duplicates(track: Track) -> None:
     for _ in range(2):
         with track() as tracker:
             tracker.log_metrics({"loss": 0.5}, 1)
@@ -201,7 +191,7 @@ def test_a_lost_cursor_finds_the_run_and_causes_no_duplicates(track: Track, curv
     assert curve(tracker, "loss") == [(1, 0.5), (2, 0.25)]
 
 
-def test_a_log_that_was_removed_begins_another_run(track: Track, curve: Curve) -> None:
+def test_a_removed_log_starts_another_run(track: Track) -> None:
     with track() as before:
         before.log_metrics({"loss": 0.5}, 1)
         before.set_tags({"long": "x" * 2000})
@@ -212,7 +202,7 @@ def test_a_log_that_was_removed_begins_another_run(track: Track, curve: Curve) -
     assert curve(tracker, "loss") == [(2, 0.25)]
 
 
-def test_a_run_that_was_deleted_in_mlflow_is_made_anew(track: Track, curve: Curve, messages: list[str]) -> None:
+def test_a_run_that_was_deleted_in_mlflow_is_created_again(track: Track, messages: list[str]) -> None:
     from mlflow import MlflowClient
 
     with track() as before:
@@ -226,7 +216,7 @@ def test_a_run_that_was_deleted_in_mlflow_is_made_anew(track: Track, curve: Curv
     assert f"no run {before.run_id} any more" in messages[0]
 
 
-def test_another_experiment_or_server_gets_the_whole_run_log(track: Track, curve: Curve, messages: list[str]) -> None:
+def test_another_experiment_gets_the_complete_run_log(track: Track, messages: list[str]) -> None:
     with track() as before:
         before.log_metrics({"loss": 0.5}, 1)
     with Tracker(None, "others", before.run_name, runs_dir=before.runs_dir, report=messages.append) as tracker:
@@ -250,7 +240,7 @@ def test_another_experiment_or_server_gets_the_whole_run_log(track: Track, curve
     ],
     ids=["failed", "interrupted", "stopped", "early"],
 )
-def test_how_and_why_a_run_ended(track: Track, run_of: RunOf, error: BaseException, status: str, why: str) -> None:
+def test_status_and_reason_of_the_end_of_a_run(track: Track, error: BaseException, status: str, why: str) -> None:
     with pytest.raises(type(error)), track(f"-{type(error).__name__}") as tracker:
         raise error
     run = run_of(tracker)
@@ -261,27 +251,25 @@ def test_how_and_why_a_run_ended(track: Track, run_of: RunOf, error: BaseExcepti
     assert (run_of(tracker).info.status, run_of(tracker).data.tags["ended"]) == ("FINISHED", "finished")
 
 
-def test_a_child_waits_for_its_parent(track: Track, run_of: RunOf, messages: list[str]) -> None:
+def test_a_child_waits_for_its_parent(track: Track, messages: list[str]) -> None:
     child = track("-child", parent="test_a_child_waits_for_its_parent-parent")
     with track("-parent") as parent, child:
         child.log_metrics({"loss": 1.0})
     assert run_of(child).data.tags["mlflow.parentRunId"] == parent.run_id
     assert messages == []
-    with track("-orphan", parent="nobody") as orphan:  # is not waited for: there is no such run here
+    with track("-orphan", parent="nobody") as orphan:  # not waited for: no such run exists
         pass
     assert "mlflow.parentRunId" not in run_of(orphan).data.tags
     assert "1 entries of run" in messages[0]
 
 
-def test_a_text_that_cannot_be_written_does_not_affect_the_run(
-    track: Track, run_of: RunOf, messages: list[str]
-) -> None:
+def test_a_text_that_cannot_be_written_does_not_affect_the_run(track: Track, messages: list[str]) -> None:
     with track() as tracker:
         tracker.log_text("x", "../escape.txt")
         tracker.log_metrics({"m": 1.0})
     assert run_of(tracker).data.metrics == {"m": 1.0}
     assert not (tracker.runs_dir / "escape.txt").exists()
-    assert len(messages) == 1 and "escape.txt: it would lie outside the run's folder" in messages[0]
+    assert len(messages) == 1 and "escape.txt: it is outside the run's folder" in messages[0]
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "a b"])

@@ -8,13 +8,13 @@ import torch
 
 from agggen_platform.tracking.transitions import transitions_table
 
-LIKES = ("name", "eatType", "food", "priceRange", "customerRating")
+ORDER = ("name", "eatType", "food", "priceRange", "customerRating")
 
 
 def bundle_of(names: tuple[str, ...]) -> Any:
-    """A model that says the predicates in this order; its table of predicates is in another."""
+    """A model whose likeliest order of predicates is `names`; its predicate table is sorted."""
     size = len(names) + 1
-    states = torch.eye(size)  # of the predicate that comes r-th: row r
+    states = torch.eye(size)  # row r: the predicate of rank r
     table = sorted(names)
     ranks = [names.index(name) for name in table]
     after = torch.stack([torch.zeros(size), *(states[rank + 1] for rank in ranks), states[0]])
@@ -25,18 +25,18 @@ def bundle_of(names: tuple[str, ...]) -> Any:
 
 
 def test_the_likeliest_next_predicates_come_first() -> None:
-    rows = list(csv.DictReader(transitions_table(bundle_of(LIKES)).splitlines()))
+    rows = list(csv.DictReader(transitions_table(bundle_of(ORDER)).splitlines()))
     assert {row["relation"] for row in rows} == {"next fact", "same fact"}
     for relation in ("next fact", "same fact"):
         by_last: dict[str, list[dict[str, str]]] = {}
         for row in rows:
             if row["relation"] == relation:
                 by_last.setdefault(row["last"], []).append(row)
-        assert list(by_last) == ["", *sorted(LIKES)]
+        assert list(by_last) == ["", *sorted(ORDER)]
         for last, following in by_last.items():
             assert abs(sum(float(row["probability"]) for row in following) - 1) < 1e-3
             assert last not in [row["next"] for row in following]
-        assert [by_last[last][0]["next"] for last in ("", *LIKES[:-1])] == list(LIKES)
+        assert [by_last[last][0]["next"] for last in ("", *ORDER[:-1])] == list(ORDER)
 
 
 def test_each_predicate_has_at_most_five_rows() -> None:

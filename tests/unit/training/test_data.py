@@ -1,4 +1,4 @@
-"""The data of a job: the segmenter, rejects and their reports."""
+"""The data of a training job: rejected records and texts are reported."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
 def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfig:
-    """A corpus of the catalogue whose training split has `bad` invalid rows of 20."""
+    """A corpus of the catalogue whose training split has `bad` rows of 20 that cannot be read."""
     (home / "e2e").mkdir()
     good = ['"name[Blue Door], food[Thai]",Blue Door is Thai.', '"name[Mill], food[Polish]",Mill serves Polish food.']
     rows = [*(good[number % 2] for number in range(20 - bad)), *['"?",Bad.'] * bad]
@@ -30,7 +30,7 @@ def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfi
     return replace(config_of(home, epochs=1), corpus=CorpusConfig(name="e2e"))
 
 
-def test_unreadable_records_are_reported_and_written_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_rows_are_reported_and_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(catalogue(tmp_path, monkeypatch, bad=1), max_reject_share=0.5)
     messages: list[str] = []
     train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append)
@@ -41,7 +41,7 @@ def test_unreadable_records_are_reported_and_written_to_a_file(tmp_path: Path, m
 
 
 class Short(SentenceSegmenter):
-    """Fails on two texts, like a model with a maximum length."""
+    """A segmenter that fails on some texts, like BERT on long ones."""
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         if any("Café Zoë" in text or "Strada" in text for text in texts):
@@ -49,9 +49,7 @@ class Short(SentenceSegmenter):
         return super().segment(texts)
 
 
-def test_a_text_that_cannot_be_segmented_is_rejected_and_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_that_cannot_be_segmented_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
     config = replace(config_of(write_corpus(tmp_path / "toy")), max_reject_share=0.5)
     messages: list[str] = []
@@ -73,10 +71,10 @@ def test_a_text_that_cannot_be_segmented_is_rejected_and_reported(
     ]
     messages.clear()
     assert train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append, on_evaluation=stop).trained
-    assert len(messages) == 2, "a run that continues has left out the same"
+    assert len(messages) == 2, "a resumed run reports the same texts"
 
 
-def test_a_record_with_too_many_triples_is_not_sampled(tmp_path: Path) -> None:
+def test_a_record_with_too_many_triples_is_not_a_sample(tmp_path: Path) -> None:
     vast = Record("vast", tuple(Triple("Vast", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)), (Reference("Vast."),))
     corpus = write_corpus(tmp_path / "toy")
     write_records(corpus / "large.parquet", [vast, *RECORDS[:3]], "toy", "large")
@@ -85,6 +83,6 @@ def test_a_record_with_too_many_triples_is_not_sampled(tmp_path: Path) -> None:
     assert data_of(config).samples(9) == RECORDS[:3]
 
 
-def test_too_many_unreadable_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_invalid_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CorpusError, match=r"e2e/train: 3 of .* records were rejected .*at most 5\.0%.* the first"):
         data_of(catalogue(tmp_path, monkeypatch, bad=3))

@@ -14,25 +14,25 @@ from tests.unit.training.toy import config_of
 
 
 class Job:
-    """A job with its coordinator."""
+    """A job with its coordinator, which records all messages."""
 
     def __init__(self) -> None:
         self.newest: object = None
         self.events: list[TrainingEvent] = []
-        self.said: list[str] = []
+        self.notes: list[str] = []
         self.system: list[Mapping[str, float]] = []
         self.coordinator = RunCoordinator()
         meter = TrainingMeter("r", config_of(Path("nowhere")))
-        self.monitor = WorkerMonitor(3, self._newest, self.events.append, meter, self.said.append, self.system.append)
+        self.monitor = WorkerMonitor(3, self._newest, self.events.append, meter, self.notes.append, self.system.append)
 
     def _newest(self) -> object:
         if self.newest == "silent":
             raise StorageError("the store does not answer")
         return self.newest
 
-    def send(self, *messages: tuple[str, object]) -> None:
+    def receive(self, *messages: tuple[str, object]) -> None:
         for kind, content in messages:
-            self.coordinator.tell(WorkerMessage(kind, content))  # type: ignore[arg-type]
+            self.coordinator.send(WorkerMessage(kind, content))  # type: ignore[arg-type]
         self.monitor.handle(*self.coordinator.take())
 
 
@@ -42,44 +42,39 @@ def job() -> Job:
 
 
 def test_system_metrics_of_workers_reach_the_run(job: Job) -> None:
-    job.send(("system", {"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}))
+    job.receive(("system", {"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}))
     assert job.system == [{"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}]
 
 
-def test_attempts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
+def test_restarts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
     attempts_without_progress = []
-    for attempts, newest in [
-        (1, None),
-        (0, None),
-        (1, None),
-        (1, None),
-        (1, 10),
-        (1, 10),
-        (2, 10),
-        (1, "silent"),
-        (1, 20),
-    ]:
+    checkpoints = [None, None, None, None, 10, 10, 10, "silent", 20]
+    for attempts, newest in zip((1, 0, 1, 1, 1, 1, 2, 1, 1), checkpoints, strict=True):
         job.newest = newest
-        job.send(*[("attempt", None)] * attempts)
+        job.receive(*[("attempt", None)] * attempts)
         attempts_without_progress.append(job.monitor.attempts_without_progress)
     assert attempts_without_progress == [0, 0, 1, 2, 0, 1, 3, 4, 0]
     assert job.coordinator.state() == (False, 9)
 
 
 def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
-    """The other workers only report that they lost the one that failed."""
-    job.send(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
-    job.send(("attempt", None))
+    """Later ones of other workers only report the loss of this worker."""
+    job.receive(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
+    job.receive(("attempt", None))
     assert job.monitor.failure == "worker 1: the disk is gone"
-    job.send(("failure", "worker 0: no room"))
+    job.receive(("failure", "worker 0: no room"))
     assert job.monitor.failure == "worker 0: no room"
 
 
 def test_events_and_remarks_arrive_in_order(job: Job) -> None:
     event = TrainingEvent("log", "joint", 1, 100, 0, math.inf)
-    job.send(("workers", 3), ("event", event), ("remark", "an older one is looked for"), ("workers", 2))
+    job.receive(("workers", 3), ("event", event), ("remark", "trying an older one"), ("workers", 2))
     assert job.events == [event]
-    assert job.said == ["3 of 3 workers train", "an older one is looked for", "2 of 3 workers train again (restart 1)"]
+    assert job.notes == [
+        "3 of 3 workers train",
+        "trying an older one",
+        "2 of 3 workers train again (restart 1)",
+    ]
 
 
 def test_silent_workers_are_reported(job: Job) -> None:
@@ -90,7 +85,7 @@ def test_silent_workers_are_reported(job: Job) -> None:
         job.monitor.handle([], silence)
     assert not job.monitor.alive
     waiting = "still waiting for 3 workers: the cluster is busy, or has to grow"
-    assert job.said == ["3 of 3 workers train", waiting, waiting]
+    assert job.notes == ["3 of 3 workers train", waiting, waiting]
 
 
 def test_a_stop_request_is_returned_by_the_heartbeat() -> None:

@@ -1,4 +1,4 @@
-"""A training job in this process: its files, exact resume, refusals."""
+"""A training job in this process: its output, resumption, and errors."""
 
 import json
 import os
@@ -33,37 +33,35 @@ def config(corpus: Path) -> JobConfig:
 
 
 @pytest.fixture(scope="module")
-def full(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
+def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
     """An uninterrupted run and its events."""
-    received: list[TrainingEvent] = []
-    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=received.append), received
+    shown: list[TrainingEvent] = []
+    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=shown.append), shown
 
 
 def events(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "tracking.jsonl").read_text().splitlines()]
 
 
-# --- what it leaves ---
+# --- output ---
 
 
 def test_a_job_writes_a_bundle_and_returns_its_address(
-    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
-    done, _ = full
+    done, _ = whole
     assert done.trained and done.run_name == "whole"
     assert done.path.parts[-2:] == ("whole", "bundle") and done.address == str(done.path)
     assert done.ui_command == "agggen runs ui --uri nonsense://x"
     bundle = load_bundle(done.path)
     assert bundle.sources[f"{corpus}/train"] == fingerprint_of(RECORDS[:8])
     assert bundle.config["model"]["width"] == 8
-    assert "cluster" not in bundle.config, "where it was trained is not part of a model"
+    assert "cluster" not in bundle.config, "a bundle does not depend on the cluster"
     assert bundle.metrics["joint.updates"] == 6
 
 
-def test_the_run_log_has_parameters_data_metrics_and_samples(
-    full: tuple[Finished, list[TrainingEvent]], corpus: Path
-) -> None:
-    run = full[0].path.parent
+def test_the_run_log_is_complete(whole: tuple[Finished, list[TrainingEvent]], corpus: Path) -> None:
+    run = whole[0].path.parent
     log = events(run)
     params = next(event["values"] for event in log if event["event"] == "params")
     assert (params["model.width"], params["cluster.workers"]) == (8, 0)
@@ -73,9 +71,9 @@ def test_the_run_log_has_parameters_data_metrics_and_samples(
     steps = [event["step"] for event in log if event["event"] == "metrics" and "baseline/train_loss" in event["values"]]
     assert steps == [1, 2, 3, 4, 5, 6]
     both = [(e["step"], *e["values"]) for e in log if e["event"] == "metrics" and "dev_loss" in e["values"]]
-    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "of both stages on one line"
+    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "one curve for both stages"
     (model,) = [event for event in log if event["event"] == "model"]
-    assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", full[0].bundle.metrics)
+    assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole[0].bundle.metrics)
     table = json.loads((run / "texts.json").read_text())
     assert [row[0] for row in table["data"]] == ["Cotto", "Strada"]
     logged = {name for event in log if event["event"] == "metrics" for name in event["values"]}
@@ -90,10 +88,10 @@ def test_the_run_log_has_parameters_data_metrics_and_samples(
     assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
 
 
-def test_a_finished_run_is_returned_without_training(
-    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
+def test_a_finished_run_is_not_trained_again(
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
-    done = full[0]
+    done = whole[0]
     log = (done.path.parent / "tracking.jsonl").read_bytes()
     repeated = train_job(config, "whole", runs_dir=done.path.parents[1], show=lambda _: pytest.fail("it trains"))
     assert (repeated.trained, repeated.path, repeated.address) == (False, done.path, done.address)
@@ -105,30 +103,30 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
     (done.path / "predicates.json").write_text("[]")
     with pytest.raises(BundleError, match=r"predicates\.json"):
         train_job(config, "spoilt", runs_dir=tmp_path)
-    retrained = train_job(config, "spoilt", runs_dir=tmp_path, fresh=True)
-    assert retrained.trained and load_bundle(retrained.path)
+    anew = train_job(config, "spoilt", runs_dir=tmp_path, fresh=True)
+    assert anew.trained and load_bundle(anew.path)
 
 
-# --- how it continues ---
+# --- resumption ---
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_interrupted_by_a_signal_resumes_exactly(
-    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
+def test_a_signal_saves_a_checkpoint_and_the_same_call_resumes(
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
     def interrupt(event: TrainingEvent) -> None:
         if (event.stage, event.kind, event.step) == ("joint", "log", 2):
             os.kill(os.getpid(), number)
 
-    before = [signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(StoppedError, match="joint was stopped after update 2; the same command continues") as stopped:
         train_job(config, "r", runs_dir=tmp_path, show=interrupt)
     assert stopped.value.exit_code == 128 + number
-    assert [signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)] == before
-    received: list[TrainingEvent] = []
-    done = train_job(config, "r", runs_dir=tmp_path, show=received.append)
-    assert [event.step for event in received if event.kind == "log"] == [3, 4, 5, 6], "nothing is done twice"
-    assert fingerprint(done.path) == fingerprint(full[0].path)
+    assert [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)] == before
+    shown: list[TrainingEvent] = []
+    done = train_job(config, "r", runs_dir=tmp_path, show=shown.append)
+    assert [event.step for event in shown if event.kind == "log"] == [3, 4, 5, 6], "no update is repeated"
+    assert fingerprint(done.path) == fingerprint(whole[0].path)
 
 
 def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
@@ -142,12 +140,12 @@ def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Pa
     assert (last["status"], last["ended"]) == ("FINISHED", "early stopping: it fell behind")
     evaluations: list[tuple[str, int, float]] = []
 
-    def stop_at_third(event: TrainingEvent) -> bool:
+    def enough(event: TrainingEvent) -> bool:
         evaluations.append((event.stage, event.step, event.metrics["dev_loss"]))
         return len(evaluations) == 3
 
     with pytest.raises(StoppedError, match="joint was stopped after update 3") as stopped:
-        train_job(config, "r", runs_dir=tmp_path, on_evaluation=stop_at_third)
+        train_job(config, "r", runs_dir=tmp_path, on_evaluation=enough)
     assert stopped.value.exit_code == 4
     assert [(stage, step) for stage, step, _ in evaluations] == [("baseline", 3), ("baseline", 6), ("joint", 3)]
     assert train_job(config, "r", runs_dir=tmp_path).trained
@@ -155,13 +153,13 @@ def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Pa
 
 @pytest.fixture
 def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An address in a store, with a cache of its own."""
+    """A folder in a store, and an empty cache of bundles."""
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     return f"{s3}/models"
 
 
-def test_a_failed_upload_is_repeated(
-    full: tuple[Finished, list[TrainingEvent]],
+def test_a_store_gets_all_files_and_a_killed_upload_is_repeated(
+    whole: tuple[Finished, list[TrainingEvent]],
     config: JobConfig,
     tmp_path: Path,
     bucket: str,
@@ -175,7 +173,7 @@ def test_a_failed_upload_is_repeated(
     assert done.address == f"{bucket}/r/bundle"
     repeated = train_job(remote, "r", runs_dir=tmp_path / "other-machine")
     assert (repeated.trained, repeated.address) == (False, done.address)
-    assert fingerprint(repeated.path) == fingerprint(full[0].path)
+    assert fingerprint(repeated.path) == fingerprint(whole[0].path)
 
 
 def _unplugged(*_: object) -> str:
@@ -186,10 +184,11 @@ def _no_updates(event: TrainingEvent) -> None:
     assert event.kind == "end", "everything was trained already"
 
 
-def test_uploading_to_a_store_keeps_the_local_bundle(
-    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
+def test_a_job_with_another_store_keeps_the_bundle_in_the_folder_of_runs(
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
-    shutil.copytree(full[0].path.parent, tmp_path / "runs" / "whole")
+    """The name of a run does not depend on its store."""
+    shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
     bundle = tmp_path / "runs" / "whole" / "bundle"
     inode = bundle.stat().st_ino
     for url in (bucket, str(tmp_path / "store")):
@@ -202,8 +201,8 @@ def test_uploading_to_a_store_keeps_the_local_bundle(
     assert not train_job(config, "whole", runs_dir=tmp_path / "runs").trained
 
 
-def test_a_run_that_moves_to_another_machine_continues_its_log_and_mlflow_run(
-    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
+def test_a_run_resumed_on_another_machine_continues_its_log_and_its_run_in_mlflow(
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
     from mlflow import MlflowClient
 
@@ -212,16 +211,16 @@ def test_a_run_that_moves_to_another_machine_continues_its_log_and_mlflow_run(
     remote = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")), tracking=tracking)
 
     def lost(event: TrainingEvent) -> bool:
-        raise StoppedError("the node goes away")
+        raise StoppedError("the node is lost")
 
     with pytest.raises(StoppedError):
         train_job(remote, "r", runs_dir=tmp_path / "a", on_evaluation=lost)
     shutil.rmtree(tmp_path / "a")
     done = train_job(remote, "r", runs_dir=tmp_path / "b")
-    assert fingerprint(done.path) == fingerprint(full[0].path)
+    assert fingerprint(done.path) == fingerprint(whole[0].path)
     log = events(tmp_path / "b" / "r")
     assert [event["event"] for event in log].count("start") == 2
-    assert events(tmp_path / "store" / "r") == log, "also its end"
+    assert events(tmp_path / "store" / "r") == log, "the end included"
     samples = sorted(path.name for path in (tmp_path / "store" / "r" / "samples").iterdir())
     assert samples == [f"{stage}-00{epoch}.txt" for stage in ("baseline", "joint") for epoch in (1, 2)]
     client = MlflowClient(uri)
@@ -253,10 +252,10 @@ def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig,
     assert len(client.list_multipart_uploads(Bucket=name)["Uploads"]) == 1
 
 
-def test_a_job_killed_after_writing_its_bundle_completes_its_log(
-    full: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
+def test_a_job_killed_after_its_bundle_completes_its_log_when_repeated(
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
-    shutil.copytree(full[0].path.parent, tmp_path / "whole")
+    shutil.copytree(whole[0].path.parent, tmp_path / "whole")
     log = tmp_path / "whole" / "tracking.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     last = next(number for number, line in enumerate(lines) if "train_seconds" in line)
@@ -264,19 +263,18 @@ def test_a_job_killed_after_writing_its_bundle_completes_its_log(
     assert not train_job(config, "whole", runs_dir=tmp_path).trained
     log = events(tmp_path / "whole")
     assert any(e["event"] == "artifact" and e["path"] == str(tmp_path / "whole" / "bundle") for e in log)
-    assert [e["values"]["bundle"] for e in log if "bundle" in e.get("values", {})] == [
-        str(tmp_path / "whole" / "bundle")
-    ]
+    bundles = [e["values"]["bundle"] for e in log if "bundle" in e.get("values", {})]
+    assert bundles == [str(tmp_path / "whole" / "bundle")]
     assert (log[-1]["event"], log[-1]["status"]) == ("end", "FINISHED")
     assert sum(e["event"] == "end" for e in log) == 1
     train_job(config, "whole", runs_dir=tmp_path)
-    assert events(tmp_path / "whole") == log, "it is told once"
+    assert events(tmp_path / "whole") == log, "the log is completed only once"
 
 
 # --- names ---
 
 
-def test_the_default_name_depends_on_everything_that_determines_the_result(config: JobConfig, corpus: Path) -> None:
+def test_the_default_name_depends_on_exactly_what_affects_the_result(config: JobConfig, corpus: Path) -> None:
     data = data_of(config)
     name = default_name("presets/toy.yaml", config, data)
     assert name.startswith("toy-") and len(name) == len("toy-") + 12
@@ -287,15 +285,15 @@ def test_the_default_name_depends_on_everything_that_determines_the_result(confi
     assert len({name, default_name("toy", other_seed, data), default_name("toy", config, changed)}) == 3
 
 
-def test_another_configuration_under_the_same_name_is_refused_with_its_keys(
-    full: tuple[Finished, list[TrainingEvent]], config: JobConfig
+def test_another_configuration_under_an_existing_name_is_refused(
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig
 ) -> None:
     changed = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
     with pytest.raises(ConfigError, match=r"model\.width was 8 and is 16; training\.seed was 1 and is 7.*--fresh"):
-        train_job(changed, "whole", runs_dir=full[0].path.parents[1])
+        train_job(changed, "whole", runs_dir=whole[0].path.parents[1])
 
 
-def test_settings_of_a_stage_without_epochs_are_ignored(config: JobConfig, tmp_path: Path) -> None:
+def test_settings_of_a_stage_without_epochs_do_not_count(config: JobConfig, tmp_path: Path) -> None:
     def with_joint(epochs: int, rate: float) -> JobConfig:
         joint = replace(config.training.joint, epochs=epochs, learning_rate=rate)
         return replace(config, training=replace(config.training, joint=joint))
@@ -306,7 +304,7 @@ def test_settings_of_a_stage_without_epochs_are_ignored(config: JobConfig, tmp_p
         train_job(with_joint(1, 1e-3), "r", runs_dir=tmp_path)
 
 
-def test_a_setting_that_is_newer_than_the_run_has_its_default(config: JobConfig, tmp_path: Path) -> None:
+def test_a_setting_that_an_earlier_run_lacks_had_its_default(config: JobConfig, tmp_path: Path) -> None:
     train_job(config, "r", runs_dir=tmp_path)
     run_file = tmp_path / "r" / "run.json"
     before = json.loads(run_file.read_text())
@@ -318,7 +316,7 @@ def test_a_setting_that_is_newer_than_the_run_has_its_default(config: JobConfig,
         train_job(changed, "r", runs_dir=tmp_path)
 
 
-def test_other_data_under_the_same_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
+def test_other_data_under_an_existing_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "toy")
     config = config_of(corpus)
     train_job(config, "r", runs_dir=tmp_path / "runs")
@@ -329,7 +327,7 @@ def test_other_data_under_the_same_name_are_refused(config: JobConfig, tmp_path:
     assert train_job(config, "r", runs_dir=tmp_path / "runs", fresh=True).trained
 
 
-def test_a_concurrent_job_under_the_same_name_is_refused(config: JobConfig, tmp_path: Path) -> None:
+def test_a_second_concurrent_job_of_the_same_name_is_refused(config: JobConfig, tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path / "r"))), pytest.raises(ClaimedError, match="another job works on"):
         train_job(config, "r", runs_dir=tmp_path)
 

@@ -1,4 +1,4 @@
-"""Checkpoints in a store: saved in the background, all workers restore the one that the first chose."""
+"""Checkpoints in a store: saved in the background; all workers restore the checkpoint that worker 0 chooses."""
 
 import threading
 from pathlib import Path
@@ -20,8 +20,8 @@ def store(tmp_path: Path) -> CheckpointStore:
     return CheckpointStore(Folder(str(tmp_path / "checkpoints")), keep=2)
 
 
-class Told(Alone):
-    """One of two workers; the second receives the texts of the first."""
+class OneOfTwo(Alone):
+    """One of two workers; `choices` are what worker 0 broadcasts."""
 
     def __init__(self, rank: int, choices: list[str]) -> None:
         self.rank, self.size, self.choices = rank, 2, choices
@@ -33,8 +33,8 @@ class Told(Alone):
 
 
 def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
-    full = trainer()
-    full.run()
+    whole = trainer()
+    whole.run()
     stopped = trainer(callbacks=[Log(7)])
     with StoreKeeper(store, Alone()) as keeper:
         assert not keeper.restore(stopped)
@@ -46,11 +46,11 @@ def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
     with StoreKeeper(store, Alone()) as keeper:
         assert keeper.restore(resumed)
     resumed.run()
-    assert same(weights(resumed.model), weights(full.model))
+    assert same(weights(resumed.model), weights(whole.model))
 
 
-def test_all_workers_restore_the_checkpoint_that_the_first_chose(store: CheckpointStore) -> None:
-    """The newest is damaged, so the first worker chooses the one before it; the second does not search."""
+def test_all_workers_restore_the_choice_of_worker_0(store: CheckpointStore) -> None:
+    """The newest is damaged: worker 0 chooses the previous one, worker 1 does not choose."""
     with StoreKeeper(store, Alone()) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
     newest, older = store._indexed("baseline")
@@ -59,13 +59,13 @@ def test_all_workers_restore_the_checkpoint_that_the_first_chose(store: Checkpoi
     choices: list[str] = []
     for rank in (0, 1):
         training = trainer(model=fresh_model(rank))
-        with StoreKeeper(CheckpointStore(store.folder), Told(rank, choices)) as keeper:
+        with StoreKeeper(CheckpointStore(store.folder), OneOfTwo(rank, choices)) as keeper:
             assert keeper.restore(training)
         assert training.progress.step == older.step
-    with StoreKeeper(CheckpointStore(Folder(f"{store.folder}/nowhere")), Told(0, choices)) as keeper:
+    with StoreKeeper(CheckpointStore(Folder(f"{store.folder}/nowhere")), OneOfTwo(0, choices)) as keeper:
         assert not keeper.restore(trainer())
-    with StoreKeeper(store, Told(1, choices)) as keeper:
-        assert not keeper.restore(trainer()), "though it could see one"
+    with StoreKeeper(store, OneOfTwo(1, choices)) as keeper:
+        assert not keeper.restore(trainer()), "although there is a checkpoint"
 
 
 class Slow(CheckpointStore):
@@ -73,30 +73,30 @@ class Slow(CheckpointStore):
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
-        self.began, self.may_go_on = threading.Event(), threading.Event()
+        self.started, self.may_save = threading.Event(), threading.Event()
         self.stored: list[tuple[str, int]] = []
 
     def save(self, stage: str, step: int, path: Path) -> Saved:
-        self.began.set()
-        assert self.may_go_on.wait(30)
+        self.started.set()
+        assert self.may_save.wait(30)
         self.stored.append((stage, step))
         return super().save(stage, step, path)
 
 
-def test_uploads_run_in_the_background_and_only_the_newest_is_stored(tmp_path: Path) -> None:
+def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     slow = Slow(Folder(str(tmp_path)))
     training, joint_training = trainer(), trainer("joint")
     with StoreKeeper(slow, Alone()) as keeper:
         keeper.save(training)
-        assert slow.began.wait(30)
+        assert slow.started.wait(30)
         for step in (3, 4, 5):
             training.progress.step = step
             keeper.save(training)
         keeper.save(joint_training)
-        training.progress.step = 99  # what was saved is a copy
+        training.progress.step = 99  # the keeper has a copy
         assert not slow.stored
-        slow.may_go_on.set()
-    assert slow.stored == [("baseline", 0), ("baseline", 5), ("joint", 0)], "the block ends when the last is stored"
+        slow.may_save.set()
+    assert slow.stored == [("baseline", 0), ("baseline", 5), ("joint", 0)], "the block waits for the last one"
 
 
 class Broken(CheckpointStore):
@@ -110,10 +110,11 @@ def test_a_failed_upload_is_raised_by_the_next_save(tmp_path: Path) -> None:
         keeper.save(trainer())
         keeper._thread.join(30)
         keeper.save(trainer())
-        pytest.fail("the second save does not say so")
+        pytest.fail("the second save does not raise the error")
 
 
-def test_a_failed_upload_of_the_last_checkpoint_raises_an_error(tmp_path: Path) -> None:
+def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) -> None:
+    """A stopped run must not report that it can resume from there."""
     with (
         pytest.raises(StorageError, match="the bucket is gone"),
         StoreKeeper(Broken(Folder(str(tmp_path))), Alone()) as k,
@@ -123,24 +124,26 @@ def test_a_failed_upload_of_the_last_checkpoint_raises_an_error(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("step", "message"), [(None, "is missing"), (4, "is of update 4")])
-def test_weights_are_read_only_from_a_finished_stage(store: CheckpointStore, step: int | None, message: str) -> None:
+def test_the_weights_of_a_stage_are_read_only_at_its_end(
+    store: CheckpointStore, step: int | None, message: str
+) -> None:
     epochs = trainer().config.epochs
     if step:
         stopped = trainer(callbacks=[Log(step)])
         stopped.run()
         with StoreKeeper(store, Alone()) as keeper:
             keeper.save(stopped)
-    with pytest.raises(StorageError, match=f"baseline .* {message}; the same"):
+    with pytest.raises(StorageError, match=f"finished baseline, .* {message}; the same"):
         trained_weights(store, "baseline", epochs)
     with StoreKeeper(store, Alone()) as keeper:
-        full = trainer(callbacks=[CheckpointEvery(keeper)])
-        full.run()
+        whole = trainer(callbacks=[CheckpointEvery(keeper)])
+        whole.run()
     best, progress = trained_weights(store, "baseline", epochs)
-    assert same(best, weights(full.model))
-    assert (progress.step, progress.best_dev_loss) == (full.progress.step, full.progress.best_dev_loss)
+    assert same(best, weights(whole.model))
+    assert (progress.step, progress.best_dev_loss) == (whole.progress.step, whole.progress.best_dev_loss)
 
 
-def test_only_the_files_of_killed_workers_are_removed(
+def test_only_temporary_folders_of_killed_workers_are_removed(
     store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "tmp"

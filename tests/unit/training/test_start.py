@@ -1,4 +1,4 @@
-"""Training from the weights of another run."""
+"""Training that starts with the weights of another run: the same model as a run of both stages; incompatible starts."""
 
 import shutil
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def weights(path: Path) -> Mapping[str, torch.Tensor]:
     return load_bundle(path).model.state_dict()
 
 
-def test_two_runs_of_a_stage_each_equal_one_run_of_both(config: JobConfig, start: Path, tmp_path: Path) -> None:
+def test_two_runs_of_one_stage_give_the_model_of_one_run(config: JobConfig, start: Path, tmp_path: Path) -> None:
     whole = train_job(config, "whole", runs_dir=tmp_path)
     joint_run = train_job(from_start(config, start), "second", runs_dir=tmp_path)
     expected, result = weights(whole.path), weights(joint_run.path)
@@ -55,7 +55,7 @@ def test_two_runs_of_a_stage_each_equal_one_run_of_both(config: JobConfig, start
     assert set(joint_run.bundle.metrics) == {"joint.dev_loss", "joint.updates"}
 
 
-def test_words_and_predicates_are_those_of_the_start(config: JobConfig, start: Path) -> None:
+def test_vocabulary_and_predicates_are_those_of_the_start(config: JobConfig, start: Path) -> None:
     fewer = prepare(from_start(config, start), RECORDS[:4], RECORDS[8:])
     start_encoder = load_bundle(start).encoder
     assert fewer.encoder.predicates == start_encoder.predicates
@@ -64,22 +64,22 @@ def test_words_and_predicates_are_those_of_the_start(config: JobConfig, start: P
     assert alone.encoder.vocabulary.fingerprint != start_encoder.vocabulary.fingerprint, "four records have fewer words"
 
 
-def test_predicate_embeddings_of_another_size_are_reinitialised(config: JobConfig, start: Path, tmp_path: Path) -> None:
-    initial = prepare(from_start(config, start), RECORDS[:8], RECORDS[8:]).start
+def test_predicate_embeddings_of_another_size_are_not_taken(config: JobConfig, start: Path, tmp_path: Path) -> None:
+    taken = prepare(from_start(config, start), RECORDS[:8], RECORDS[8:]).start
     changed = from_start(config, start, predicate_dim=config.model.predicate_dim + 3)
     without = prepare(changed, RECORDS[:8], RECORDS[8:]).start
-    assert {name for name in initial if name not in without} == {n for n in initial if n.startswith("transitions.")}
+    assert {name for name in taken if name not in without} == {n for n in taken if n.startswith("transitions.")}
     assert train_job(changed, "wider", runs_dir=tmp_path).trained
 
 
-def test_workers_read_the_same_initial_weights(config: JobConfig, start: Path, tmp_path: Path) -> None:
+def test_workers_read_the_same_start(config: JobConfig, start: Path, tmp_path: Path) -> None:
     folder, second_stage = Folder(str(tmp_path)), from_start(config, start)
-    written, subfolder = prepared_in(folder, second_stage, data_of(second_stage))
-    result = read_prepared(folder, subfolder).start
+    written, place = prepared_in(folder, second_stage, data_of(second_stage))
+    result = read_prepared(folder, place).start
     assert result.keys() == written.start.keys()
     assert all(torch.equal(result[name], written.start[name]) for name in result)
     other = replace(second_stage, model=replace(second_stage.model, predicate_dim=second_stage.model.predicate_dim + 3))
-    assert prepared_in(folder, other, data_of(other))[1] != subfolder, "what is taken from the start differs"
+    assert prepared_in(folder, other, data_of(other))[1] != place, "what is taken from the start differs"
 
 
 @pytest.mark.parametrize(
@@ -90,27 +90,27 @@ def test_workers_read_the_same_initial_weights(config: JobConfig, start: Path, t
         (lambda c: replace(c, text=replace(c.text, min_count=7)), r"text\.min_count"),
     ],
 )
-def test_another_network_or_vocabulary_is_refused(config: JobConfig, start: Path, change: Any, what: str) -> None:
+def test_another_network_or_other_words_are_refused(config: JobConfig, start: Path, change: Any, what: str) -> None:
     with pytest.raises(ConfigError, match=rf"training\.start .*bundle was trained with another {what}; "):
         prepare(change(from_start(config, start)), RECORDS[:8], RECORDS[8:])
 
 
 def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: Path) -> None:
-    subfolder = tmp_path / "bundle"
-    shutil.copytree(start, subfolder)
-    second_stage = from_start(config, subfolder)
+    place = tmp_path / "bundle"
+    shutil.copytree(start, place)
+    second_stage = from_start(config, place)
     before = default_name("toy", second_stage, data_of(second_stage))
     train_job(second_stage, "r", runs_dir=tmp_path)
-    shutil.rmtree(subfolder)
+    shutil.rmtree(place)
     other = epochs(config, joint=0)
     retrained = train_job(replace(other, training=replace(other.training, seed=5)), "other", runs_dir=tmp_path)
-    shutil.copytree(retrained.path, subfolder)
+    shutil.copytree(retrained.path, place)
     assert default_name("toy", second_stage, data_of(second_stage)) != before
     with pytest.raises(ConfigError, match=r"start was '.*' and is '.*'"):
         train_job(second_stage, "r", runs_dir=tmp_path)
 
 
-def test_a_start_bundle_is_identified_by_its_content(config: JobConfig, start: Path, tmp_path: Path) -> None:
+def test_a_start_is_identified_by_its_content_not_its_address(config: JobConfig, start: Path, tmp_path: Path) -> None:
     second_stage = from_start(config, start)
     assert train_job(second_stage, "r", runs_dir=tmp_path).trained
     shutil.copytree(start, tmp_path / "moved")
