@@ -88,9 +88,9 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: str, up
         with folder.open(name) as file:
             run_folder.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(run_folder) as held, workers_of(config) as pool, TrainingMeter("benchmark", config) as meter:
+    with claim(run_folder) as held, workers_of(config) as train, TrainingMeter("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
-        stopped(lambda: pool.train(run_folder, prepared_at, (), held, monitor, lambda: listener.done))
+        stopped(lambda: train(run_folder, prepared_at, (), held, monitor, lambda: listener.done))
     return listener.speeds
 
 
