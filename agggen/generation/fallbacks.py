@@ -40,21 +40,30 @@ def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
     """The sentences of a group of triples, each with the numbers of its triples.
 
-    One sentence expresses all triples if it passes the check (``Ulm has an area of 119 and the mayor is Ann.``);
-    otherwise each triple has its own sentence (`sentence`).
+    One sentence expresses all triples whose own sentences begin with the subject or "The", if it passes the check
+    (``Ulm has an area of 119 and the mayor is Ann.``); the others, or else all, have their own sentences (`sentence`).
     """
     single = [sentence(checker, triple) for triple in triples]
-    joined = _joined(*_merged(*_names_first(single, triples))) if len(triples) > 1 else None
-    if joined is None or checker.check(Record("-", tuple(triples)), joined).faults:
-        return [((number,), text) for number, text in enumerate(single)]
-    return [(tuple(range(len(triples))), joined)]
+    joinable = [i for i, text in enumerate(single) if text.startswith("The ") or re.match(_name(triples[i]), text)]
+    if len(joinable) > 1:
+        statements, members = [single[i] for i in joinable], [triples[i] for i in joinable]
+        joined = _joined(*_merged(*_names_first(statements, members)))
+        if not checker.check(Record("-", tuple(members)), joined).faults:
+            others = [((i,), text) for i, text in enumerate(single) if i not in joinable]
+            return sorted([(tuple(joinable), joined), *others])
+    return [((number,), text) for number, text in enumerate(single)]
 
 
 def _names_first(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
-    """The sentences, each with its triple; of those about one subject, the ones that begin with its name come first."""
+    """The sentences, each with its triple; of those about one subject, the ones that begin with its name come first,
+    and of the others the ones whose value has a comma last.
+    """
     subjects = [triple.subject for triple in triples]
-    later = [re.match(_name(triple), text) is None for text, triple in zip(texts, triples, strict=True)]
-    order = sorted(range(len(texts)), key=lambda index: (subjects.index(subjects[index]), later[index]))
+    ranks = [
+        0 if re.match(_name(triple), text) else 2 if "," in triple.object else 1
+        for text, triple in zip(texts, triples, strict=True)
+    ]
+    order = sorted(range(len(texts)), key=lambda index: (subjects.index(subjects[index]), ranks[index]))
     return [texts[index] for index in order], [triples[index] for index in order]
 
 
@@ -88,16 +97,11 @@ def _for_several(before: str) -> str:
     return before if before.rpartition(" ")[0].rpartition(" ")[2] in PREPOSITIONS else ""
 
 
-def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str | None:
-    """The sentences joined by "and"; a subject that is the same as in the preceding sentence is not repeated.
-
-    None if a sentence begins neither with its subject nor with "The".
-    """
+def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str:
+    """The sentences joined by "and"; a subject that is the same as in the preceding sentence is not repeated."""
     parts = []
     for number, (text, triple) in enumerate(zip(texts, triples, strict=True)):
         begins_with_name = re.match(_name(triple), text)
-        if not begins_with_name and not text.startswith("The "):
-            return None
         part = text if text.endswith(entity_words(triple.object)) else text.removesuffix(".")
         if number and triple.subject == triples[number - 1].subject:
             if begins_with_name and re.match(_name(triple), texts[number - 1]):

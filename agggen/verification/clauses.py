@@ -13,9 +13,11 @@ from agggen.verification.normal import MONTHS
 
 _VERBS = frozenset(
     (
-        *("is", "are", "was", "were", "has", "had", "can", "may", "will", "does", "did"),
-        *("became", "contains", "employs", "includes", "owns", "produces", "provides", "publishes", "requires"),
-        *("sells", "speaks", "won", "wrote"),
+        *("is", "are", "was", "were", "has", "had", "can", "may", "will", "does", "did", "accepts", "affects"),
+        *("attends", "became", "contains", "crosses", "employs", "includes", "inhabits", "inhibits", "involves"),
+        *("knows", "leads", "makes", "manages", "operates", "owns", "precedes", "prevents", "produces", "provides"),
+        *("publishes", "represents", "requires", "sells", "serves", "speaks", "supports", "teaches", "treats", "won"),
+        *("wrote",),
     )
 )
 _INTRANSITIVE = frozenset(
@@ -25,6 +27,13 @@ _INTRANSITIVE = frozenset(
     )
 )
 """Verbs that have no passive: "died on", not "is died on"."""
+_EVENTS = frozenset(
+    (
+        *("born", "built", "composed", "constructed", "created", "designed", "directed", "discovered", "drawn"),
+        *("established", "formed", "founded", "invented", "launched", "opened", "painted", "written"),
+    )
+)
+"""Participles that say what happened once: "was founded in", but "is located in"."""
 PREPOSITIONS = frozenset(
     (
         *("of", "in", "on", "at", "by", "with", "to", "from", "for", "as", "into", "under", "over", "near"),
@@ -32,7 +41,7 @@ PREPOSITIONS = frozenset(
     )
 )
 _PARTICIPLE = re.compile(
-    r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|worn|written", re.IGNORECASE
+    r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|won|worn|written", re.IGNORECASE
 )
 """The first words of predicates such as ``written by``; not of ``seed of``, ``need for`` or ``bed in``."""
 _PLURAL = re.compile(
@@ -133,8 +142,10 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     when = "on" if _DAY.fullmatch(value) else "in" if _YEAR.fullmatch(value) else ""
     if triple.subject == NO_SUBJECT:
         text = f"The {name} {verb} {value}."
-    elif value != "1" and re.fullmatch(r"\d[\d.,]*", value) and (count := _COUNT.fullmatch(name)):
+    elif value != "1" and re.fullmatch(r"\d[\d,]*", value) and (count := _COUNT.fullmatch(name)):
         text = f"{subject} has {value} {count['things'] or plural(count['thing'])}."
+    elif value != "1" and not when and re.fullmatch(r"\d[\d,]*", value) and verb == "are" and not passive:
+        text = f"{subject} has {value} {name}."
     elif value[:1].isdigit() and _MEASURE.fullmatch(name):
         text = f"{subject} has {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name} of {value}."
     elif _IDENTIFIER.fullmatch(name):
@@ -144,7 +155,7 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
         or (first in ("first", "last") and not middle and _PARTICIPLE.fullmatch(last))
     ):
         text = f"{subject} was {name} {when} {value}."
-    elif first in _VERBS and value.lower() in BOOLEANS:
+    elif first in _VERBS | PREPOSITIONS and value.lower() in BOOLEANS:
         text = f"{subject}: {name}: {value}."
     elif first in _VERBS or (
         last in PREPOSITIONS and name not in PREPOSITIONS and (first.endswith("s") or first in _INTRANSITIVE)
@@ -155,8 +166,8 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
         or (last == "of" and not middle)
         or (not middle and last in PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)))
     ):
-        text = f"{subject} is {name} {value}."
-    elif last in PREPOSITIONS:
+        text = f"{subject} {'was' if first in _EVENTS else 'is'} {name} {value}."
+    elif last in PREPOSITIONS or _PARTICIPLE.fullmatch(name):
         text = f"{subject}: {name}: {value}."
     else:
         text = f"The {name} {'by' if passive else 'of'} {subject} {verb} {value}."

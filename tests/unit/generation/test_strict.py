@@ -109,6 +109,14 @@ def test_several_values_of_an_unknown_predicate_share_a_statement(triples: tuple
     assert Checker().check(record, expected).faults == ()
 
 
+def test_unknown_predicates_that_fit_share_a_sentence_and_lists_come_last() -> None:
+    record = record_of("uses = salt, glue", "is sold = yes", "taste = bitter")
+    assert sentences(Checker(), record.triples) == [
+        ((0, 2), "The taste of Zyx is bitter and the uses are salt, glue."),
+        ((1,), "Zyx: is sold: yes."),
+    ]
+
+
 @pytest.mark.parametrize(
     ("triples", "sentences", "plan", "facts"),
     [
