@@ -203,7 +203,7 @@ class _Seed:
                 if (name := f"{key}/{measure['name']}") in shown:
                     reason = measure.get("not_computed", "")
                     interval, signature = measure.get("interval_95"), measure.get("signature", "")
-                    scores[name] = Score(measure["value"], interval, signature, reason)
+                    scores[name] = Score(measure["value"], interval and (interval[0], interval[1]), signature, reason)
         return RunRecord(
             system.key,
             self.seed,

@@ -22,6 +22,8 @@ from agggen_platform.reproduction.tables import SYSTEMS, System, Table
 from tests.unit.reproduction.examples import toy_table
 from tests.unit.training.toy import RECORDS
 
+pytestmark = pytest.mark.filterwarnings("error:Pydantic serializer warnings")
+
 
 @pytest.fixture(autouse=True, scope="module")
 def quick() -> Iterator[None]:
