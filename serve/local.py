@@ -20,7 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from agggen.errors import ConfigError
-from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.config import ServeConfig, url_of
 from agggen_platform.serving.errors import PortError
 from agggen_platform.serving.target import find_target
 from serve.api import api
@@ -72,13 +72,12 @@ def running(app: Any, config: ServeConfig) -> Iterator[str]:
     Raises:
         PortError: the port is taken.
     """
-    http = config.http
+    host, port = config.http.host.strip("[]"), config.http.port
     try:
-        family = socket.AF_INET6 if ":" in http.host else socket.AF_INET
-        listener = socket.create_server((http.host, http.port), family=family)
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise PortError(
-            f"cannot listen on http.port {http.host}:{http.port} ({error.strerror}); another: http.port=8001"
+            f"cannot listen on http.port {host}:{port} ({error.strerror}); another: http.port=8001"
         ) from error
     server = uvicorn.Server(
         uvicorn.Config(app, log_level=logging.WARNING, access_log=False, timeout_graceful_shutdown=5)
@@ -89,7 +88,7 @@ def running(app: Any, config: ServeConfig) -> Iterator[str]:
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         try:
-            yield f"http://{f'[{http.host}]' if ':' in http.host else http.host}:{http.port}"
+            yield url_of(host, port)
         finally:
             server.should_exit = True
             thread.join()

@@ -46,6 +46,12 @@ class HttpConfig:
             return self.host == "localhost"
 
 
+def url_of(host: str, port: int) -> str:
+    """The address at which this machine reaches a server that listens on `host`."""
+    shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
+
+
 @dataclass(frozen=True)
 class ReplicaConfig:
     """Replicas and autoscaling of one deployment."""

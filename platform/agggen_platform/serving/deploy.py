@@ -28,7 +28,7 @@ from agggen_platform.ray_private import (
     wait_for_proxies,
 )
 from agggen_platform.serving.capacity import check_fits, local_cpus, one_of_each, sized
-from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.config import ServeConfig, url_of
 from agggen_platform.serving.errors import CapacityError, DeployError, PortError
 from agggen_platform.serving.keys import check_keys_required
 from agggen_platform.serving.target import Target
@@ -121,7 +121,7 @@ class Endpoint:
                     raise
         host, port = serve_address() or (config.http.host, config.http.port)
         host = host or "localhost"  # None: there are no proxies
-        self.url = _url(host, port)
+        self.url = url_of(host, port)
         self._check_listening(host, port)
 
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
@@ -295,11 +295,6 @@ def _check_local(config: ServeConfig) -> None:
             probe.bind((host, port))
     except OSError as error:
         raise PortError(f"the endpoint cannot listen at {host}:{port} ({error.strerror}): set http.port") from error
-
-
-def _url(host: str, port: int) -> str:
-    shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
-    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
 
 
 def _reason(message: str) -> str:

@@ -6,7 +6,9 @@ import re
 import socket
 from pathlib import Path
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
 from agggen.corpora.elements import elements_records
 from agggen.errors import ConfigError
@@ -123,6 +125,18 @@ def test_an_endpoint_in_one_process_answers_and_frees_its_port(serve_config: Ser
             pass
     with socket.create_server(("127.0.0.1", config.http.port)):
         pass  # free again
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("0.0.0.0", "localhost"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("[::1]", "[::1]")]
+)
+def test_the_printed_address_of_an_endpoint_can_be_opened(host: str, shown: str) -> None:
+    if ":" in host and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    config = ServeConfig("elements", http=HttpConfig(host, free_ports(1)[0]))
+    with running(FastAPI(), config) as url:
+        assert url == f"http://{shown}:{config.http.port}"
+        assert httpx.get(f"{url}/openapi.json").status_code == 200
 
 
 def test_a_second_model_answers_requests_that_name_it(
