@@ -1,6 +1,7 @@
 """English sentences for predicates that many schemas have, such as schema.org and Wikidata.
 
-They replace the plain clause of a predicate that training never saw. A sentence is listed only if it is true of
+They replace the plain clause of a predicate that training never saw. A sentence is listed only if it is true whatever
+the subject is: `country` has none, since a dish comes from a country and a city lies in it.
 """
 
 from __future__ import annotations
