@@ -61,7 +61,7 @@ def test_a_missing_or_changed_part_is_refused(corpus: Path, tmp_path: Path) -> N
         with pytest.raises(CorpusError, match=str(part)):
             load_dataset(str(tmp_path))
     part.unlink()
-    with pytest.raises(CorpusError, match=rf"{part} is not the file that manifest.json lists; run agggen segment again"):
+    with pytest.raises(CorpusError, match=rf"{part} is not the file that manifest.json lists; run agggen segment"):
         load_dataset(str(tmp_path))
     assert len(load_dataset(str(tmp_path), splits=["train"]).train) == 150
 
