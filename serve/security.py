@@ -35,7 +35,7 @@ class KeyRing:
     """
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises ConfigError if the file cannot be read, is malformed, or holds no key."""
+        """Raises ConfigError if the file cannot be read, is malformed, or contains no key."""
         self._path, self._clock = Path(path), clock
         self._loaded_state = self._file_state()
         self._keys = read_keys(self._path)

@@ -151,7 +151,7 @@ def _lacks_verb(sentence: str) -> bool:
 
 
 def _lacks_article(text: str, names: Collection[str]) -> bool:
-    """Whether a preposition stands directly before one of the names, which need "the"."""
+    """Whether a preposition is directly before one of the names, which need "the"."""
     return any(
         before.rpartition(" ")[2] in PREPOSITIONS and not re.match(r"\w| [A-Z]", after)
         for name in names
