@@ -28,7 +28,7 @@ def sentence(checker: Checker, triple: Triple) -> str:
 
 def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
     """Candidates for `sentence`, best first."""
-    template, articles = checker.lexicon.template(triple.predicate), checker.lexicon.articles
+    template, articles = checker.lexicon.template(triple.predicate, triple.object), checker.lexicon.articles
     learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple, articles)]
     subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
     name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()

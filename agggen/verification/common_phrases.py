@@ -6,6 +6,7 @@ the subject is: `country` has none, since a dish comes from a country and a city
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 _SENTENCES = {
@@ -53,6 +54,8 @@ _SENTENCES = {
     "{subject} contains {object}.": "ingredient|ingredients",
     "The full name of {subject} is {object}.": "fullname",
 }
+_PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")
+"""A name, a year or a date."""
 
 
 @cache
@@ -61,3 +64,13 @@ def common_phrases() -> dict[str, str]:
     return {
         " ".join(sorted(name.split())): sentence for sentence, names in _SENTENCES.items() for name in names.split("|")
     }
+
+
+def common_phrase(key: str, value: str = "") -> str | None:
+    """The sentence of a `phrase_key`; None if it needs a place or time ("is located in") and the value, such as
+    "online" or "7 Main Street", is none.
+    """
+    sentence = common_phrases().get(key)
+    if sentence and sentence.endswith(" in {object}.") and not _PLACE_OR_TIME.match(value):
+        return None
+    return sentence

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from agggen.errors import BundleError, ConfigError
 from agggen.files import read_json
 from agggen.text.linearise import predicate_words
-from agggen.verification.common_phrases import common_phrases
+from agggen.verification.common_phrases import common_phrase
 from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
@@ -110,10 +110,10 @@ class Lexicon:
         """A copy with further wordings of values."""
         return replace(self, variants=_union(self.variants, additions))
 
-    def template(self, predicate: str) -> str | None:
+    def template(self, predicate: str, value: str = "") -> str | None:
         """The sentence for a single triple of the predicate: of training, a common one, or one of another corpus."""
         key = phrase_key(predicate)
-        return self.templates.get(predicate) or common_phrases().get(key) or self.phrases.get(key)
+        return self.templates.get(predicate) or common_phrase(key, value) or self.phrases.get(key)
 
     def merged(self, other: Lexicon) -> Lexicon:
         """The union of both lexicons; templates of this lexicon take precedence, and the larger of two counts is kept.

@@ -9,6 +9,7 @@ import pytest
 
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
+from agggen.generation.fallbacks import sentence
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
 from agggen.verification.clauses import clause, fill
@@ -184,6 +185,11 @@ def test_a_clause_consists_of_the_predicate_s_words(triple: Triple, expected: st
 def test_a_predicate_of_many_schemas_has_a_common_phrase(predicate: str, value: str, expected: str) -> None:
     template = Lexicon().template(predicate)
     assert template is not None and fill(template, Triple("Oda", predicate, value), {}) == expected
+
+
+def test_common_phrases_with_in_are_only_for_places_and_times() -> None:
+    texts = [sentence(Checker(), Triple("Oda", "location", value)) for value in ("online", "Ulm", "7 Oak Lane")]
+    assert texts == ["The location of Oda is online.", "Oda is located in Ulm.", "The location of Oda is 7 Oak Lane."]
 
 
 def test_common_phrases_come_after_the_user_s_sentences_and_those_of_training_and_before_another_corpus() -> None:
