@@ -45,7 +45,8 @@ from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 
 Listen = Callable[[ObjectiveName], Sequence[Callback]]
-_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "unseen_words")  # of encoder and decoder
+_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "copy_next", "unseen_words")
+"""Of encoder and decoder."""
 _TRANSITION_SETTINGS = ("predicate_dim", "max_group_size", "transition")
 
 P = ParamSpec("P")

@@ -204,7 +204,7 @@ def _next_words(
     hidden = decode(model, facts.inputs, position, facts.cross, facts.visible, history.caches, history.seen)
     blocked = _repeating(along(facts.text, facts.active.parent), facts.active.words, config.block_ngrams, facts.names)
     barred = facts.barred if facts.barred.shape[1] else None
-    return model.next_words(hidden, facts.memory, facts.visible, blocked, k, barred)
+    return model.next_words(hidden, facts.inputs, facts.memory, facts.visible, blocked, k, barred)
 
 
 def _repeating(text: Tensor, words: Tensor, size: int, names: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ class ModelConfig:
     transition: Variant = "normalised"
     history: Literal["shared", "masked"] = "shared"
     copy: bool = True  # copy words of the source as well as generate words of the vocabulary
+    copy_next: bool = False  # a learned bonus for copying the word that follows the last written one in the source
     unseen_words: int = 0  # number of vectors for a record's out-of-vocabulary words; 0: all have the vector of UNK
     predicate_dropout: float = 0.02  # fraction of predicates replaced by the unknown predicate (row 0) in training
 
@@ -109,6 +110,8 @@ class JointModel(nn.Module):
         self.copy_query = nn.Linear(config.width, config.width)
         self.copy_key = nn.Linear(config.width, config.width)
         self.copy_gate = nn.Linear(config.width, 1)
+        if config.copy_next:
+            self.copy_next = nn.Linear(config.width, 1)
         self.transitions = Transitions(n_predicates, config.predicate_dim, config.max_group_size, config.transition)
         self.dropout = nn.Dropout(config.dropout)
         self.positions: Tensor
@@ -156,17 +159,34 @@ class JointModel(nn.Module):
         """Logits (..., V) over the output words; the weights are tied to the embedding."""
         return F.linear(hidden, self.embedding.weight[: self.n_output], self.output_bias)
 
-    def copy_attention(self, hidden: Tensor, memory: Memory, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The copy distribution of hidden (R, n, D): log-attention (R, n, M), log-gates to generate and copy (R, n)."""
+    def copy_attention(
+        self, hidden: Tensor, inputs: Tensor, memory: Memory, visible: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The copy distribution of hidden (R, n, D) after the words `inputs` (R, n), as `token_log_probs` takes them.
+
+        Returns:
+            Log-attention (R, n, M), log-gates to generate and to copy (R, n).
+        """
         scores = full_precision(self.copy_query(hidden) @ memory.copy_keys.mT) * self.config.width**-0.5
+        if self.config.copy_next:
+            follows = F.pad(memory.ids[:, None, :-1] == inputs[..., None], (1, 0)) & (memory.ids > END)[:, None]
+            scores = scores + full_precision(self.copy_next(hidden)) * follows
         attention = torch.log_softmax(scores.masked_fill(~visible[:, None], IMPOSSIBLE), -1)
         gate = full_precision(self.copy_gate(hidden).squeeze(-1))
         return attention, F.logsigmoid(gate), F.logsigmoid(-gate)
 
     def token_log_probs(
-        self, hidden: Tensor, targets: Tensor, scored: Tensor, memory: Memory, visible: Tensor, smoothing: float = 0.0
+        self,
+        hidden: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        scored: Tensor,
+        memory: Memory,
+        visible: Tensor,
+        smoothing: float = 0.0,
     ) -> Tensor:
-        """log p of target tokens (R, n) after hidden (R, n, D); zeros where `scored` (R, n) is False.
+        """log p of target tokens (R, n) after `inputs` (R, n), whose hidden states are (R, n, D); zeros where `scored`
+        (R, n) is False.
 
         A word that can be neither generated nor copied from a visible token is scored as UNK, so the likelihood is
         finite. With label smoothing, the mean log-probability of all output words replaces the fraction `smoothing` of
@@ -178,7 +198,7 @@ class JointModel(nn.Module):
         logits = full_precision(self.word_logits(hidden[scored_index]))
         result = -F.cross_entropy(logits, torch.where(writable, packed, UNK), reduction="none")
         if self.config.copy:
-            attention, log_generate, log_copy = self.copy_attention(hidden, memory, visible)
+            attention, log_generate, log_copy = self.copy_attention(hidden, inputs, memory, visible)
             same = (memory.ids[:, None] == targets[..., None]) & visible[:, None]
             copied = torch.logsumexp(attention.masked_fill(~same, IMPOSSIBLE), -1)
             generated = result.masked_fill(~writable & same.any(-1)[scored_index], IMPOSSIBLE)
@@ -189,16 +209,23 @@ class JointModel(nn.Module):
         return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).index_put(scored_index, result)
 
     def next_words(
-        self, hidden: Tensor, memory: Memory, visible: Tensor, blocked: Tensor, k: int, barred: Tensor | None = None
+        self,
+        hidden: Tensor,
+        inputs: Tensor,
+        memory: Memory,
+        visible: Tensor,
+        blocked: Tensor,
+        k: int,
+        barred: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Candidates for the next word after hidden (R, n, D): log p, ids, and log p of the end of the fact.
+        """Candidates for the next word after the words `inputs` (R, n): log p, ids, and log p of the end of the fact.
 
         The last M columns are the words of the source, generated or copied. The k columns before them (fewer if the
         vocabulary has fewer words) are the most probable other words, which can only be generated. No word has two
         columns; unused columns are IMPOSSIBLE.
 
         Args:
-            hidden: hidden states of the decoder.
+            hidden: (R, n, D), the decoder's hidden states of `inputs`.
             memory: the source of each row.
             visible: (R, M), whether a source token may be copied.
             blocked: (R, n, any), ids that are forbidden at a position, padded with PAD.
@@ -216,7 +243,7 @@ class JointModel(nn.Module):
         source_log_p = generated.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
         log_generate = generated.new_zeros(hidden.shape[:2])
         if self.config.copy:
-            attention, log_generate, log_copy = self.copy_attention(hidden, memory, visible)
+            attention, log_generate, log_copy = self.copy_attention(hidden, inputs, memory, visible)
             copied = torch.log((attention + log_copy[..., None]).exp() @ same_word.to(attention.dtype))
             source_log_p = torch.logaddexp(source_log_p + log_generate[..., None], copied)
         source_log_p.masked_fill_(~first[:, None], IMPOSSIBLE)
@@ -242,7 +269,7 @@ class JointModel(nn.Module):
         visible = memory.triples()
         hidden, _ = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
         scored = batch.on_cpu.targets != PAD
-        return self.token_log_probs(hidden, batch.targets, scored, memory, visible, smoothing).sum(1)
+        return self.token_log_probs(hidden, batch.inputs, batch.targets, scored, memory, visible, smoothing).sum(1)
 
     # --- the joint likelihood ---------------------------------------------------------------------------------------
 
@@ -326,7 +353,7 @@ class JointModel(nn.Module):
         visible = own.tokens_of(states.set_members[group])
         x = self.embed_target(inputs, position, batch.inputs.shape[1])
         hidden, _ = self.decoder(x, own.cross, visible[:, None, None], past, mask)
-        return self.token_log_probs(hidden, targets, scored, own, visible).sum(1)
+        return self.token_log_probs(hidden, inputs, targets, scored, own, visible).sum(1)
 
     def potentials(
         self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None

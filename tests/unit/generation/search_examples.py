@@ -100,7 +100,7 @@ def next_words(model: JointModel, example: Example, groups: Groups, text: Active
         hidden = twin._whole([*before, *inputs], group)[-1]
     else:
         hidden = twin._after_history(before, inputs, group)[-1]
-    p = twin.next_token(hidden, group)
+    p = twin.next_token(hidden, inputs[-1], group)
     return {word: p[word] for word in p if word not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST)}
 
 

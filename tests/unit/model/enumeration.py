@@ -174,6 +174,7 @@ def kept_sets(
 
 def tiny_model(seed: int = 0, max_group_size: int = 3, **settings: Any) -> JointModel:
     """A JointModel in float64 with no parameter left at zero: 24 words, the first 20 writable, 8 predicates."""
+    settings.setdefault("copy_next", True)
     config = ModelConfig(
         width=8,
         heads=2,
@@ -219,11 +220,12 @@ def random_example(seed: int, n_triples: int, fact_lengths: Sequence[int]) -> Ex
 
 
 def next_token_twin(
-    model: JointModel, example: Example, hidden: Tensor, keys: Tensor, group: frozenset[int]
+    model: JointModel, example: Example, hidden: Tensor, last: int, keys: Tensor, group: frozenset[int]
 ) -> dict[int, float]:
-    """p(next token) after `hidden` (D,) under the set `group`, of every token, generated or copied.
+    """p(next token) after `last`, with `hidden` (D,), under the set `group`: of every token, generated or copied.
 
-    A mixture, by the copy gate, of the softmax over writable words and of attention over the group's source tokens.
+    A mixture, by the copy gate, of the softmax over writable words and of attention over the group's source tokens,
+    where the words that follow `last` have a bonus.
     `UNSAYABLE` stands for all words that are neither writable nor in the group's triples: the same as writing UNK.
     """
     logits = (model.embedding.weight[: model.n_output] @ hidden + model.output_bias).tolist()
@@ -237,6 +239,10 @@ def next_token_twin(
     scores = {
         m: float(query @ keys[m]) / math.sqrt(model.config.width) for m, t in enumerate(example.triple) if t in group
     }
+    if model.config.copy_next:
+        for m in scores:
+            if example.source[m - 1] == last and example.source[m] not in (CLS, SEP):
+                scores[m] += float(model.copy_next(hidden))
     total = log_sum(scores.values())
     for m, score in scores.items():
         word = example.source[m]
@@ -297,10 +303,10 @@ class EmissionTwin:
         else:
             hidden = self._after_history(before, inputs, group)
         total = 0.0
-        for state, token in zip(hidden, [*self.example.facts[fact], END], strict=True):
-            p = self.next_token(state, group)
+        for state, last, token in zip(hidden, inputs, [*self.example.facts[fact], END], strict=True):
+            p = self.next_token(state, last, group)
             total += math.log(p.get(token, p[UNSAYABLE]))
         return total
 
-    def next_token(self, hidden: Tensor, group: frozenset[int]) -> dict[int, float]:
-        return next_token_twin(self.model, self.example, hidden, self.memory.copy_keys[0], group)
+    def next_token(self, hidden: Tensor, last: int, group: frozenset[int]) -> dict[int, float]:
+        return next_token_twin(self.model, self.example, hidden, last, self.memory.copy_keys[0], group)

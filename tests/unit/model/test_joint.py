@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from agggen.model.batch import UNK, Example, allowed_sets, collate
+from agggen.model.batch import LAST, UNK, Example, allowed_sets, collate
 from agggen.model.hmm import k_best_paths, posterior
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
@@ -73,8 +73,9 @@ def seeded() -> None:
 
 @histories
 @copying
-def test_emissions_equal_scores_token_by_token(history: str, copy: bool) -> None:
-    model = tiny_model(history=history, copy=copy)
+@pytest.mark.parametrize("copy_next", [True, False])
+def test_emissions_equal_scores_token_by_token(history: str, copy: bool, copy_next: bool) -> None:
+    model = tiny_model(history=history, copy=copy, copy_next=copy_next)
     for example, facts in zip(BATCH, emissions(model, BATCH), strict=True):
         with torch.no_grad():
             twin = EmissionTwin(model, example)
@@ -95,10 +96,11 @@ def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
     memory = model.encode(collate([example]))
     hidden = torch.randn(1, 1, model.config.width, dtype=torch.float64).expand(1, len(sayable), -1)
     visible = torch.tensor([[t in group for t in example.triple]])
-    targets = torch.tensor([sayable])
+    targets, last = torch.tensor([sayable]), example.source[1]
+    inputs, scored = torch.full_like(targets, last), torch.ones_like(targets, dtype=torch.bool)
     with torch.no_grad():
-        actual = model.token_log_probs(hidden, targets, torch.ones_like(targets, dtype=torch.bool), memory, visible)[0]
-        twin = EmissionTwin(model, example).next_token(hidden[0, 0], group)
+        actual = model.token_log_probs(hidden, inputs, targets, scored, memory, visible)[0]
+        twin = EmissionTwin(model, example).next_token(hidden[0, 0], last, group)
     assert actual.exp().sum().item() == pytest.approx(1, abs=1e-12)
     for token, score in zip(sayable, actual.tolist(), strict=True):
         assert math.exp(score) == pytest.approx(twin[token], abs=1e-12)
@@ -113,7 +115,9 @@ def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: 
     visible, scored = memory.triple == 0, torch.ones(1, 1, dtype=torch.bool)
 
     def score(word: int) -> float:
-        return model.token_log_probs(hidden, torch.tensor([[word]]), scored, memory, visible).item()
+        return model.token_log_probs(
+            hidden, torch.tensor([[LAST]]), torch.tensor([[word]]), scored, memory, visible
+        ).item()
 
     assert score(27) == pytest.approx(score(UNK), abs=1e-12)
     assert copy == (abs(score(26) - score(UNK)) > 1e-6)
@@ -126,7 +130,8 @@ def test_label_smoothing_adds_the_mean_over_output_words() -> None:
     visible, scored = memory.triples(), torch.ones(1, 1, dtype=torch.bool)
 
     def score(word: int, smoothing: float) -> float:
-        return model.token_log_probs(hidden, torch.tensor([[word]]), scored, memory, visible, smoothing).item()
+        word_id, mark = torch.tensor([[word]]), torch.tensor([[LAST]])
+        return model.token_log_probs(hidden, mark, word_id, scored, memory, visible, smoothing).item()
 
     mean = sum(score(word, 0.0) for word in range(model.n_output)) / model.n_output
     assert score(9, 0.1) == pytest.approx(0.9 * score(9, 0.0) + 0.1 * mean, abs=1e-12)
@@ -326,19 +331,22 @@ def test_bfloat16_autocast_gives_finite_float32_scores() -> None:
 # --- words outside the vocabulary ---
 
 
-def after_copying(word: int, unseen_words: int) -> Tensor:
+def after_copying(word: int, **settings: Any) -> Tensor:
     """log p of texts that begin with the copied `word` of a name of two unknown words, 24 and 25."""
-    model = tiny_model(unseen_words=unseen_words)
+    model = tiny_model(**settings)
     example = Example("name", (2, 24, 25, 3), (-1, 0, 0, 0), (0, 3, 3, 0), (1,), ((word, 8),))
     with torch.no_grad():
         return model.text_log_probs(collate([replace(example, facts=((word, other),)) for other in (8, 24, 25)], True))
 
 
-def test_the_copied_word_decides_the_next_word() -> None:
-    """Without vectors of their own, unknown words are indistinguishable, so a name of several cannot be copied."""
-    for unseen_words, alike in ((0, True), (4, False)):
-        first, second = after_copying(24, unseen_words), after_copying(25, unseen_words)
-        assert torch.allclose(first - first[0], second - second[0]) == alike
+@pytest.mark.parametrize(
+    ("unseen_words", "copy_next", "alike"), [(0, False, True), (4, False, False), (0, True, False)]
+)
+def test_the_copied_word_decides_the_next_word(unseen_words: int, copy_next: bool, alike: bool) -> None:
+    """Else unknown words are indistinguishable, so a name of several cannot be copied."""
+    settings = {"unseen_words": unseen_words, "copy_next": copy_next}
+    first, second = after_copying(24, **settings), after_copying(25, **settings)
+    assert torch.allclose(first - first[0], second - second[0]) == alike
 
 
 def test_more_unknown_words_than_vectors_are_finite() -> None:

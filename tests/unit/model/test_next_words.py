@@ -29,12 +29,13 @@ def test_candidates_are_the_most_probable_words_and_all_source_words(copy: bool,
     example = random_example(1, 3, [2, 4, 1])
     example = replace(example, source=(*example.source[:-1], example.source[1]))  # a word that stands at two places
     hidden = torch.randn(1, 2, model.config.width, dtype=torch.float64)
+    inputs = torch.tensor([[LAST, example.source[1]]])
     visible = torch.tensor([[t in group for t in example.triple]])
     banned = torch.tensor([[[PAD] * len(blocked), blocked]]).long()  # nothing after the first
     with torch.no_grad():
-        log_p, words, end = model.next_words(hidden, model.encode(collate([example])), visible, banned, k)
+        log_p, words, end = model.next_words(hidden, inputs, model.encode(collate([example])), visible, banned, k)
         for query, forbidden in enumerate(([], blocked)):
-            twin = EmissionTwin(model, example).next_token(hidden[0, query], group)
+            twin = EmissionTwin(model, example).next_token(hidden[0, query], int(inputs[0, query]), group)
             assert end[0, query].item() == pytest.approx(math.log(twin.pop(END)), abs=1e-9)
             candidates = [
                 (word, p)
