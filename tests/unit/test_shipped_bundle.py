@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "ba6d4e562fae8483f6e4b5d3b6739c2d395263fc1f9345d164712be463cf5e87"
+FINGERPRINT = "b52c768debddb9eb42999d07fc2569d9822dfe9af259ba41ad95684352a7a224"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 
@@ -32,8 +32,7 @@ def test_the_included_bundle_has_the_configuration_and_data_of_its_preset() -> N
     assert fingerprint(folder) == FINGERPRINT
     makefile = (Path(__file__).parents[2] / "Makefile").read_text()
     epochs = re.findall(r"training\S+=\d+", makefile.partition("\nbundle:")[2])
-    del described["config"]["facts"]["precomputed"]  # a former setting
-    trained = load_config(RunConfig, overrides=as_overrides(described["config"]))  # later settings have their defaults
+    trained = load_config(RunConfig, overrides=as_overrides(described["config"]))
     assert trained == load_config(RunConfig, "elements", epochs)
     sources = {f"elements/{name}": fingerprint_of(list(elements_records(name))) for name in ("train", "dev")}
     assert described["sources"].items() >= sources.items()
