@@ -45,7 +45,8 @@ from agggen.generation.words import FAULT_COST, decode, write_words
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import JointModel, Memory
 from agggen.model.lattice import IMPOSSIBLE
-from agggen.model.transformer import Cache, full_precision
+from agggen.model.tensors import full_precision
+from agggen.model.transformer import Cache
 
 _ROUNDING = 1 + 1e-5  # tolerance of the pruning bound: ties are not pruned by rounding errors
 

@@ -24,12 +24,12 @@ from agggen.errors import ConfigError
 from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
-from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
+from agggen.model.tensors import causal_mask, full_precision, largest
+from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, sinusoids
 from agggen.model.transitions import Transitions, TransitionScores, Variant
 
 _CHUNK = 4096  # decoded positions per call of the decoder
 _HISTORY = 1 << 16  # positions of history per call of the decoder, copied for each row
-_BLOCK = 64  # values per block in `largest`
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,7 @@ class JointModel(nn.Module):
         visible: Tensor,
         smoothing: float = 0.0,
     ) -> Tensor:
-        """log p of target tokens (R, n) after `inputs` (R, n), whose hidden states are (R, n, D); zeros where `scored`
-        (R, n) is False.
+        """log p of target tokens (R, n) after `inputs` (R, n) with hidden (R, n, D); zeros where not `scored` (R, n).
 
         A word that can be neither generated nor copied from a visible token is scored as UNK, so the likelihood is
         finite. With label smoothing, the mean log-probability of all output words replaces the fraction `smoothing` of
@@ -348,7 +347,7 @@ class JointModel(nn.Module):
             past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
             before = torch.arange(n_past, device=device) < start[:, None]
             earlier = before[:, None].expand(-1, inputs.shape[1], -1)
-            mask = torch.cat((earlier, _causal(inputs.shape[1], len(rows), device)), -1)[:, None]
+            mask = torch.cat((earlier, causal_mask(inputs.shape[1], len(rows), device)), -1)[:, None]
         own = memory.rows(record)
         visible = own.tokens_of(states.set_members[group])
         x = self.embed_target(inputs, position, batch.inputs.shape[1])
@@ -386,24 +385,6 @@ class JointModel(nn.Module):
         With a penalty it is the log of an unnormalised sum: p(y, z | x) weighted by exp(-penalty) per broken alignment.
         """
         return log_likelihood(*self.potentials(batch, prune, alignment_penalty))
-
-
-def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk` along the last dimension in half the time, since it searches only the k blocks with the largest maxima."""
-    n = values.shape[-1]
-    n_blocked = n - n % _BLOCK
-    if k * _BLOCK * 4 > n:
-        return values.topk(k, -1)
-    blocks = values[..., :n_blocked].unflatten(-1, (-1, _BLOCK))
-    _, block = blocks.amax(-1).topk(k, -1)
-    candidates = blocks.gather(-2, block[..., None].expand(*block.shape, _BLOCK)).flatten(-2)
-    top, position = torch.cat((candidates, values[..., n_blocked:]), -1).topk(k, -1)
-    begin = block.gather(-1, (position // _BLOCK).clamp(max=k - 1)) * _BLOCK
-    return top, torch.where(position < k * _BLOCK, begin + position % _BLOCK, position - k * _BLOCK + n_blocked)
-
-
-def _causal(length: int, rows: int, device: torch.device) -> Tensor:
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril().expand(rows, -1, -1)
 
 
 def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -> list[Tensor]:

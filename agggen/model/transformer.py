@@ -17,11 +17,6 @@ KeysValues = tuple[Tensor, Tensor]
 """Keys and values of one layer, each (rows, H, length, D / H)."""
 
 
-def full_precision(x: Tensor) -> Tensor:
-    """Converts half-precision scores to float32 for log-probabilities; float64 is unchanged."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
 def move(values: Tensor, targets: Tensor, rows: Tensor) -> None:
     """Copies rows `rows` of a tensor to rows `targets`; changes the tensor in place."""
     if len(rows):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from agggen.model.lattice import IMPOSSIBLE, Lattice
-from agggen.model.transformer import full_precision
+from agggen.model.tensors import full_precision
 
 Variant = Literal["normalised", "paper"]
 

@@ -108,7 +108,7 @@ def test_without_constraints_only_hypotheses_that_pass_are_continued(
 def test_a_plan_is_abandoned_when_its_fallbacks_cost_more_than_the_best_text() -> None:
     constrain = constrained(lambda words: not {*value(0, 1)} <= {*words})
     tasks = [Task(0, ((0, 2),)), Task(0, ((1,), (0, 2)))]
-    model = writer(end=3.0)
+    model = writer(1, end=3.0)
     best = search(model, RECORDS, tasks, CONFIG, constrain)[1][0]
     with torch.no_grad():
         memory = model.encode(collate(RECORDS))

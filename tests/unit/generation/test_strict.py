@@ -308,6 +308,10 @@ def elements_record(name: str) -> Record:
     return next(item for item in load_dataset("elements", splits=("dev",)).dev if item.id == f"elements-dev-{name}")
 
 
+HARD = record_of("namedAfter = the and of water, and to in", "meltingPoint = 14 K", subject="Oda")
+"""The model does not write the first value."""
+
+
 def test_the_constrained_search_only_follows_if_no_free_text_passes(shipped: Generator) -> None:
     """Of the free texts about neon, the best lacks values and another passes; of those about astatine, none passes."""
     records = [elements_record("Ne-04"), elements_record("At-03")]
@@ -322,15 +326,15 @@ def test_the_constrained_search_only_follows_if_no_free_text_passes(shipped: Gen
 def test_the_full_stop_before_a_fallback_belongs_to_the_preceding_fact(shipped: Generator) -> None:
     values = ("stateAtRoomTemperature = gas", "discoveryYear = 1766", "meltingPoint = 14 K", "category = nonmetal")
     record = record_of(*values, subject="Hydrogen")
-    plan = Plan.parse("[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]")
+    plan = Plan.parse("[stateAtRoomTemperature] [discoveryYear] [meltingPoint] [category]")
     ((text,),) = shipped.generate([record], [plan])
-    first, second, *_ = text.facts
-    assert second.fallback and not first.fallback
-    assert text.text[: first.end].endswith(". ") and text.text[second.start :].startswith("Hydrogen melts")
+    _, before, fallback, _ = text.facts
+    assert fallback.fallback and not before.fallback
+    assert text.text[: before.end].endswith(". ") and text.text[fallback.start :].startswith("Hydrogen melts")
 
 
 def test_constrained_texts_follow_the_free_ones_until_there_are_enough(shipped: Generator) -> None:
-    record = elements_record("Hg-03")
+    record = elements_record("Kr-03")
     (free,) = shipped.generate([record], n_best=99, config=replace(shipped.config, verify="off"))
     (texts,) = shipped.generate([record], n_best=8)
     is_free = [text.text in {other.text for other in free} for text in texts]
@@ -339,12 +343,12 @@ def test_constrained_texts_follow_the_free_ones_until_there_are_enough(shipped: 
 
 
 @pytest.mark.parametrize(
-    ("name", "n_best", "expected"),
-    [("Hg-03", 3, [1]), ("Hg-03", 8, [1, 4]), ("At-03", 1, [1, 4])],
+    ("record", "n_best", "expected"),
+    [(elements_record("Hg-03"), 3, [1]), (elements_record("Hg-03"), 8, [1, 4]), (HARD, 1, [1, 4])],
     ids=["enough texts", "too few texts", "a fact fell back"],
 )
 def test_the_constrained_search_decodes_other_plans_only_if_the_first_is_not_enough(
-    name: str, n_best: int, expected: list[int], shipped: Generator, searches: list[Any]
+    record: Record, n_best: int, expected: list[int], shipped: Generator, searches: list[Any]
 ) -> None:
-    shipped.generate([elements_record(name)], n_best=n_best)
+    shipped.generate([record], n_best=n_best)
     assert [len(tasks) for search, tasks, _ in searches if search.constrain] == expected
