@@ -308,7 +308,7 @@ def elements_record(name: str) -> Record:
     return next(item for item in load_dataset("elements", splits=("dev",)).dev if item.id == f"elements-dev-{name}")
 
 
-HARD = record_of("namedAfter = the and of water, and to in", "meltingPoint = 14 K", subject="Oda")
+HARD = record_of("namedAfter = the and of water, and to in", "meltingPoint = 14 K", "category = metal", subject="Oda")
 """The model does not write the first value."""
 
 
