@@ -15,7 +15,7 @@ from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighb
 from agggen.verification.record_words import akin, claims, forms
 from agggen.verification.templates import learn_articles, learn_templates
 from agggen.verification.training_texts import TrainingText
-from agggen.verification.values import FUNCTION_WORDS
+from agggen.verification.values import FUNCTION_WORDS, OPINIONS
 from agggen.verification.variants import learn_booleans, learn_variants
 
 _MIN_STATEMENTS = 3
@@ -38,6 +38,8 @@ _MIN_ABSENT_RATIO = 3
 """Minimum ratio of a value's rate in texts without its predicate to that in texts of another value."""
 _MAX_BASE_RATIO = 2
 """Maximum ratio of a value's share in the records of texts with an unrelated pair to its share in all records."""
+_MAX_OPINION_SHARE = 0.25
+"""Maximum share of a predicate's texts with an opinion; more frequent opinions express the predicate."""
 _MAX_SHARE = 0.9
 """Predicates of a larger share of all texts are left out, since nearly every word occurs in texts with them."""
 
@@ -61,7 +63,8 @@ def learn(records: Sequence[Record]) -> Lexicon:
         cues=cues,
         predicates_of=predicates_of,
     )
-    implies = _implies(texts, lower, value_words) | _implying_values(texts, frequent_words, value_words)
+    implies = {word: word for word in _opinions(texts)} | _implies(texts, lower, value_words)
+    implies |= _implying_values(texts, frequent_words, value_words)
     unrelated = _unrelated_pairs(texts, frequent_words, implies)
     lexicon = replace(lexicon, implies=implies, unrelated_pairs=unrelated, wordings=_wordings(texts, lexicon))
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
@@ -246,6 +249,22 @@ def _implying_values(
         if other <= _MAX_RATE_BESIDE_OTHERS * own and absent >= _MIN_ABSENT_RATIO * max(other, 1 - _IMPLIED_SHARE):
             implied[value] = predicate
     return implied
+
+
+def _opinions(texts: Sequence[TrainingText]) -> list[str]:
+    """The words of `OPINIONS` that express no predicate: in texts of each predicate they are rare."""
+    with_predicate, with_opinion = Counter[str](), Counter[tuple[str, str]]()
+    for text in texts:
+        predicates = {triple.predicate for triple in text.record.triples}
+        with_predicate.update(predicates)
+        outside = {word.form for word, explained in zip(text.words, text.explained, strict=True) if not explained}
+        with_opinion.update((word, predicate) for word in outside & OPINIONS for predicate in predicates)
+    expressive = {
+        word
+        for (word, predicate), count in with_opinion.items()
+        if count > _MAX_OPINION_SHARE * with_predicate[predicate]
+    }
+    return sorted(OPINIONS - expressive)
 
 
 def _contexts(texts: Sequence[TrainingText]) -> dict[str, dict[str, int]]:

@@ -45,7 +45,7 @@ class TextCheck:
     invented: tuple[str, ...] = ()
     """Hallucinated numbers, names and value words: they occur in no triple of the record."""
     unsupported: tuple[str, ...] = ()
-    """Words that express a predicate that the record lacks: "a five star restaurant" without a rating."""
+    """Words that say what no triple says: "a popular five star restaurant" without a rating."""
     elsewhere: tuple[str, ...] = ()
     """Numbers, names and value words that occur only in triples of other facts."""
     repeated: tuple[str, ...] = ()

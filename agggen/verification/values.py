@@ -28,6 +28,14 @@ FUNCTION_WORDS = frozenset(
 )
 """Words of any text; a value of only function words is compared case-sensitively."""
 
+OPINIONS = frozenset(
+    re.findall(
+        r"\w+",
+        "acclaimed beautiful charming delicious famous iconic impressive legendary lovely notable popular prestigious "
+        "renowned tasty traditional typical",
+    )
+)
+"""Adjectives that people add without a reason in the record."""
 OPENERS = frozenset(
     re.findall(
         r"\w+",

@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "b52c768debddb9eb42999d07fc2569d9822dfe9af259ba41ad95684352a7a224"
+FINGERPRINT = "18baac2812a8ea2754810bf74975138fe92faec15f637ea8542debe140a6b5bf"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 

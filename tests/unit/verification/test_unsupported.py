@@ -10,6 +10,7 @@ from agggen.records import Record
 from agggen.verification.check import Checker
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
+from agggen.verification.values import OPINIONS
 from tests.unit.verification.texts import CITIES, example, record
 
 KINDS = ("Inn", "Bar", "Hall", "Mill", "Tavern")
@@ -87,8 +88,30 @@ def test_a_value_implies_its_predicate_if_texts_with_another_value_seldom_contai
 def test_words_in_few_texts_or_of_a_predicate_of_nearly_all_records_imply_nothing() -> None:
     few = inns("rating", "{} is rated {} by guests.", ("1", "3", "5"), KINDS[:3])
     assert "rated" not in learn([*few, *FED]).implies
-    assert learn(RATED).implies == {}, "all records have a rating"
+    assert learn(RATED).implies.keys() <= OPINIONS, "all records have a rating"
     assert "rated" not in learn([*RATED, *FED, *inns("food", "{} serves rated {}.", ("Thai",), KINDS[:1])]).implies
+
+
+def test_an_opinion_without_a_reason_in_the_record_is_a_fault() -> None:
+    checker = Checker(LEXICON)
+    for item, text, words in (
+        (record("food = Thai"), "Zyx, a popular and Famous place, serves traditional Thai food.", 3),
+        (record("food = Traditional Thai"), "Zyx serves traditional Thai food.", 0),
+        (record("food = traditional"), "Zyx serves traditional food.", 0),
+        (record("food = Thai", "stars = 5"), "Zyx is popular and serves Thai food.", 0),  # `stars` may mean popularity
+    ):
+        assert len(checker.check(item, text).unsupported) == words, text
+
+
+@pytest.mark.parametrize(("with_opinion", "implied"), [(3, "popular"), (30, None)])
+def test_an_opinion_in_many_texts_of_a_predicate_expresses_it(with_opinion: int, implied: str | None) -> None:
+    records = []
+    for predicate in ("likes", "views"):
+        popular = inns(predicate, "{} is popular: {} " + predicate, ("70", "90"))
+        counted = inns(predicate, "{} has {} " + predicate, ("70", "90"))
+        records += [*popular[:with_opinion], *counted[with_opinion:]]
+    lexicon = learn(records)
+    assert (lexicon.implies.get("popular"), lexicon.implies["famous"]) == (implied, "famous")
 
 
 def test_words_of_a_users_sentence_are_supported() -> None:
@@ -109,5 +132,6 @@ def test_a_word_without_the_predicate_in_another_corpus_implies_nothing() -> Non
 def test_few_references_have_unsupported_words(corpus: str, max_share: float, request: pytest.FixtureRequest) -> None:
     checker, _, records_of = request.getfixturevalue(corpus)
     texts = [(item, text.text) for item in records_of("dev") for text in item.references]
-    flagged = sum(bool(checker.check(item, text).unsupported) for item, text in texts)
-    assert len(checker.lexicon.implies) > 10 and flagged <= max_share * len(texts)
+    found = ([word.lower() for word in checker.check(item, text).unsupported] for item, text in texts)
+    flagged = sum(not OPINIONS.issuperset(words) for words in found)
+    assert len(checker.lexicon.implies) > 10 + len(OPINIONS) and flagged <= max_share * len(texts)
