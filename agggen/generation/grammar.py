@@ -39,10 +39,11 @@ _BROKEN = re.compile(
 """What no correct sentence contains: "located in the of Texas", "Texas which.", "is and located", "the 27nd"."""
 _NOUN_PHRASE = re.compile(r"(?:The|Its|His|Her|Their) (?:[a-z]+ ){0,2}(?!consists )[a-z]{3,}s of\b")
 """The beginning of a sentence whose first word in -s is a plural, not a verb: "The main ingredients of"."""
+_BRACKETS = re.compile(r"\([^()]*\)")
 _SENTENCE = re.compile(
     r"(?:(?:^|(?<=[.!?] ))(?=(?:The|Its|His|Her|Their)\b)"
     r"|(?:^|(?<=(?:[a-z]{4}|Name)[.!?] )|(?<=[\d.]\d[.!?] ))(?=[^\W_a-z]))"
-    r"(?=(.*?(?:[a-z]{4}|[\d.]\d|Name)[.!?])(?:\s|$))"
+    r"(?=(.*?(?:[a-z]{4}|[\d.]\d|Name)\)?[.!?])(?:\s|$))"
 )
 """A sentence whose borders cannot be abbreviations, except that a sentence that begins with an article or a possessive
 may follow one. The group is the sentence; names are replaced by "Name".
@@ -147,7 +148,7 @@ class Grammar:
 def _lacks_verb(sentence: str) -> bool:
     """Whether a sentence has no word that may be the verb of its main clause."""
     needed = 2 if _RELATIVE_ONLY.match(sentence) else 1
-    return len(_VERB.findall(_NOUN_PHRASE.sub("", sentence, count=1))) < needed
+    return len(_VERB.findall(_BRACKETS.sub("", _NOUN_PHRASE.sub("", sentence, count=1)))) < needed
 
 
 def _lacks_article(text: str, names: Collection[str]) -> bool:

@@ -31,6 +31,8 @@ _RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")
 """The beginning of a relative clause inside a fact."""
 _CLAUSE_END = re.compile(r"[,;.]\s|\b(?:and|but|which|who|whose|where|while)\b|$")
 """Where a relative clause may end, outside names."""
+_POSSESSIVE = re.compile(r"(?<=['\u2019]s)|['\u2019]")
+"""At the end of a name's span, which contains an 's."""
 _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
@@ -142,7 +144,12 @@ class References:
         spans = self._names(last)
         article = len(last) - len(last.removeprefix("The "))
         name = next((name for name, own in spans.items() if own[0][0] in (0, article)), None)
-        return None if name is None else (name,) if name in self._subjects else ()
+        if name is None:
+            return None
+        possessive = _POSSESSIVE.match(last, spans[name][0][1])  # "Ulm's mayor is Ann and is" does not refer to Ulm
+        if possessive and not _POSSESSIVE.search(entity_words(name)[-2:]):
+            return ()
+        return (name,) if name in self._subjects else ()
 
     def _last_names(self, text: str) -> list[str]:
         """The names with which the text ends, joined by commas, the last one first."""

@@ -64,6 +64,8 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("It is red.", "The main parts of brown sauce.", False),
         ("It is red.", "The main parts of it are brown sauce.", True),
         ("It is red.", "Not in Hungary.", True),
+        ("", "Ann The (born in Hungary).", False),
+        ("", "Ann The (born in Hungary) is at home.", True),
         ("It is in Hague,", "Ann The is at home.", False),
         ("It is in Hague.", "Ann The has a home, it is white.", False),
         ("It is in Hague, the home of Ann The,", "and Ann The is at home.", True),

@@ -28,6 +28,8 @@ MAYORS = record_of(
         (TOWNS, [[0], [1]], "Ulm is in Oz and", "is led by Ann.", False),
         (TOWNS, [[0], [1]], "Ulm is in Oz and", "has Ann as its leader.", False),
         (TOWNS, [[0], [1]], "Ulm is in Oz and", "Oz is led by Ann.", True),
+        (TOWNS, [[0], [2]], "Ulm's land is Oz", "and has an area of 119.", False),
+        (TOWNS, [[0], [2]], "Ulm's land is Oz.", "It has an area of 119.", True),
         (TOWNS, [[0], [1]], "Ulm is in Oz.", "It is led by Ann.", False),
         (TOWNS, [[0], [2]], "Ulm is in Oz", "and has an area of 119.", True),
         (TOWNS, [[0], [2]], "Ulm is in Oz.", "It has an area of 119.", True),
@@ -82,6 +84,7 @@ def test_a_fact_must_name_its_subject_if_it_would_refer_to_another(
     [
         ("Ulm is led by Ann", "and has an area of 119.", True),
         ("Ann leads Ulm", "and has an area of 119.", False),
+        ("Ulm's leader is Ann", "and has an area of 119.", False),
         ("The Ann leads Ulm and", "has an area of 119.", False),
         ("Ann leads Ulm", "and Ulm has an area of 119.", True),
         ("Ann leads Ulm", "and the area is 119.", True),
@@ -98,6 +101,12 @@ def test_a_fact_of_the_only_subject_may_not_continue_a_sentence_about_another_na
     before: str, fact: str, passes: bool
 ) -> None:
     assert judge_of(record_of("leader = Ann", "area = 119", subject="Ulm"), [0], [1])(before, fact) is passes
+
+
+@pytest.mark.parametrize("name", ["Levi's", "Ulm Giants'"])
+def test_a_name_that_ends_like_a_possessive_begins_a_sentence(name: str) -> None:
+    record = record_of("leader = Ann", "area = 119", subject=name)
+    assert judge_of(record, [0], [1])(f"{name} is led by Ann", "and has an area of 119.")
 
 
 def test_a_short_name_inside_another_name_is_not_named() -> None:
