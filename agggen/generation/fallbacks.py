@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.check import Checker
-from agggen.verification.clauses import PREPOSITIONS, clause, fill, one_full_stop, plural, spoken
+from agggen.verification.clauses import ADJECTIVE, PREPOSITIONS, clause, fill, one_full_stop, plural, spoken
 
 
 def sentence(checker: Checker, triple: Triple) -> str:
@@ -33,8 +33,10 @@ def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
     subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
     name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()
     phrases = checker.lexicon.booleans.get(triple.predicate, {}).get(truth, ())
-    named_first = sorted(phrases, key=lambda phrase: name not in phrase)
-    return [*learned, clause(triple, articles), *(f"{subject} is {phrase}." for phrase in named_first)]
+    said = {f"{subject} is {phrase}.": name not in phrase for phrase in phrases}
+    named_first = sorted(said, key=said.__getitem__)
+    adjectives = [text for text in named_first if ADJECTIVE.fullmatch(name) and not said[text]]
+    return list(dict.fromkeys((*learned, *adjectives, clause(triple, articles), *named_first)))
 
 
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:

@@ -140,7 +140,9 @@ class Checker:
         yield "elsewhere", elsewhere
         yield "invented", (*invented, *self._contradictions(record, indexed))
         allowed = self.allowed(record.triples)
-        yield "unsupported", unsupported(indexed.whole.words, explained, self.lexicon, record, allowed)
+        phrases = {span for matches in occurrences for span, how in matches if how == "phrase"}
+        said = indexed.covered(span for span in spans if span not in phrases)  # "a friendly restaurant" has a type
+        yield "unsupported", unsupported(indexed.whole.words, said, self.lexicon, record, allowed)
         swapped = self._swapped(required, occurrences, indexed, explained)
         yield "swapped", swapped + exchanged(required, occurrences, indexed)
 

@@ -69,6 +69,8 @@ _IDENTIFIER = re.compile(r".+ (?:code|id|identifier|number)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 _MONTH = "|".join(MONTHS)
 _DAY = re.compile(rf"\d{{1,2}} (?:{_MONTH}),? \d{{4}}|(?:{_MONTH}) \d{{1,2}},? \d{{4}}", re.IGNORECASE)
+ADJECTIVE = re.compile(r".*(?:friendly|free|ful|less|ous|\w{3}[ai]ble|\w{2}[^\We]ed)", re.IGNORECASE)
+"""The names of truth values that "is" may precede: ``family friendly``, ``wheelchair accessible``."""
 _YEAR = re.compile(r"1\d{3}|20\d\d")
 
 
@@ -156,7 +158,7 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
         or (first in ("first", "last") and not middle and _PARTICIPLE.fullmatch(last))
     ):
         text = f"{subject} was {name} {when} {value}."
-    elif first in _VERBS | PREPOSITIONS and value.lower() in BOOLEANS:
+    elif value.lower() in BOOLEANS and (first in _VERBS | PREPOSITIONS or ADJECTIVE.fullmatch(name)):
         text = f"{subject}: {name}: {value}."
     elif first in _VERBS or (
         last in PREPOSITIONS and name not in PREPOSITIONS and (first.endswith("s") or first in _INTRANSITIVE)

@@ -63,9 +63,10 @@ def learn(records: Sequence[Record]) -> Lexicon:
         cues=cues,
         predicates_of=predicates_of,
     )
-    implies = {word: word for word in _opinions(texts)} | _implies(texts, lower, value_words)
-    implies |= _implying_values(texts, frequent_words, value_words)
-    unrelated = _unrelated_pairs(texts, frequent_words, implies)
+    implies = _implies(texts, lower, value_words)
+    predicate_of = _implying_values(texts, frequent_words, value_words)
+    unrelated = _unrelated_pairs(texts, frequent_words, implies | predicate_of)
+    implies = {word: word for word in _opinions(texts)} | implies | {value: value for value in predicate_of}
     lexicon = replace(lexicon, implies=implies, unrelated_pairs=unrelated, wordings=_wordings(texts, lexicon))
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
 

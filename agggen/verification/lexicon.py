@@ -67,7 +67,8 @@ class Lexicon:
 
     implies: Mapping[str, str] = field(default_factory=dict)
     """By word or pair of words (normal forms): the predicate that a record must have if a text contains it:
-    ``{"star": "customerRating", "main ingredients": "mainIngredients"}``; opinions imply themselves.
+    ``{"star": "customerRating", "main ingredients": "mainIngredients"}``; or the word itself, if a triple must have it:
+    ``{"restaurant": "restaurant", "popular": "popular"}``.
     """
     cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: nearly every sentence with its value has one of these words: ``{"birthPlace": ("born", ...)}``."""

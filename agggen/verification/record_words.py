@@ -90,7 +90,7 @@ def akin(word: Word, form: str) -> bool:
 def unsupported(
     tokens: Sequence[Word], explained: Sequence[bool], lexicon: Lexicon, record: Record, allowed: Collection[str]
 ) -> tuple[str, ...]:
-    """Words and pairs of words that imply a predicate that the record lacks ("five star").
+    """Words and pairs of words that imply a predicate ("five star") or a word ("popular") that the record lacks.
 
     None for a record with a predicate unknown from training, since any word may express that predicate.
 

@@ -76,7 +76,7 @@ class TextCheck:
             ),
             *(f"the subject {subject!r} is not named" for subject in self.unnamed),
             *(f"{words!r} is in no triple" for words in self.invented),
-            *(f"{words!r} expresses a predicate that the record lacks" for words in self.unsupported),
+            *(f"{words!r} says what no triple says" for words in self.unsupported),
             *(f"{words!r} belongs to another fact" for words in self.elsewhere),
             *(f"{words!r} is repeated" for words in self.repeated),
             *(f"the values of {first} and {second} are swapped" for first, second in self.swapped),

@@ -101,7 +101,8 @@ def test_plain_sentences_pass_the_check_without_a_subject() -> None:
     truth = Lexicon(booleans={"familyFriendly": phrases})
     assert sentence(Checker(truth), Triple("Mill", "familyFriendly", "no")) == "Mill is non family friendly."
     assert sentence(Checker(truth), Triple("", "familyFriendly", "no")) == "It is non family friendly."
-    assert sentence(Checker(truth), Triple("Mill", "familyFriendly", "yes")) == "The family friendly of Mill is yes."
+    assert sentence(Checker(truth), Triple("Mill", "familyFriendly", "yes")) == "Mill is family friendly."
+    assert sentence(Checker(), Triple("Mill", "familyFriendly", "yes")) == "Mill: family friendly: yes."
     assert not learn([Record("r", PUB.triples[:1], (Reference("There is a pub."),))]).templates
 
 
