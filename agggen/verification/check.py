@@ -35,7 +35,7 @@ from agggen.verification.lexicon import (
 )
 from agggen.verification.normal import Span, words
 from agggen.verification.record_words import akin, forms, names, shape, small_number, unsupported
-from agggen.verification.repetitions import overlap, repeated_values, repeated_words
+from agggen.verification.repetitions import disjoint, overlap, repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
 from agggen.verification.values import (
     MATCH_KINDS,
@@ -197,11 +197,13 @@ class Checker:
             start = indexed.text.find(literal)
             end = start + len(literal)
             return ValueCheck(triple, "missing") if start < 0 else ValueCheck(triple, "literal", (start, end))
-        spans = [indexed.find(*value_wordings(part)) for part in parts(triple.object, names(record))]
+        listed = dict.fromkeys(parts(triple.object, names(record)))
+        spans = [indexed.find(*value_wordings(part)) for part in listed]
         for first in sorted(spans[0]) if spans and all(spans) else ():
             others = [{span for span in part if indexed.one_sentence(first, span)} for part in spans[1:]]
             part_starts = {start for part in others for start, _ in part}
-            if all(others) and not _continues(indexed.text, first[1], starts | part_starts):
+            continues = _continues(indexed.text, first[1], starts | part_starts)
+            if all(others) and not continues and disjoint([{first}, *others]):
                 return ValueCheck(triple, "rule", first)
         shared = {word.form for word in words(literal)} & {word.form for word in indexed.whole.words}
         return ValueCheck(triple, "part" if shared else "missing")

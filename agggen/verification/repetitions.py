@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, pairwise
 
 from agggen.records import Triple
@@ -124,6 +124,17 @@ def _occurs_too_often(item: str, text: str, triples: Sequence[Triple]) -> bool:
 def overlap(left: Span, right: Span) -> bool:
     """Whether two spans have a character in common."""
     return left[0] < right[1] and right[0] < left[1]
+
+
+def disjoint(choices: Sequence[Collection[Span]]) -> bool:
+    """Whether one span of each collection can be chosen without overlap, for the fewest choices first."""
+    chosen: list[Span] = []
+    for spans in sorted(choices, key=len):
+        free = [span for span in spans if not any(overlap(span, other) for other in chosen)]
+        if not free:
+            return False
+        chosen.append(min(free, key=lambda span: span[1]))
+    return True
 
 
 def _between_values(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:

@@ -181,6 +181,19 @@ def test_other_spellings_by_rule(value: str, text: str, expected: bool) -> None:
     assert (result.how == "rule") is expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bacon cob, bacon and piece 'n bacon", True),
+        ("piece 'n bacon and bacon cob", False),  # no word is part of two items
+        ("piece 'n bacon cob and bacon", False),
+        ("bacon cob, piece 'n bacon and bacon", True),
+    ],
+)
+def test_each_item_of_a_list_has_words_of_its_own(text: str, expected: bool) -> None:
+    assert value_check("piece 'n bacon, bacon cob, bacon", f"It is {text}.").whole is expected
+
+
 AZERBAIJAN = ("country = Azerbaijan", "league = Azerbaijan Premier League")
 METAL = ("Pt | group = 10", "Pt | meltingPoint = 1766 K", "Pt | period = 6")
 
