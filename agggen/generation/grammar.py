@@ -29,6 +29,9 @@ _BROKEN = re.compile(
             rf"\b{_AUXILIARY}\s+(?:and|or|which|who|is|are|was|were|has|have)\b",
             r"(?:^|[.!?]\s)(?:The\s)?Name\s+and\s+(?:is|was|has|had)\b",
             rf"\b{_PREPOSITION}\s+of\b",
+            # a second verb: "is the home of Ulm is"
+            r"(?:\b(?:and|It)|^|Name)\s?(?:is|was) (?:the|an?) (?:[a-z0-9]+ ){1,6}"
+            rf"{_PREPOSITION} (?:the )?Name {_AUXILIARY}\b",
             # ordinal numbers
             r"\b\d*(?:(?<!1)(?:1(?:nd|rd|th)|2(?:st|rd|th)|3(?:st|nd|th))|1[123](?:st|nd|rd)|[04-9](?:st|nd|rd))\b",
             # punctuation

@@ -22,6 +22,7 @@ GRAMMAR = Grammar(TRIPLES, ENGLISH)
         "Ann The has had a by-product, an hour, a unit and an egg.",
         "It is 3 m a.s.l. and has a p-block.",
         "Ann The lives in the Hague.",
+        "The state of Ann The is the home of As and the As that is in the land of Ann The is big.",
         "It is the 1st, 2nd, 3rd, 4th, 11th, 12th, 13th, 21st and 112th.",
     ],
 )
@@ -38,6 +39,7 @@ def test_sound_facts_are_accepted(text: str) -> None:
         *("It is on the 27nd.", "It is the 11st.", "It is the 21th.", "It is in the 1th runway."),
         *("It is an capital.", "It is a egg.", "She is in Hague."),
         *("Ann The and has a home.", "She left. The Ann The and is in As."),
+        *("Ann The is the head of As is at home.", "It is in As and is a state of Ann The has one."),
         *("It has a high.", "Ann The has an average rating and a moderate. It is in As."),
     ],
 )
