@@ -265,7 +265,7 @@ def _opinions(texts: Sequence[TrainingText]) -> list[str]:
         for (word, predicate), count in with_opinion.items()
         if count > _MAX_OPINION_SHARE * with_predicate[predicate]
     }
-    return sorted(OPINIONS - expressive)
+    return sorted(OPINIONS - expressive) if texts else []
 
 
 def _contexts(texts: Sequence[TrainingText]) -> dict[str, dict[str, int]]:
