@@ -18,8 +18,8 @@ from agggen.verification.clauses import ADJECTIVE, PREPOSITIONS, clause, fill, o
 def sentence(checker: Checker, triple: Triple) -> str:
     """The first candidate for a triple that passes the check; a plain clause if none does.
 
-    The plain clause of a truth value may contain a phrase for the opposite value ("The family friendly of Aromi is
-    no."), so a clause with a learned phrase ("Aromi is not family friendly.") is a candidate, too.
+    Learned phrases for a truth value are candidates, too ("Aromi is not family friendly."), since its plain clause may
+    contain a phrase for the opposite value ("The garden of Aromi is no.").
     """
     candidates = candidate_sentences(checker, triple)
     passed = (text for text in candidates if not checker.check(Record("-", (triple,)), text).faults)
@@ -33,10 +33,10 @@ def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
     subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
     name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()
     phrases = checker.lexicon.booleans.get(triple.predicate, {}).get(truth, ())
-    said = {f"{subject} is {phrase}.": name not in phrase for phrase in phrases}
-    named_first = sorted(said, key=said.__getitem__)
-    adjectives = [text for text in named_first if ADJECTIVE.fullmatch(name) and not said[text]]
-    return list(dict.fromkeys((*learned, *adjectives, clause(triple, articles), *named_first)))
+    named = [f"{subject} is {phrase}." for phrase in phrases if name in phrase]
+    others = [f"{subject} is {phrase}." for phrase in phrases if name not in phrase]
+    plain = clause(triple, articles)
+    return [*learned, *named, plain, *others] if ADJECTIVE.fullmatch(name) else [*learned, plain, *named, *others]
 
 
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:

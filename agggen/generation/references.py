@@ -32,7 +32,7 @@ _RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")
 _CLAUSE_END = re.compile(r"[,;.]\s|\b(?:and|but|which|who|whose|where|while)\b|$")
 """Where a relative clause may end, outside names."""
 _POSSESSIVE = re.compile(r"(?<=['\u2019]s)|['\u2019]")
-"""At the end of a name's span, which contains an 's."""
+"""At the end of a name's span: the span contains a possessive 's, or a bare apostrophe follows it."""
 _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
