@@ -54,7 +54,7 @@ may follow one. The group is the sentence; names are replaced by "Name".
 _VERBS = (
     "are|be|born|began|became|broadcast|built|came|can|chose|come|compete|could|deploy|did|eat|enjoy|find|"
     "fought|gave|go|govern|had|have|head|held|include|inhabit|left|led|lie|live|look|made|make|manage|may|"
-    "must|no|not|number|offer|operate|originate|own|play|provide|publish|ran|range|sat|saw|serve|speak|took|"
+    "must|no|not|number(?! of)|offer|operate|originate|own|play|provide|publish|ran|range|sat|saw|serve|speak|took|"
     "try|use|visit|want|went|were|will|won|would|wrote"
 )
 _VERB = re.compile(
@@ -86,6 +86,31 @@ _RELATIVE_ONLY = re.compile(r"(?:The )?Name, (?:which|who|whose|where)\b[^,]*[.!
 """A sentence that ends with its relative clause, unless a comma is missing: "Ulm, which has a tower." """
 _CUT_OFF = re.compile(r"\b[Aa]n?\s+(?:high|low|moderate|large|small)\s*[.!?](?:\s|$)")
 """An adjective in place of a noun, even if it is a value: "It has a high." """
+_A_NAME = r"(?:the )?[\"'\u201c]?[A-Z0-9][\w.'/-]*(?: [A-Z0-9][\w.'/-]*)*[\"\u201d]?"
+_NO_VERB = rf"(?:(?!{_AUXILIARY}\b)\w+ )+?"
+_IDENTITY = rf"^(?:{_A_NAME}'s? |(?:The|Its|His|Her|Their) ){_NO_VERB}(?:of {_A_NAME} )?(?:is|was|are|were) {_A_NAME}"
+"""The beginning of a sentence that says what something is: "The mayor of Ulm is Ann"."""
+_GARBLED = re.compile(
+    "|".join(
+        (
+            rf"{_IDENTITY}(?: and)? {_AUXILIARY}\b",
+            rf"{_IDENTITY},? and (?:the|its|an?) {_NO_VERB}of {_A_NAME}\.$",
+            rf"^(?:The [a-z]+|{_A_NAME})'s? {_NO_VERB}of {_A_NAME} {_AUXILIARY}\b",
+            rf"\b(?:is|are|was|were) (?:an?|one of the|the) (?:(?!(?:and|as|or|between|{_PREPOSITION})\b)[a-z]+ )+"
+            rf"and {_A_NAME}[.,]",
+            rf"\b(?:born|died) in {_A_NAME} and the (?!.*\b{_AUXILIARY}\b)",
+            rf"(?<!in )(?<!of )(?<!to )(?<!at )(?<!on )(?<!for )(?<!from )(?<!by )(?<!with )\bwhich {_A_NAME} "
+            r"(?:is|are|was|were|ha(?:s|ve|d) been|won the)\b(?!.*\b(?:of|in|by|from|to|at|for|with|on)[,.])",
+            rf"\bwhich (?!is|was)[a-z]+s (?:are|were) {_A_NAME}",
+            rf"^{_A_NAME} (?:is|was|has)\b[^,]*?,? which (?:[a-z]+s|was|had) {_A_NAME} {_AUXILIARY}\b",
+            rf"^{_A_NAME}, (?:[a-z]+ed|written|born|led|made) (?:as|at|by|in|on) (?:(?!{_AUXILIARY}\b)[^,])*\.$",
+        )
+    )
+)
+"""Sentences whose parts do not fit: "The mayor of Ulm is Ann and has a tower.", "The area is 5 and the height of 6.",
+"Ulm's area of Ulm is 5.", "Ann is a singer and Bob.", "Ann was born in Ulm and the towers of Oz.", "a league which Ulm
+are the champions", "which leaders are Ann", "Ann is in a film which stars Bob was made in Oz.", "Ann, born in Ulm."
+"""
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
 """Where the main clause may be interrupted."""
 _JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
@@ -122,12 +147,12 @@ class Grammar:
 
     def makes_sentences(self, before: str, fact: str) -> bool:
         """Whether each sentence that ends with or in the fact has a word that may be a verb, outside names and not in a
-        relative clause alone, and does not consist of two sentences joined by a comma."""
+        relative clause alone, is not garbled, and does not consist of two sentences joined by a comma."""
         if not self._english:
             return True
         before, fact = (self._names.sub("Name", text) for text in (f"{before} ".lstrip(), fact))
         return not any(
-            _SPLICE.match(sentence[1]) or _lacks_verb(sentence[1])
+            _SPLICE.match(sentence[1]) or _GARBLED.search(sentence[1]) or _lacks_verb(sentence[1])
             for sentence in _SENTENCE.finditer(before + fact)
             if sentence.end(1) > len(before)
         )

@@ -30,6 +30,7 @@ from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.lexicon import suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
+from agggen.verification.roles import misfits
 from agggen.verification.training_texts import TrainingText
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
@@ -205,7 +206,9 @@ class RecordConstraints:
         )
 
     def _expresses(self, triples: Sequence[Triple], earlier: Sequence[int], fact: Sequence[int]) -> bool:
-        """Whether a fact has no word that only expresses other predicates, and its sentences have cues of its own."""
+        """Whether a fact has no word that only expresses other predicates, and no name in a role of another; and its
+        sentences have cues of its own.
+        """
         lexicon = self.watched.checker.lexicon
         predicates = {triple.predicate for triple in triples}
         foreign = {
@@ -213,12 +216,14 @@ class RecordConstraints:
             for word in words(self._text(fact))
             if word.form in lexicon.predicates_of and predicates.isdisjoint(lexicon.predicates_of[word.form])
         }
-        if not foreign and predicates.isdisjoint(lexicon.cues):
+        if not foreign and predicates.isdisjoint(lexicon.cues) and not lexicon.roles_after:
             return True
         ends = [number for number, word in enumerate(earlier, start=1) if word in self.watched.sentence_ends]
         text = TrainingText.of(self.record, self._text([*earlier[max(ends, default=0) :], *fact]))
-        return foreign.isdisjoint(foreign_words(text, lexicon.predicates_of, predicates)) and not any(
-            triple in triples for triple in unexpressed(text, lexicon.cues)
+        return (
+            foreign.isdisjoint(foreign_words(text, lexicon.predicates_of, predicates))
+            and not any(triple in triples for triple in unexpressed(text, lexicon.cues))
+            and not misfits(text, lexicon.roles_after, lexicon.contexts)
         )
 
     def _only_in_values(self, word: int) -> bool:

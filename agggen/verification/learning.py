@@ -13,6 +13,7 @@ from agggen.verification.check import Checker
 from agggen.verification.cues import learn_cues
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighbours, suspicious
 from agggen.verification.record_words import akin, claims, forms
+from agggen.verification.roles import learn_roles
 from agggen.verification.templates import learn_articles, learn_templates
 from agggen.verification.training_texts import TrainingText
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS
@@ -62,6 +63,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
         shared=_shared(frequent),
         cues=cues,
         predicates_of=predicates_of,
+        roles_after=learn_roles(texts),
     )
     implies = _implies(texts, lower, value_words)
     predicate_of = _implying_values(texts, frequent_words, value_words)

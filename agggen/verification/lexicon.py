@@ -74,6 +74,10 @@ class Lexicon:
     """By predicate: nearly every sentence with its value has one of these words: ``{"birthPlace": ("born", ...)}``."""
     predicates_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By word: nearly every sentence with it has a value of these predicates: ``{"born": ("birthPlace", ...)}``."""
+    roles_after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By up to three words: nearly every name after them has one of these roles in a triple:
+    ``{"leader of": ("subject of leaderName", ...)}``.
+    """
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -147,6 +151,14 @@ class Lexicon:
             for lexicon, second in both:  # an ordinary word may express any predicate that only its lexicon has
                 unshared = lexicon.contexts.keys() - second.contexts.keys() if word in lexicon.lower else ()
                 predicates_of.setdefault(word, set()).update(lexicon.predicates_of.get(word, unshared))
+        roles_after = {
+            words: roles
+            for words, roles in _union(self.roles_after, other.roles_after).items()
+            if all(
+                words in lexicon.roles_after or not lexicon.lower.issuperset({*words.split()} - {"*"})
+                for lexicon, _ in both
+            )
+        }
         return Lexicon(
             variants=_union(self.variants, other.variants),
             booleans=booleans,
@@ -163,6 +175,7 @@ class Lexicon:
             implies=implies,
             cues=cues,
             predicates_of={word: tuple(sorted(names)) for word, names in predicates_of.items()},
+            roles_after=roles_after,
         )
 
 

@@ -31,8 +31,8 @@ FUNCTION_WORDS = frozenset(
 OPINIONS = frozenset(
     re.findall(
         r"\w+",
-        "acclaimed beautiful charming delicious famous iconic impressive legendary lovely notable popular prestigious "
-        "renowned tasty traditional typical",
+        "acclaimed beautiful charming delicious famous iconic impressive legendary lovely nice notable popular "
+        "prestigious renowned tasty traditional typical",
     )
 )
 """Adjectives that people add without a reason in the record."""

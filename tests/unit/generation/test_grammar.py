@@ -76,9 +76,30 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("It is in Hague.", "Ann The, who has the tower.", False),
         ("Ann The, who has the tower,", "is red.", True),
         ("", "Ann The, who has the tower is red.", True),
+        ("The home of Ann The is Ulm", "and has a tower.", False),
+        ("", "Ann The's home is As and is the place of Hague.", False),
+        ("The home of Ann The is Ulm", "and its tower has a bell.", True),
+        ("", "The size is 9 and the area of 77.", False),
+        ("", "The size is 9 and the area of it is 77.", True),
+        ("", "Ann The's size of Hague is 77.", False),
+        ("It is in As.", "The number of Hague.", False),
+        ("The head of Ann The is Bob", "was the head of Hungary.", False),
+        ("", 'The name of the tower is "Bell" and was built in Hungary.', False),
+        ("Ann The was born in Ulm", "and the tower of Hague.", False),
+        ("Ann The was born in Ulm", "and the tower is white.", True),
+        ("They play in a league, which", "champions are Hague.", False),
+        ("It is in As.", "Ann The, born in Hungary.", False),
+        ("", "Ann The is a singer and Bob Leeman.", False),
+        ("", "Ann The is a singer and Bob is there.", True),
+        ("", "Ann The is the head of Hague and Hungary.", True),
+        ("She is in a league", "which Hague are the champions.", False),
+        ("She is in a league", "which Hague are the champions of, in Hungary.", True),
+        ("She is in a league", "in which Hague are the champions.", True),
+        ("Ann The is in a film", "which stars Bob was made in Hungary.", False),
+        ("Ann The is in a film", "which stars Bob, was made in Hungary.", True),
     ],
 )
-def test_sentences_have_verbs_and_are_not_spliced(before: str, fact: str, accepted: bool) -> None:
+def test_sentences_have_verbs_and_are_neither_spliced_nor_garbled(before: str, fact: str, accepted: bool) -> None:
     assert GRAMMAR.makes_sentences(before, fact) is accepted
     assert Grammar(TRIPLES, Lexicon()).makes_sentences(before, fact), "not known to be English"
 
@@ -107,7 +128,7 @@ def test_other_languages_have_no_rules_of_english() -> None:
     assert not german.accepts("Ann The ist (an Bord.")
 
 
-@pytest.mark.parametrize(("corpus", "max_share"), [("elements", 0), ("webnlg", 0.02), ("e2e", 0.05)])
+@pytest.mark.parametrize(("corpus", "max_share"), [("elements", 0), ("webnlg", 0.0225), ("e2e", 0.05)])
 def test_few_references_break_a_rule(corpus: str, max_share: float, request: pytest.FixtureRequest) -> None:
     """Nearly all that do have a real error."""
     home = None if corpus == "elements" else request.getfixturevalue("data_home")

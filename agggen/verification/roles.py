@@ -1,0 +1,110 @@
+"""Roles of names in triples: which of them the words before a name allow.
+
+Nearly every name after "leader of" is a subject of ``leaderName`` in training texts, and nearly every one after
+"published by" an object of ``publisher``. So "published by PS3523" is wrong for a classification.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from agggen.records import Triple
+from agggen.text.linearise import entity_words
+from agggen.verification.normal import Span
+from agggen.verification.training_texts import TrainingText
+from agggen.verification.values import FUNCTION_WORDS, value_wordings
+
+Roles = frozenset[str]
+"""``{"subject of leaderName", "object of birthPlace"}``"""
+
+_MAX_WORDS = 3
+"""Maximum number of words before a name."""
+_MIN_NAMES = 20
+"""Minimum number of names that occur after these words in training."""
+_COVERED_SHARE = 0.985
+"""Minimum share of these names that have one of the learned roles."""
+_MAX_ROLES = 10
+"""Maximum number of roles needed for that share."""
+_MAX_BASE_SHARE = 0.2
+"""Maximum share of all names that have one of these roles."""
+
+
+def learn_roles(texts: Iterable[TrainingText]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``roles_after``: the fewest roles, chosen greedily, that cover `_COVERED_SHARE` of the names."""
+    everywhere = Counter[Roles]()
+    after: dict[str, Counter[Roles]] = defaultdict(Counter)
+    for text in texts:
+        for span, roles in _names(text):
+            everywhere[roles] += 1
+            for words in _words_before(text, span):
+                after[words][roles] += 1
+    learned: dict[str, tuple[str, ...]] = {}
+    for words, names in sorted(after.items()):
+        if names.total() < _MIN_NAMES:
+            continue
+        chosen: set[str] = set()
+        rest = dict(names)
+        while len(chosen) < _MAX_ROLES and sum(rest.values()) > (1 - _COVERED_SHARE) * names.total():
+            counts = Counter[str]()
+            for roles, count in rest.items():
+                counts.update(dict.fromkeys(roles, count))
+            chosen.add(min(counts, key=lambda role: (-counts[role], role)))
+            rest = {roles: count for roles, count in rest.items() if chosen.isdisjoint(roles)}
+        base = sum(count for roles, count in everywhere.items() if not chosen.isdisjoint(roles))
+        covered = sum(rest.values()) <= (1 - _COVERED_SHARE) * names.total()
+        if covered and base <= _MAX_BASE_SHARE * everywhere.total():
+            learned[words] = tuple(sorted(chosen))
+    return learned
+
+
+def misfits(text: TrainingText, roles_after: Mapping[str, Sequence[str]], known: Collection[str]) -> tuple[Span, ...]:
+    """The names and values without any role that the words before them allow: "published by PS3523".
+
+    Args:
+        known: the predicates of training; names in triples of other predicates are left out.
+    """
+    unknown = _roles_of(triple for triple in text.record.triples if triple.predicate not in known)
+    unknown_roles = {role for roles in unknown.values() for role in roles}
+    return tuple(
+        span
+        for span, roles in _names(text)
+        if roles.isdisjoint(unknown_roles)
+        and any(roles.isdisjoint(roles_after[words]) for words in _words_before(text, span) if words in roles_after)
+    )
+
+
+def _roles_of(triples: Iterable[Triple]) -> dict[str, set[str]]:
+    """The roles of each subject and object."""
+    roles: dict[str, set[str]] = defaultdict(set)
+    for triple in triples:
+        roles[triple.subject].add(f"subject of {triple.predicate}")
+        roles[triple.object].add(f"object of {triple.predicate}")
+    return roles
+
+
+def _names(text: TrainingText) -> Iterator[tuple[Span, Roles]]:
+    """The spans of subjects and objects that are not inside longer ones, with their roles.
+
+    The part of a name after a comma is optional.
+    """
+    spans: dict[Span, set[str]] = defaultdict(set)
+    for name, roles in _roles_of(text.record.triples).items():
+        short = entity_words(name).partition(", ")[0]
+        for span in text.indexed.find(*value_wordings(name), *value_wordings(short)):
+            spans[span] |= roles
+    for (start, end), own_roles in sorted(spans.items()):
+        if not any(first <= start and end <= last and (first, last) != (start, end) for first, last in spans):
+            yield (start, end), frozenset(own_roles)
+
+
+def _words_before(text: TrainingText, span: Span) -> Iterator[str]:
+    """One to `_MAX_WORDS` words before a name, of its sentence; other names appear as ``*``."""
+    at = text.indexed.words_in(span)
+    start = at[0] if at else 0
+    before: list[str] = []
+    while len(before) < _MAX_WORDS and start > 0 and not text.words[start].initial:
+        start -= 1
+        before.insert(0, "*" if text.explained[start] else text.words[start].form)
+        if any(word.isalpha() and word not in FUNCTION_WORDS for word in before):
+            yield " ".join(before)
