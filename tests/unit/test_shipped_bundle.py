@@ -21,7 +21,7 @@ from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 
-FINGERPRINT = "18baac2812a8ea2754810bf74975138fe92faec15f637ea8542debe140a6b5bf"
+FINGERPRINT = "8ed34599747fa0ddc4985de1510ced640cda45718ce3e6a9e18102d7860397e4"
 RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
 
 
