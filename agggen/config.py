@@ -29,7 +29,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from agggen.errors import ConfigError
+from agggen.errors import ConfigError, hint
 from agggen.yaml12 import compose, construct, is_null, is_number
 
 T = TypeVar("T")
@@ -234,10 +234,7 @@ class _Settings:
 
 
 def _no_such_preset(name: str, package: str) -> str:
-    known = preset_names(package)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? There are" if near else "there are"
-    return f"no preset is called {name!r}; {hint} {', '.join(known) or 'none'} (or give the path of a .yaml file)"
+    return f"no preset is called {name!r}; {hint(name, preset_names(package))} (or give the path of a .yaml file)"
 
 
 def _value(node: yaml.Node, annotation: Any, where: str) -> Any:

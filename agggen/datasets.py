@@ -15,7 +15,6 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
@@ -27,7 +26,7 @@ from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import open_source
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.corpora.tables import Columns, Items, Table, read_table, split_name
-from agggen.errors import CorpusError
+from agggen.errors import CorpusError, hint
 from agggen.records import Record
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
@@ -192,9 +191,7 @@ def _unknown_source(path: Path) -> str:
         )
     if path.suffix.lower() in SUFFIXES:
         return f"cannot read {path}: there is no such file"
-    near = get_close_matches(str(path), _catalogue(), 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"no corpus {str(path)!r}; {hint}There are {', '.join(_catalogue())}, or pass a file or folder"
+    return f"no corpus {str(path)!r}; {hint(str(path), _catalogue())}, or pass a file or folder"
 
 
 def _split_files(folder: Path) -> dict[str, Path]:

@@ -6,6 +6,9 @@ and what would be right. The command line prints ``str(error)`` without a traceb
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from difflib import get_close_matches
+
 
 class AggGenError(ValueError):
     """Base of all errors that a user can cause."""
@@ -52,3 +55,9 @@ class StoppedError(TrainingError):
 
 class StoppedEarlyError(StoppedError):
     """Training was ended because its results fell behind those of other runs; it must not be continued."""
+
+
+def hint(name: str, known: Collection[str]) -> str:
+    """What a message about an unknown name adds: the most similar known name, if there is one, and all of them."""
+    near = get_close_matches(name, known, 1)
+    return (f"did you mean {near[0]}? There are " if near else "there are ") + (", ".join(known) or "none")

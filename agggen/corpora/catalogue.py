@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from agggen.corpora.elements import elements_records
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.corpora.rel2text import read_rel2text
 from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
-from agggen.errors import CorpusError
+from agggen.errors import CorpusError, hint
 from agggen.records import Record
 
 Items = Iterator[Record | Reject]
@@ -177,10 +176,7 @@ def get_corpus(name: str) -> Corpus:
     names = [corpus.name for corpus in _CORPORA]
     if name in names:
         return _CORPORA[names.index(name)]
-    near = get_close_matches(name, names, 1)
-    raise CorpusError(
-        f"no corpus {name!r}; " + (f"did you mean {near[0]}? " if near else "") + f"There are {', '.join(names)}"
-    )
+    raise CorpusError(f"no corpus {name!r}; {hint(name, names)}")
 
 
 def data_home(folder: Path | str | None = None) -> Path:

@@ -104,7 +104,7 @@ def test_print_config_prints_a_preset_and_trains_nothing(run: Run, folder: Path,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("elemnts",), "no preset is called 'elemnts'; did you mean 'elements'?"),
+        (("elemnts",), "no preset is called 'elemnts'; did you mean elements?"),
         (("nowhere.yaml",), "cannot read nowhere.yaml: No such file or directory"),
         (("tiny.yaml", "model.wdith=3"), "unknown key 'model.wdith' in override 'model.wdith=3'; did you mean"),
         (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),

@@ -170,7 +170,7 @@ def test_presets_are_found_by_name_in_their_package(tmp_path: Path, monkeypatch:
     monkeypatch.syspath_prepend(str(tmp_path))
     assert preset_names("toy_presets") == ["big", "small"]
     assert load_config(Toy, "big", [], "toy_presets") == Toy(rate=9.0, name="big")
-    with pytest.raises(ConfigError, match=r"no preset is called 'smal'; did you mean 'small'\? There are big, small"):
+    with pytest.raises(ConfigError, match=r"no preset is called 'smal'; did you mean small\? There are big, small"):
         load_config(Toy, "smal", [], "toy_presets")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
 from textwrap import shorten
 from typing import Any
 
+from agggen.errors import hint
 from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name
 from agggen_platform.registry.client import connect, registry_errors, registry_uri
 
@@ -138,10 +138,7 @@ class Registry:
     def _model(self, name: str) -> Any:
         if (model := self._existing(self._client.get_registered_model, check_name(name))) is not None:
             return model
-        names = self.names()
-        near = get_close_matches(name, names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
-        raise RegistryError(f"the registry has no model {name!r}; {hint}")
+        raise RegistryError(f"the registry has no model {name!r}; {hint(name, self.names())}")
 
     def _existing(self, get: Callable[..., Any], *key: str) -> Any:
         """What `get` returns for the key; None if it does not exist."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
 from agggen.config import Scalar
-from agggen.errors import ConfigError
+from agggen.errors import ConfigError, hint
 from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, Published
 from agggen.evaluation.values import VALUES
@@ -243,9 +242,7 @@ def find_table(name: str) -> Table:
     """The table called `name`; if there is none, raises ConfigError, which names the most similar one."""
     if name in TABLES:
         return TABLES[name]
-    near = get_close_matches(name, TABLES, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise ConfigError(f"no table is called {name!r}; {hint}There are {', '.join(TABLES)}")
+    raise ConfigError(f"no table is called {name!r}; {hint(name, TABLES)}")
 
 
 def check_overrides(overrides: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ def test_lines_without_a_terminal(run: Run) -> None:
     ("arguments", "words"),
     [
         (["--only", "rays"], "'rays' is not one of 'python', 'torch', 'ray'"),
-        (["--preset", "webnlk"], "did you mean 'webnlg'?"),
+        (["--preset", "webnlk"], "did you mean webnlg?"),
         (["cluster.worker=2"], "did you mean 'cluster.workers'?"),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeyp
     ("arguments", "message"),
     [
         (["elements", "--space", "predicate-size"], "no preset is called 'predicate-size'; did you mean"),
-        (["element"], "did you mean 'elements'?"),
+        (["element"], "did you mean elements?"),
         (
             ["elements", "model.predicate_dim=8"],
             "'model.predicate_dim' is set by an override and searched by the space",
