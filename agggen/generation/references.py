@@ -80,10 +80,12 @@ class References:
         return False
 
     def continues_another(self, before: str, fact: str) -> bool:
-        """Whether a fact that does not name the record's only subject continues a sentence about another name:
-        "and has an area of 119" after "Ann leads Ulm".
+        """Whether a fact that does not name the record's only subject continues a sentence about another name ("and has
+        an area of 119" after "Ann leads Ulm"), or begins with "whose" after another name.
         """
         sentences = self._sentences(before)
+        if sentences and re.match(r"\W*whose\b", fact) and not self.named(fact):
+            return not self._subjects.issuperset(self._last_names(sentences[-1])[:1])
         continued = bool(sentences) and (sentences[-1].split()[-1] in ("and", "but") or _CONTINUES.match(fact))
         if not continued or _HAS_SUBJECT.match(fact) or _RELATIVE.search(sentences[-1]) or self.named(fact):
             return False
