@@ -93,24 +93,29 @@ _IDENTITY = rf"^(?:{_A_NAME}'s? |(?:The|Its|His|Her|Their) ){_NO_VERB}(?:of {_A_
 _GARBLED = re.compile(
     "|".join(
         (
+            # "The mayor of Ulm is Ann and has a tower."
             rf"{_IDENTITY}(?: and)? {_AUXILIARY}\b",
+            # "The area is 5 and the height of 6."
             rf"{_IDENTITY},? and (?:the|its|an?) {_NO_VERB}of {_A_NAME}\.$",
+            # "Ulm's area of Ulm is 5."
             rf"^(?:The [a-z]+|{_A_NAME})'s? {_NO_VERB}of {_A_NAME} {_AUXILIARY}\b",
+            # "Ann is a singer and Bob."
             rf"\b(?:is|are|was|were) (?:an?|one of the|the) (?:(?!(?:and|as|or|between|{_PREPOSITION})\b)[a-z]+ )+"
             rf"and {_A_NAME}[.,]",
+            # "Ann was born in Ulm and the towers of Oz."
             rf"\b(?:born|died) in {_A_NAME} and the (?!.*\b{_AUXILIARY}\b)",
+            # "They play in a league which Ulm are the champions", "which leaders are Ann"
             rf"(?<!in )(?<!of )(?<!to )(?<!at )(?<!on )(?<!for )(?<!from )(?<!by )(?<!with )\bwhich {_A_NAME} "
             r"(?:is|are|was|were|ha(?:s|ve|d) been|won the)\b(?!.*\b(?:of|in|by|from|to|at|for|with|on)[,.])",
             rf"\bwhich (?!is|was)[a-z]+s (?:are|were) {_A_NAME}",
+            # "Ann is in a film which stars Bob was made in Oz."
             rf"^{_A_NAME} (?:is|was|has)\b[^,]*?,? which (?:[a-z]+s|was|had) {_A_NAME} {_AUXILIARY}\b",
+            # "Ann, born in Ulm."
             rf"^{_A_NAME}, (?:[a-z]+ed|written|born|led|made) (?:as|at|by|in|on) (?:(?!{_AUXILIARY}\b)[^,])*\.$",
         )
     )
 )
-"""Sentences whose parts do not fit: "The mayor of Ulm is Ann and has a tower.", "The area is 5 and the height of 6.",
-"Ulm's area of Ulm is 5.", "Ann is a singer and Bob.", "Ann was born in Ulm and the towers of Oz.", "a league which Ulm
-are the champions", "which leaders are Ann", "Ann is in a film which stars Bob was made in Oz.", "Ann, born in Ulm."
-"""
+"""Sentences whose parts do not fit."""
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
 """Where the main clause may be interrupted."""
 _JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from agggen.records import Triple
 from agggen.text.linearise import entity_words
 from agggen.verification.normal import Span
 from agggen.verification.training_texts import TrainingText
@@ -64,23 +63,12 @@ def misfits(text: TrainingText, roles_after: Mapping[str, Sequence[str]], known:
     Args:
         known: the predicates of training; names in triples of other predicates are left out.
     """
-    unknown = _roles_of(triple for triple in text.record.triples if triple.predicate not in known)
-    unknown_roles = {role for roles in unknown.values() for role in roles}
     return tuple(
         span
         for span, roles in _names(text)
-        if roles.isdisjoint(unknown_roles)
+        if all(role.partition(" of ")[2] in known for role in roles)
         and any(roles.isdisjoint(roles_after[words]) for words in _words_before(text, span) if words in roles_after)
     )
-
-
-def _roles_of(triples: Iterable[Triple]) -> dict[str, set[str]]:
-    """The roles of each subject and object."""
-    roles: dict[str, set[str]] = defaultdict(set)
-    for triple in triples:
-        roles[triple.subject].add(f"subject of {triple.predicate}")
-        roles[triple.object].add(f"object of {triple.predicate}")
-    return roles
 
 
 def _names(text: TrainingText) -> Iterator[tuple[Span, Roles]]:
@@ -88,8 +76,12 @@ def _names(text: TrainingText) -> Iterator[tuple[Span, Roles]]:
 
     The part of a name after a comma is optional.
     """
+    by_name: dict[str, set[str]] = defaultdict(set)
+    for triple in text.record.triples:
+        by_name[triple.subject].add(f"subject of {triple.predicate}")
+        by_name[triple.object].add(f"object of {triple.predicate}")
     spans: dict[Span, set[str]] = defaultdict(set)
-    for name, roles in _roles_of(text.record.triples).items():
+    for name, roles in by_name.items():
         short = entity_words(name).partition(", ")[0]
         for span in text.indexed.find(*value_wordings(name), *value_wordings(short)):
             spans[span] |= roles
