@@ -86,15 +86,15 @@ _RELATIVE_ONLY = re.compile(r"(?:The )?Name, (?:which|who|whose|where)\b[^,]*[.!
 """A sentence that ends with its relative clause, unless a comma is missing: "Ulm, which has a tower." """
 _CUT_OFF = re.compile(r"\b[Aa]n?\s+(?:high|low|moderate|large|small)\s*[.!?](?:\s|$)")
 """An adjective in place of a noun, even if it is a value: "It has a high." """
-_A_NAME = r"(?:the )?[\"'\u201c]?[A-Z0-9][\w.'/-]*(?: [A-Z0-9][\w.'/-]*)*[\"\u201d]?"
+_A_NAME = r"(?:the )?[\"'\u201c]?[A-Z0-9][\w.'/-]*(?: [A-Z0-9][\w.'/-]*)*[\"\u201d]?(?: \([^()]*\))?"
 _NO_VERB = rf"(?:(?!{_AUXILIARY}\b)\w+ )+?"
 _IDENTITY = rf"^(?:{_A_NAME}'s? |(?:The|Its|His|Her|Their) ){_NO_VERB}(?:of {_A_NAME} )?(?:is|was|are|were) {_A_NAME}"
 """The beginning of a sentence that says what something is: "The mayor of Ulm is Ann"."""
 _GARBLED = re.compile(
     "|".join(
         (
-            # "The mayor of Ulm is Ann and has a tower."
-            rf"{_IDENTITY}(?: and)? {_AUXILIARY}\b",
+            # "The mayor of Ulm is Ann and has a tower.", "The mayor of Ulm is Ann (politician) plays chess."
+            rf"{_IDENTITY}(?: and {_AUXILIARY}\b| {_FINITE_VERB})",
             # "The area is 5 and the height of 6."
             rf"{_IDENTITY},? and (?:the|its|an?) {_NO_VERB}of {_A_NAME}\.$",
             # "Ulm's area of Ulm is 5."

@@ -83,6 +83,8 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("", "The size is 9 and the area of it is 77.", True),
         ("", "Ann The's size of Hague is 77.", False),
         ("It is in As.", "The number of Hague.", False),
+        ("The head of Ann The is Bob (baker)", "plays in Hungary.", False),
+        ("The head of Ann The is Bob (baker)", "and plays in Hungary.", True),
         ("The head of Ann The is Bob", "was the head of Hungary.", False),
         ("", 'The name of the tower is "Bell" and was built in Hungary.', False),
         ("Ann The was born in Ulm", "and the tower of Hague.", False),
