@@ -90,7 +90,7 @@ _A_NAME = r"(?:the )?[\"'\u201c]?[A-Z0-9][\w.'/-]*(?: [A-Z0-9][\w.'/-]*)*[\"\u20
 _NO_VERB = rf"(?:(?!{_AUXILIARY}\b)\w+ )+?"
 _IDENTITY = rf"^(?:{_A_NAME}'s? |(?:The|Its|His|Her|Their) ){_NO_VERB}(?:of {_A_NAME} )?(?:is|was|are|were) {_A_NAME}"
 """The beginning of a sentence that says what something is: "The mayor of Ulm is Ann"."""
-_GARBLED = re.compile(
+_UNGRAMMATICAL = re.compile(
     "|".join(
         (
             # "The mayor of Ulm is Ann and has a tower.", "The mayor of Ulm is Ann (politician) plays chess."
@@ -115,7 +115,7 @@ _GARBLED = re.compile(
         )
     )
 )
-"""Sentences whose parts do not fit."""
+"""Coordinations and relative clauses that no correct sentence contains."""
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
 """Where the main clause may be interrupted."""
 _JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
@@ -152,12 +152,13 @@ class Grammar:
 
     def makes_sentences(self, before: str, fact: str) -> bool:
         """Whether each sentence that ends with or in the fact has a word that may be a verb, outside names and not in a
-        relative clause alone, is not garbled, and does not consist of two sentences joined by a comma."""
+        relative clause alone, and is neither `_UNGRAMMATICAL` nor two sentences joined by a comma.
+        """
         if not self._english:
             return True
         before, fact = (self._names.sub("Name", text) for text in (f"{before} ".lstrip(), fact))
         return not any(
-            _SPLICE.match(sentence[1]) or _GARBLED.search(sentence[1]) or _lacks_verb(sentence[1])
+            _SPLICE.match(sentence[1]) or _UNGRAMMATICAL.search(sentence[1]) or _lacks_verb(sentence[1])
             for sentence in _SENTENCE.finditer(before + fact)
             if sentence.end(1) > len(before)
         )

@@ -30,7 +30,7 @@ from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.lexicon import suspicious
 from agggen.verification.normal import words
 from agggen.verification.record_words import derived, names
-from agggen.verification.roles import misfits
+from agggen.verification.roles import wrong_roles
 from agggen.verification.training_texts import TrainingText
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
@@ -206,7 +206,7 @@ class RecordConstraints:
         )
 
     def _expresses(self, triples: Sequence[Triple], earlier: Sequence[int], fact: Sequence[int]) -> bool:
-        """Whether a fact has no word that only expresses other predicates, and no name in a role of another; and its
+        """Whether a fact has no word that only expresses other predicates and no name in a wrong role, and its
         sentences have cues of its own.
         """
         lexicon = self.watched.checker.lexicon
@@ -223,7 +223,7 @@ class RecordConstraints:
         return (
             foreign.isdisjoint(foreign_words(text, lexicon.predicates_of, predicates))
             and not any(triple in triples for triple in unexpressed(text, lexicon.cues))
-            and not misfits(text, lexicon.roles_after, lexicon.contexts)
+            and not wrong_roles(text, lexicon.roles_after, lexicon.contexts)
         )
 
     def _only_in_values(self, word: int) -> bool:

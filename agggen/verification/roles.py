@@ -1,4 +1,4 @@
-"""Roles of names in triples: which of them the words before a name allow.
+"""Roles of names in triples, as subject or object of a predicate, learned for the words before a name.
 
 Nearly every name after "leader of" is a subject of ``leaderName`` in training texts, and nearly every one after
 "published by" an object of ``publisher``. So "published by PS3523" is wrong for a classification.
@@ -43,22 +43,23 @@ def learn_roles(texts: Iterable[TrainingText]) -> dict[str, tuple[str, ...]]:
         if names.total() < _MIN_NAMES:
             continue
         chosen: set[str] = set()
-        rest = dict(names)
-        while len(chosen) < _MAX_ROLES and sum(rest.values()) > (1 - _COVERED_SHARE) * names.total():
+        uncovered, max_uncovered = dict(names), (1 - _COVERED_SHARE) * names.total()
+        while len(chosen) < _MAX_ROLES and sum(uncovered.values()) > max_uncovered:
             counts = Counter[str]()
-            for roles, count in rest.items():
+            for roles, count in uncovered.items():
                 counts.update(dict.fromkeys(roles, count))
             chosen.add(min(counts, key=lambda role: (-counts[role], role)))
-            rest = {roles: count for roles, count in rest.items() if chosen.isdisjoint(roles)}
+            uncovered = {roles: count for roles, count in uncovered.items() if chosen.isdisjoint(roles)}
         base = sum(count for roles, count in everywhere.items() if not chosen.isdisjoint(roles))
-        covered = sum(rest.values()) <= (1 - _COVERED_SHARE) * names.total()
-        if covered and base <= _MAX_BASE_SHARE * everywhere.total():
+        if sum(uncovered.values()) <= max_uncovered and base <= _MAX_BASE_SHARE * everywhere.total():
             learned[words] = tuple(sorted(chosen))
     return learned
 
 
-def misfits(text: TrainingText, roles_after: Mapping[str, Sequence[str]], known: Collection[str]) -> tuple[Span, ...]:
-    """The names and values without any role that the words before them allow: "published by PS3523".
+def wrong_roles(
+    text: TrainingText, roles_after: Mapping[str, Sequence[str]], known: Collection[str]
+) -> tuple[Span, ...]:
+    """The spans of names and values that have none of the roles of the words before them: "published by PS3523".
 
     Args:
         known: the predicates of training; names in triples of other predicates are left out.

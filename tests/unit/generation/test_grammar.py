@@ -101,7 +101,7 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("Ann The is in a film", "which stars Bob, was made in Hungary.", True),
     ],
 )
-def test_sentences_have_verbs_and_are_neither_spliced_nor_garbled(before: str, fact: str, accepted: bool) -> None:
+def test_sentences_have_verbs_and_are_neither_spliced_nor_ungrammatical(before: str, fact: str, accepted: bool) -> None:
     assert GRAMMAR.makes_sentences(before, fact) is accepted
     assert Grammar(TRIPLES, Lexicon()).makes_sentences(before, fact), "not known to be English"
 

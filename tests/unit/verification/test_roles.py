@@ -10,7 +10,7 @@ import pytest
 from agggen.records import Record, Triple
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
-from agggen.verification.roles import misfits
+from agggen.verification.roles import wrong_roles
 from agggen.verification.training_texts import TrainingText
 from tests.unit.generation.test_strict import judge_of
 from tests.unit.verification.test_cues import LANDS, OTHERS, land_text
@@ -23,8 +23,8 @@ LEXICON = learn([*MAYORS, *OWNERS, *RARE, *OTHERS])
 ULM = Record("ulm", (Triple("Ulm", "mayor", "Ann"), Triple("Ulm Castle", "owner", "Bob"), Triple("Ulm", "code", "UL")))
 
 
-def misfit_names(text: str, record: Record = ULM) -> list[str]:
-    spans = misfits(TrainingText.of(record, text), LEXICON.roles_after, LEXICON.contexts)
+def names_found(text: str, record: Record = ULM) -> list[str]:
+    spans = wrong_roles(TrainingText.of(record, text), LEXICON.roles_after, LEXICON.contexts)
     return [text[slice(*span)] for span in spans]
 
 
@@ -47,11 +47,11 @@ def test_roles_after_words_are_those_of_nearly_all_names_there() -> None:
         ("Ulm Castle is owned by UL.", []),  # no training text has the predicate `code`
     ],
 )
-def test_names_in_roles_of_other_triples_are_misfits(text: str, names: list[str]) -> None:
-    assert misfit_names(text) == names
+def test_names_in_roles_of_other_triples_are_found(text: str, names: list[str]) -> None:
+    assert names_found(text) == names
 
 
-def test_the_search_rejects_facts_with_a_misfit() -> None:
+def test_the_search_rejects_names_in_wrong_roles() -> None:
     record = Record("ulm", ULM.triples[:2])
     judge = judge_of(record, [0], lexicon=Lexicon(roles_after=LEXICON.roles_after, contexts=LEXICON.contexts))
     assert judge("", "The leader of Ulm is Ann.")
@@ -62,28 +62,30 @@ def test_roles_are_merged() -> None:
     other = Lexicon(roles_after={"leader of": ("subject of boss",), "sung by": ("object of singer",)})
     merged = LEXICON.merged(other).roles_after
     assert merged["leader of"] == ("subject of mayor", "subject of boss") and "sung by" in merged
-    says_so = Lexicon(lower=frozenset(("owned", "by")))
-    for both in (LEXICON.merged(says_so), says_so.merged(LEXICON)):
+    with_words = Lexicon(lower=frozenset(("owned", "by")))
+    for both in (LEXICON.merged(with_words), with_words.merged(LEXICON)):
         assert "leader of" in both.roles_after and "owned by" not in both.roles_after, "the other may mean another role"
 
 
 @pytest.mark.parametrize(
-    ("corpus", "most", "exchanged"), [("elements", 0.0, 0.5), ("webnlg", 0.025, 0.4), ("e2e_cleaned", 0.002, 0.1)]
+    ("corpus", "max_share", "min_exchanged"),
+    [("elements", 0.0, 0.5), ("webnlg", 0.025, 0.4), ("e2e_cleaned", 0.002, 0.1)],
 )
-def test_misfits_are_rare_in_references_and_frequent_if_subject_and_value_are_exchanged(
-    corpus: str, most: float, exchanged: float, request: pytest.FixtureRequest
+def test_wrong_roles_are_rare_in_references_and_frequent_if_subject_and_value_are_exchanged(
+    corpus: str, max_share: float, min_exchanged: float, request: pytest.FixtureRequest
 ) -> None:
     checker, _, records_of = request.getfixturevalue(corpus)
     lexicon, rng = checker.lexicon, random.Random(1)
-    found, found_exchanged = [], []
+    rejected, rejected_exchanged = [], []
     for item in records_of("dev"):
         for reference in item.references:
             text = TrainingText.of(item, reference.text)
-            found.append(bool(misfits(text, lexicon.roles_after, lexicon.contexts)))
+            rejected.append(bool(wrong_roles(text, lexicon.roles_after, lexicon.contexts)))
             triples, number = list(item.triples), rng.randrange(len(item.triples))
             if triples[number].subject:
                 triple = triples[number]
                 triples[number] = replace(triple, subject=triple.object, object=triple.subject)
                 text = TrainingText.of(Record("exchanged", tuple(triples)), reference.text)
-                found_exchanged.append(bool(misfits(text, lexicon.roles_after, lexicon.contexts)))
-    assert sum(found) <= most * len(found) and sum(found_exchanged) >= exchanged * len(found_exchanged)
+                rejected_exchanged.append(bool(wrong_roles(text, lexicon.roles_after, lexicon.contexts)))
+    assert sum(rejected) <= max_share * len(rejected)
+    assert sum(rejected_exchanged) >= min_exchanged * len(rejected_exchanged)
