@@ -9,7 +9,7 @@ judge is called once every value that is not elastic has occurred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agggen.model.batch import FACT, LAST, PAD
@@ -42,6 +42,8 @@ class Constraint:
     """Builds the words of the fact if no hypothesis passes the judge."""
     full_stop: int | None = None
     """Id of the full stop, inserted before the fallback if the text does not end with one of `sentence_ends`."""
+    may_stop: Callable[[Sequence[int]], bool] = lambda words: True
+    """Whether these words are sentences if a full stop follows."""
     sentence_ends: frozenset[int] = frozenset()
     """Ids of words that end a sentence."""
     _steps: dict[tuple[State, int], State] = field(init=False, default_factory=dict)
@@ -65,12 +67,22 @@ class Constraint:
         """Whether all values that are not elastic have occurred in one of their spellings."""
         return len(state[1] | self.elastic) == len(self.values)
 
-    def fallback_after(self, before: Sequence[int]) -> list[int]:
-        """The fallback after `before`, a text of marks and words that ends with the fact's mark."""
-        words = [word for word in before if word not in (PAD, FACT, LAST)]
-        if words and words[-1] not in self.sentence_ends and self.full_stop is not None:
-            return [self.full_stop, *self.fallback()]
-        return list(self.fallback())
+    def fallback_after(self, texts: Iterable[Sequence[int]]) -> tuple[int | None, list[int]]:
+        """The number of the first text that may stop, and the words that are added to it: the fallback.
+
+        If no text may stop, the number is None, and the words are those after an unfinished sentence.
+
+        Args:
+            texts: of marks and words, ending with the fact's mark.
+        """
+        full_stop = [] if self.full_stop is None else [self.full_stop]
+        for number, text in enumerate(texts):
+            words = [word for word in text if word not in (PAD, FACT, LAST)]
+            if not words or words[-1] in self.sentence_ends:
+                return number, list(self.fallback())
+            if not full_stop or self.may_stop(words):
+                return number, [*full_stop, *self.fallback()]
+        return None, [*full_stop, *self.fallback()]
 
     def _advance(self, partial: frozenset[tuple[int, int, int]], mentioned: frozenset[int], word: int) -> State:
         continued, completed = set(), set()

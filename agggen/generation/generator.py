@@ -23,7 +23,7 @@ from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_pa
 from agggen.generation.requests import Request, batches_of, before_clauses
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import RecordConstraints, watched_words
+from agggen.generation.truth import NEVER_LAST, RecordConstraints, watched_words
 from agggen.generation.words import FAULT_COST
 from agggen.model.batch import collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
@@ -41,13 +41,6 @@ from agggen.verification.values import FUNCTION_WORDS
 __all__ = ["MAX_TRIPLES", "AlignedText", "Candidates", "Generation", "Generator", "InferenceConfig", "PlannedRecord"]
 
 _FULL_STOP = f"{JOINER}."
-_NEVER_LAST = frozenset(
-    (
-        *(f"{JOINER},", "and", "but", "which", "who", "whose", "that", "where", "with", "has", "have", "is", "are"),
-        *("was", "were", "in", "on", "at", "by", "of", "for", "to", "as", "it", "its", "a", "an", "the", "also"),
-    )
-)
-"""Words that cannot end a sentence."""
 _Piece = tuple[tuple[int, ...], list[str], bool]
 """A fact of a text: the indices of its triples, its tokens, and whether the tokens are a fallback."""
 
@@ -236,7 +229,7 @@ class Generator:
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras)
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
                     previous = pieces[-1][1]
-                    while len(previous) > 1 and previous[-1] in _NEVER_LAST:
+                    while len(previous) > 1 and previous[-1] in NEVER_LAST:
                         previous.pop()
                     previous.append(tokens.pop(0))
                 pieces.append((known_indices, tokens, fallback_used))

@@ -17,6 +17,8 @@ _MIN_ARTICLE_SHARE = 0.9
 _ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
 _AUXILIARY = "(?:is|are|was|were|has|had|have)"
 _PREPOSITION = "(?<!-)(?:of|in|on|at|by|to|from|for|with|into|near)"
+_MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?(?!\d)"
 _BROKEN = re.compile(
     "|".join(
         (
@@ -28,10 +30,17 @@ _BROKEN = re.compile(
             rf"\b{_ARTICLE}\s+(?:the|an?|{_PREPOSITION}|{_AUXILIARY}|and|or|which|who|whose|that)(?![\w.-])",
             rf"\b{_AUXILIARY}\s+(?:and|or|which|who|is|are|was|were|has|have)\b",
             r"(?:^|[.!?]\s)(?:The\s)?Name\s+and\s+(?:is|was|has|had)\b",
+            # "in March 30"
+            rf"\b[Ii]n (?:the )?(?:{_MONTH} (?:the )?{_DAY}|{_DAY} (?:of )?{_MONTH})\b",
+            # "at In Ulm", of a name that begins with a preposition
+            rf"\b{_PREPOSITION} In\b",
+            # number: "one of the groups are", "the leader is Ann and Bob."
+            r"\b[Oo]ne of (?:the|its) (?:(?!(?:that|which|who|where)\b)[a-z]+ )+(?:are|were)\b",
+            r"\b(?:[Tt]he|[Ii]ts|whose) (?:(?!(?:and|or|main|of)\b)[a-z]+ ){0,2}(?![a-z]*s\b)[a-z]+ "
+            r"(?:(?:of|in) (?:the )?Name )?(?:is|was) (?:the )?Name and (?:the )?Name\b(?=[.,]|$| wh)",
+            # "spoken in Ulm spoken in Oz"
+            r"\b([a-z]+ed|born|built|made|spoken) in (?:the )?(?:Name|US|U\.S\.|UK) \1\b",
             rf"\b{_PREPOSITION}\s+of\b",
-            # a second verb: "is the home of Ulm is"
-            r"(?:\b(?:and|It)|^|Name)\s?(?:is|was) (?:the|an?) (?:[a-z0-9]+ ){1,6}"
-            rf"{_PREPOSITION} (?:the )?Name {_AUXILIARY}\b",
             # ordinal numbers
             r"\b\d*(?:(?<!1)(?:1(?:nd|rd|th)|2(?:st|rd|th)|3(?:st|nd|th))|1[123](?:st|nd|rd)|[04-9](?:st|nd|rd))\b",
             # punctuation
@@ -82,6 +91,20 @@ _SPLICE = re.compile(
     rf", (?:[Tt]he )?(?:Name|[Ii]t|[Hh]e|[Ss]he|[Tt]hey) {_FINITE_VERB}"
 )
 """Two main clauses that only a comma joins, at the beginning of a sentence."""
+_BORDER = re.compile(
+    r"[,;:().!?\u2013]|(?<=Name) (?=(?:It|Its|He|His|She|Her|They|Their|The)\b)|(?<![\w-])(?i:and|or|but|nor|which|who|"
+    r"whom|whose|where|that|what|when|while|whilst|whereas|as|if|because|since|though|although|so|than|after|before|how|"
+    r"why)(?![\w-])"
+)
+"""Where a clause may end."""
+_COORDINATING = frozenset(("and", "or", "but", "nor", "so"))
+_CLAUSE_VERB = re.compile(
+    r"(?<![\w'-])(?:is|are|was|were|has|can(?= (?:also )?be)|plays|comes|serves|contains|includes|originates|"
+    r"belongs|manages|lies)(?![\w-])"
+)
+"""A verb of which a clause has only one."""
+_STRANDED = re.compile(rf"{_PREPOSITION} *(?:$|{_AUXILIARY}\b)")
+"""A preposition without its noun, as in a relative clause: "the country Ann comes from is". """
 _RELATIVE_ONLY = re.compile(r"(?:The )?Name, (?:which|who|whose|where)\b[^,]*[.!?]$")
 """A sentence that ends with its relative clause, unless a comma is missing: "Ulm, which has a tower." """
 _CUT_OFF = re.compile(r"\b[Aa]n?\s+(?:high|low|moderate|large|small)\s*[.!?](?:\s|$)")
@@ -156,7 +179,10 @@ class Grammar:
         """
         if not self._english:
             return True
-        before, fact = (self._names.sub("Name", text) for text in (f"{before} ".lstrip(), fact))
+        before = f"{before} ".lstrip()
+        if self._has_two_verbs(before, fact):
+            return False
+        before, fact = self._unnamed(before), self._unnamed(fact)
         return not any(
             _SPLICE.match(sentence[1]) or _UNGRAMMATICAL.search(sentence[1]) or _lacks_verb(sentence[1])
             for sentence in _SENTENCE.finditer(before + fact)
@@ -165,24 +191,51 @@ class Grammar:
 
     def runs_on(self, before: str, fact: str) -> bool:
         """Whether a fact begins with a verb although the clause before it has one: "Ulm is in Oz" "is led by Ann"."""
-        sentence = re.split(r"[.!?]\s+", self._names.sub("Name", before).rstrip())[-1]
+        sentence = re.split(r"[.!?]\s+", self._unnamed(before).rstrip())[-1]
         return bool(
             self._english
-            and _FINITE.match(self._names.sub("Name", fact.lstrip(" ,")))
+            and _FINITE.match(self._unnamed(fact.lstrip(" ,")))
             and _FINITE.search(_SUBORDINATE.split(sentence)[0])
             and not _JOINS.search(sentence)
         )
 
+    def _unnamed(self, text: str) -> str:
+        """The text with "Name" instead of names, and "In Name" if a name begins with a preposition."""
+        return self._names.sub(lambda name: "In Name" if name[0].startswith("In ") else "Name", text)
+
+    def _has_two_verbs(self, before: str, fact: str) -> bool:
+        """Whether a clause that ends in the fact has two verbs: "Ulm lies to the north of Ulm is Oz." """
+        before, fact = (  # the full stop of a name may end a sentence
+            self._names.sub(lambda name: "Name." if name[0].endswith(".") else "Name", text) for text in (before, fact)
+        )
+        text = before + fact
+        borders = [*_BORDER.finditer(text)]
+        starts, ends = [0, *(border.end() for border in borders)], [*(border.start() for border in borders), len(text)]
+        has_main_verb = subordinate = False
+        for border, start, end in zip([".", *(border[0] for border in borders)], starts, ends, strict=True):
+            if border in ".!?":
+                has_main_verb = subordinate = False
+            subordinate = subordinate or (border.isalpha() and border not in _COORDINATING)
+            returns = subordinate and not has_main_verb  # "The town that has a tower is Ulm."
+            verbs = len(_CLAUSE_VERB.findall(text, start, end))
+            if verbs > 1 + returns and end > len(before) and not _STRANDED.search(text[start:end]):
+                return True
+            has_main_verb = has_main_verb or verbs > subordinate
+        return False
+
     def _is_broken(self, text: str) -> bool:
         wrong_articles = (_wrong_article(article, word) for article, word in _A_OR_AN.findall(text))
-        broken = _CUT_OFF.search(text) or _BROKEN.search(self._names.sub("Name", text))
+        broken = _CUT_OFF.search(text) or _BROKEN.search(self._unnamed(text))
         return any(wrong_articles) or broken is not None
 
 
 def _lacks_verb(sentence: str) -> bool:
     """Whether a sentence has no word that may be the verb of its main clause."""
-    needed = 2 if _RELATIVE_ONLY.match(sentence) else 1
-    return len(_VERB.findall(_BRACKETS.sub("", _NOUN_PHRASE.sub("", sentence, count=1)))) < needed
+    predicate = _NOUN_PHRASE.sub("", sentence, count=1)
+    verbs = _VERB.findall(_BRACKETS.sub("", predicate))
+    if predicate != sentence:  # "The main parts of fish cooked in Ulm."
+        verbs = [verb for verb in verbs if not verb.endswith("ed")]
+    return len(verbs) < (2 if _RELATIVE_ONLY.match(sentence) else 1)
 
 
 def _lacks_article(text: str, names: Collection[str]) -> bool:

@@ -34,6 +34,13 @@ from agggen.verification.roles import wrong_roles
 from agggen.verification.training_texts import TrainingText
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
+NEVER_LAST = frozenset(
+    (
+        *(f"{JOINER},", "and", "but", "which", "who", "whose", "that", "where", "with", "has", "have", "is", "are"),
+        *("was", "were", "in", "on", "at", "by", "of", "for", "to", "as", "it", "its", "a", "an", "the", "also"),
+    )
+)
+"""Words that cannot end a sentence."""
 _SENTENCE_ENDS = frozenset(".!?")
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
@@ -99,6 +106,7 @@ class RecordConstraints:
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._references = References(record)
+        self._grammar = Grammar(record.triples, watched.checker.lexicon)
         self._spellings = cache(self._spellings_of)
         self._constraint = cache(self._constraint_of)
 
@@ -165,7 +173,6 @@ class RecordConstraints:
         }
         value_only = {word for word in value_words - subjects if self._only_in_values(word)}
         fact_subjects = frozenset(triple.subject for triple in triples)
-        grammar = Grammar(triples, checker.lexicon)
         passed: dict[tuple[tuple[int, ...], bool], bool] = {}
 
         def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
@@ -184,12 +191,12 @@ class RecordConstraints:
                 return False
             if (key := (tuple(fact), begins_sentence)) not in passed:
                 findings = checker.findings(self.record, text, indices, (), begins_sentence)
-                passed[key] = passes(findings) and grammar.accepts(text)
+                passed[key] = passes(findings) and self._grammar.accepts(text)
             return (
                 passed[key]
                 and follows(text_before, text, begins_sentence, entities)
-                and grammar.makes_sentences(text_before, text)
-                and (begins_sentence or not grammar.runs_on(text_before, text))
+                and self._grammar.makes_sentences(text_before, text)
+                and (begins_sentence or not self._grammar.runs_on(text_before, text))
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
                 and self._expresses(triples, earlier, fact)
             )
@@ -202,6 +209,7 @@ class RecordConstraints:
             judge,
             lambda: self._fallback(group),
             watched.full_stop,
+            self._may_stop,
             watched.sentence_ends,
         )
 
@@ -225,6 +233,13 @@ class RecordConstraints:
             and not any(triple in triples for triple in unexpressed(text, lexicon.cues))
             and not wrong_roles(text, lexicon.roles_after, lexicon.contexts)
         )
+
+    def _may_stop(self, words: Sequence[int]) -> bool:
+        """Whether these words, without those at the end that never end a sentence, are sentences."""
+        tokens = self.watched.vocabulary.decode(words, self.extras)
+        while len(tokens) > 1 and tokens[-1] in NEVER_LAST:
+            tokens.pop()
+        return self._grammar.makes_sentences("", f"{detokenise(tokens)}.")
 
     def _only_in_values(self, word: int) -> bool:
         """Whether a word of a value is an extra, a watched word, or neither a function word nor an ordinary word."""

@@ -25,6 +25,8 @@ PATIENCE = 8
 """Number of words by which the constrained search may outlast the unconstrained one."""
 FALLBACK_WORD_LOG_P = -1.0
 """Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
+UNFINISHED_LOG_P = -40.0
+"""Added to the log-probability of a fallback after words that are no sentence, so that other plans are preferred."""
 FAULT_COST = 10.0
 """Subtracted from a text's score for each fault and fallback; larger than typical score differences."""
 LIKELY_END = -5.0
@@ -180,8 +182,10 @@ def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> fro
     """
     failed = (~staying & (facts.finished.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
     for row in failed:
-        parent = int(facts.text_log_p[row].argmax())
-        fallback = constrain(facts.prefixes[row]).fallback_after(facts.text[row, parent].tolist())
+        log_p, order = facts.text_log_p[row].sort(descending=True, stable=True)
+        parents = order[: max(int((log_p > IMPOSSIBLE / 2).sum()), 1)].tolist()
+        number, fallback = constrain(facts.prefixes[row]).fallback_after(facts.text[row, parents].tolist())
+        parent = parents[number or 0]
         extra_width = len(fallback) - facts.finished.words.shape[2]
         if extra_width > 0:
             for beams in (facts.finished, facts.active):
@@ -189,7 +193,8 @@ def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> fro
         words = facts.finished.words[row, 0].fill_(PAD)
         words[len(words) - len(fallback) :] = facts.inputs.new_tensor(fallback)
         facts.finished.parent[row, 0] = parent
-        facts.finished.log_p[row, 0] = facts.text_log_p[row, parent] + FALLBACK_WORD_LOG_P * len(fallback)
+        cost = FALLBACK_WORD_LOG_P * len(fallback) + (UNFINISHED_LOG_P if number is None else 0)
+        facts.finished.log_p[row, 0] = facts.text_log_p[row, parent] + cost
     return frozenset(facts.prefixes[row] for row in failed)
 
 

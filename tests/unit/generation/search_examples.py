@@ -15,7 +15,7 @@ from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.words import FALLBACK_WORD_LOG_P, LIKELY_END, PATIENCE, SCORE_MARGIN
+from agggen.generation.words import FALLBACK_WORD_LOG_P, LIKELY_END, PATIENCE, SCORE_MARGIN, UNFINISHED_LOG_P
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, Example, collate
 from agggen.model.joint import JointModel
 from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
@@ -183,9 +183,10 @@ def slow_search(
                 if waited == PATIENCE or (done and done[0][0] >= best_active):
                     break
         if constraint is not None and not done:
-            best_text = max(finished, key=lambda text: text.log_p)
-            fallback = constraint.fallback_after(tokens_before(best_text, mark))
-            log_p = best_text.log_p + FALLBACK_WORD_LOG_P * len(fallback)
+            best_first = sorted(finished, key=lambda text: -text.log_p)
+            number, fallback = constraint.fallback_after(tokens_before(text, mark) for text in best_first)
+            best_text = best_first[number or 0]
+            log_p = best_text.log_p + FALLBACK_WORD_LOG_P * len(fallback) + (UNFINISHED_LOG_P if number is None else 0)
             done = [(0.0, replace(best_text, log_p=log_p, words=(*fallback, END)))]
         if must_pass and (judging := must_pass(prefix)):
             done = [item for item in done if judging.judge(item[1].words[:-1], tokens_before(item[1], mark))]

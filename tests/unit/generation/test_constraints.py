@@ -45,7 +45,10 @@ def value(record: int, triple: int) -> tuple[int, ...]:
 
 
 def constrained(
-    judge: Callable[[Sequence[int]], bool] = lambda words: True, barred: int | None = None, bind: bool = True
+    judge: Callable[[Sequence[int]], bool] = lambda words: True,
+    barred: int | None = None,
+    bind: bool = True,
+    full_stop: int | None = None,
 ) -> Constrain:
     @cache
     def constrain(prefix: PlanPrefix) -> Constraint:
@@ -58,6 +61,8 @@ def constrained(
             frozenset(value_words) if bind else frozenset(),
             lambda words, before: judge(words),
             lambda: value_words,
+            full_stop,
+            lambda words: sum(words) % 2 == 0,
         )
 
     return constrain
@@ -77,7 +82,7 @@ def test_search_equals_its_slow_twin(
     monkeypatch.setattr("agggen.generation.words.LOWEST_WORD_LOG_P", lowest)
     model = writer(seed, end, history=history)
     config = BeamConfig(beam=beam, max_fact_tokens=6, block_ngrams=0)
-    constrain = constrained(lambda words: len(words) != 4, 9, bind)
+    constrain = constrained(lambda words: len(words) != 4, 9, bind, full_stop=8)
     with torch.no_grad():
         for task, result in zip(TASKS, search(model, RECORDS, TASKS, config, constrain), strict=True):
             expected = slow_search(model, RECORDS[task.record], task.groups, config, of_record(constrain, task.record))
@@ -157,10 +162,15 @@ def test_a_fact_without_acceptable_words_is_the_fallback() -> None:
 
 def test_a_full_stop_precedes_a_fallback_within_a_sentence() -> None:
     none = frozenset[int]()
-    constraint = Constraint(none, (), none, none, lambda *_: True, lambda: (7, 8), 9, frozenset({9}))
-    assert constraint.fallback_after([5, 7]) == [9, 7, 8]
-    assert constraint.fallback_after([5, 7, 9, 4]) == [7, 8]
-    assert constraint.fallback_after([5]) == [7, 8]
+    constraint = Constraint(
+        none, (), none, none, lambda *_: True, lambda: (7, 8), 9, lambda words: words[-1] != 7, frozenset({9})
+    )
+    assert constraint.fallback_after([[5, 8]]) == (0, [9, 7, 8])
+    assert constraint.fallback_after([[5, 8, 9, 4]]) == (0, [7, 8])
+    assert constraint.fallback_after([[5]]) == (0, [7, 8])
+    assert constraint.fallback_after([[5, 7], [5, 8, 7], [5, 8]]) == (2, [9, 7, 8]), "the first that may stop"
+    assert constraint.fallback_after([[5, 7], [5, 8, 9, 4], [5, 8]]) == (1, [7, 8])
+    assert constraint.fallback_after([[5, 7], [5, 8, 7]]) == (None, [9, 7, 8]), "none may stop"
 
 
 WORDS = st.integers(7, 9)

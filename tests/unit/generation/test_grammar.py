@@ -8,7 +8,10 @@ from agggen.generation.grammar import Grammar
 from agggen.records import NO_SUBJECT, Triple
 from agggen.verification.lexicon import Lexicon
 
-TRIPLES = [Triple("Ann The", "state", "As"), Triple("Ann The", "home", "Hague"), Triple(NO_SUBJECT, "size", "9")]
+TRIPLES = [
+    *(Triple("Ann The", "state", "As"), Triple("Ann The", "home", "Hague"), Triple(NO_SUBJECT, "size", "9")),
+    *(Triple("Ann The", "club", "Hague F.C."), Triple("Ann The", "city", "D.C."), Triple("Ann The", "place", "In Ulm")),
+]
 ENGLISH = Lexicon(articles={"Hague": 0.95}, lower=frozenset(("the", "is", "of", "in")))
 GRAMMAR = Grammar(TRIPLES, ENGLISH)
 
@@ -23,6 +26,10 @@ GRAMMAR = Grammar(TRIPLES, ENGLISH)
         "It is 3 m a.s.l. and has a p-block.",
         "Ann The lives in the Hague.",
         "The state of Ann The is the home of As and the As that is in the land of Ann The is big.",
+        "It was built in March 1930, in May, and on 30 March.",
+        "One of the towers that are in As is red, its home is As and it is red.",
+        "Its homes are As and Hague. Its home is in As and the Hague. Its home, As and the Hague are red.",
+        "She was born in As, built in As and built in the Hague.",
         "It is the 1st, 2nd, 3rd, 4th, 11th, 12th, 13th, 21st and 112th.",
     ],
 )
@@ -39,7 +46,9 @@ def test_sound_facts_are_accepted(text: str) -> None:
         *("It is on the 27nd.", "It is the 11st.", "It is the 21th.", "It is in the 1th runway."),
         *("It is an capital.", "It is a egg.", "She is in Hague."),
         *("Ann The and has a home.", "She left. The Ann The and is in As."),
-        *("Ann The is the head of As is at home.", "It is in As and is a state of Ann The has one."),
+        *("It was built in March 30, 2007.", "It was built in 30th of March."),
+        *("One of the large towers are red.", "Its home is As and the Hague.", "It is in As, whose home is As and As."),
+        *("It is spoken in As spoken in the UK.", "It is at In Ulm.", "She is born in In Ulm."),
         *("It has a high.", "Ann The has an average rating and a moderate. It is in As."),
     ],
 )
@@ -97,6 +106,21 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("She is in a league", "which Hague are the champions.", False),
         ("She is in a league", "which Hague are the champions of, in Hungary.", True),
         ("She is in a league", "in which Hague are the champions.", True),
+        ("It is red.", "The main parts of red sauce cooked in Hungary.", False),
+        ("", "The leader of Hungary was called Bob.", True),
+        ("Bob is the leader of", "Hague where the home is As Ann The originates from Hague.", False),
+        ("", "Bob lies to the north of Bob is Hague.", False),
+        ("", "Ann The is the head of As is at home.", False),
+        ("It is in As and is", "a state of Ann The has one.", False),
+        ("It is in Hague,", "and in As, which was published by Bob can be found in Hague.", False),
+        ("", "The home that Ann The has is in Hague.", True),
+        ("", "The home where Ann The lives and has a tower is in Hague.", True),
+        ("", "When Ann The is in Hague it is red.", True),
+        ("", "The country Ann The comes from is Hague.", True),
+        ("", "Ann The is in Hague, has a home and is red; it is big.", True),
+        ("", "The name of the club is Hague F.C. It is red.", True),
+        ("", "Ann The is in D.C. As is red.", True),
+        ("Ann The is in D.C. As", "is red is in Hague.", False),
         ("Ann The is in a film", "which stars Bob was made in Hungary.", False),
         ("Ann The is in a film", "which stars Bob, was made in Hungary.", True),
     ],
@@ -130,7 +154,7 @@ def test_other_languages_have_no_rules_of_english() -> None:
     assert not german.accepts("Ann The ist (an Bord.")
 
 
-@pytest.mark.parametrize(("corpus", "max_share"), [("elements", 0), ("webnlg", 0.0225), ("e2e", 0.05)])
+@pytest.mark.parametrize(("corpus", "max_share"), [("elements", 0), ("webnlg", 0.03), ("e2e", 0.075)])
 def test_few_references_break_a_rule(corpus: str, max_share: float, request: pytest.FixtureRequest) -> None:
     """Nearly all that do have a real error."""
     home = None if corpus == "elements" else request.getfixturevalue("data_home")
