@@ -70,6 +70,8 @@ _VERB = re.compile(
     rf"(?<![\w-])(?:{_VERBS}|No|Not|Has|Offers|Serves|[a-z]+(?:s|ed)|[A-Z][a-z]+ed)(?![\w-])|(?:'s|n't)\b"
 )
 """A word that may be a verb or participle, or the "not" of a short sentence ("Not family friendly.")."""
+_PARTICIPLE = re.compile("[a-z]+ed|be|born|built|held|led|made")
+"""A word that is no verb of a clause by itself, or seldom: "cooked", "is led"."""
 _A_OR_AN = re.compile(r"\b(an?|An)\s+([A-Za-z][a-z]+)")
 _CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORECASE)
 """The beginnings of words that are written with a vowel but pronounced with a consonant."""
@@ -231,11 +233,11 @@ class Grammar:
 
 def _lacks_verb(sentence: str) -> bool:
     """Whether a sentence has no word that may be the verb of its main clause."""
-    predicate = _NOUN_PHRASE.sub("", sentence, count=1)
+    predicate, relative_only = _NOUN_PHRASE.sub("", sentence, count=1), _RELATIVE_ONLY.match(sentence)
     verbs = _VERB.findall(_BRACKETS.sub("", predicate))
-    if predicate != sentence:  # "The main parts of fish cooked in Ulm."
-        verbs = [verb for verb in verbs if not verb.endswith("ed")]
-    return len(verbs) < (2 if _RELATIVE_ONLY.match(sentence) else 1)
+    if predicate != sentence or relative_only:  # "The main parts of fish cooked in Ulm.", "Ann, who was born in Ulm."
+        verbs = [verb for verb in verbs if not _PARTICIPLE.fullmatch(verb)]
+    return len(verbs) < (2 if relative_only else 1)
 
 
 def _lacks_article(text: str, names: Collection[str]) -> bool:

@@ -21,6 +21,10 @@ _NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORD
 _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
     r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
 )
+_DOUBTFUL = re.compile(r"^(?:The )?\{subject\} (?:[a-z]+ ){1,3}(?:is|are|was|were)\b|[\"~]")
+"""The beginning of "Ulm mayor is Ann", and marks that may belong to one value only."""
+_GENERAL = frozenset(("coun", "date", "feet", "numb", "size", "tota"))
+"""Stems of words that sentences need not have: "Ulm was founded in 850" for ``foundingDate``."""
 _PLURAL_VERB = re.compile(r"\{subject\} (?:are|have|do|were|belong)\b")
 _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 
@@ -42,10 +46,18 @@ def learn_templates(
         templates += counts.get(predicate, Counter())
         if repeated := Counter({template: n for template, n in templates.items() if n >= _MIN_TEXTS}):
             counts[predicate] = repeated
-    return {
-        predicate: min(templates, key=lambda template: (-templates[template], len(template), template))
-        for predicate, templates in counts.items()
-    }
+    return {predicate: _best(predicate, templates) for predicate, templates in counts.items()}
+
+
+def _best(predicate: str, templates: Counter[str]) -> str:
+    """The most frequent template; of equally frequent ones, the one that lacks fewest words of the predicate."""
+    name = _stems(predicate_words(predicate)) - _GENERAL
+
+    def cost(template: str) -> tuple[int, bool, int, int, str]:
+        lacking = len(name - _stems(_without_placeholders(template)))
+        return -templates[template], _DOUBTFUL.search(template) is not None, lacking, len(template), template
+
+    return min(templates, key=cost)
 
 
 def _single_triples(records: Iterable[Record]) -> Iterator[tuple[Triple, str]]:

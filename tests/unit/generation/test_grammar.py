@@ -83,6 +83,7 @@ def test_broken_facts_are_rejected(text: str) -> None:
         ("Located in Hague,", "Ann The is at home.", True),
         ("It is in Hague, which,", "Ann The has said, is white.", True),
         ("It is in Hague.", "Ann The, who has the tower.", False),
+        ("It is in Hague.", "Ann The, who was born in Hungary.", False),
         ("Ann The, who has the tower,", "is red.", True),
         ("", "Ann The, who has the tower is red.", True),
         ("The home of Ann The is Ulm", "and has a tower.", False),

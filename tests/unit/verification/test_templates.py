@@ -32,6 +32,26 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
     assert fill(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (
+            ("Ulm Inn opened in 1973.", "They began to build Ulm Inn in 1973."),
+            "They began to build {subject} in {object}.",
+        ),
+        (("Ulm Inn was put up in 1973.", "Ulm Inn opened in 1973."), "{subject} opened in {object}."),
+        (("Ulm Inn is 1973.", "Ulm Inn build begin is 1973."), "{subject} is {object}."),
+        (('Ulm Inn began "1973".', "Ulm Inn is 1973."), "{subject} is {object}."),
+    ],
+)
+def test_of_equally_frequent_templates_the_one_with_most_words_of_the_predicate_is_best(
+    texts: tuple[str, ...], expected: str
+) -> None:
+    """Unless it is doubtful; of two with as many words, the shorter one."""
+    records = [example("Ulm Inn", "buildBegin", "1973", text) for text in texts]
+    assert learn(records).templates == {"buildBegin": expected}
+
+
 def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_with_one_triple() -> None:
     """Not a sentence that also expresses another triple, nor one in fewer than three texts."""
     alone, with_other = "{0} Inn serves {1} food. It is a pub.", "{0} Inn serves {1} food in the pub."
