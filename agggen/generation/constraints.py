@@ -68,9 +68,9 @@ class Constraint:
         return len(state[1] | self.elastic) == len(self.values)
 
     def fallback_after(self, texts: Iterable[Sequence[int]]) -> tuple[int | None, list[int]]:
-        """The number of the first text that may stop, and the words that are added to it: the fallback.
+        """The number of the text that the fallback follows, and the fallback, after a full stop if the text needs one.
 
-        If no text may stop, the number is None, and the words are those after an unfinished sentence.
+        It follows the first text whose last sentence is complete or `may_stop`. The number is None if there is none.
 
         Args:
             texts: of marks and words, ending with the fact's mark.

@@ -23,7 +23,7 @@ from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_pa
 from agggen.generation.requests import Request, batches_of, before_clauses
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import NEVER_LAST, RecordConstraints, watched_words
+from agggen.generation.truth import RecordConstraints, drop_unfinished, watched_words
 from agggen.generation.words import FAULT_COST
 from agggen.model.batch import collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
@@ -229,8 +229,7 @@ class Generator:
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras)
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
                     previous = pieces[-1][1]
-                    while len(previous) > 1 and previous[-1] in NEVER_LAST:
-                        previous.pop()
+                    drop_unfinished(previous)
                     previous.append(tokens.pop(0))
                 pieces.append((known_indices, tokens, fallback_used))
             pieces += self._clauses(record, [i for i in group if i not in known_indices])

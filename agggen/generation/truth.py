@@ -34,7 +34,7 @@ from agggen.verification.roles import wrong_roles
 from agggen.verification.training_texts import TrainingText
 from agggen.verification.values import FUNCTION_WORDS, parts, spellings
 
-NEVER_LAST = frozenset(
+_NEVER_LAST = frozenset(
     (
         *(f"{JOINER},", "and", "but", "which", "who", "whose", "that", "where", "with", "has", "have", "is", "are"),
         *("was", "were", "in", "on", "at", "by", "of", "for", "to", "as", "it", "its", "a", "an", "the", "also"),
@@ -235,10 +235,9 @@ class RecordConstraints:
         )
 
     def _may_stop(self, words: Sequence[int]) -> bool:
-        """Whether these words, without those at the end that never end a sentence, are sentences."""
+        """Whether these words are sentences, without those at the end that cannot end one."""
         tokens = self.watched.vocabulary.decode(words, self.extras)
-        while len(tokens) > 1 and tokens[-1] in NEVER_LAST:
-            tokens.pop()
+        drop_unfinished(tokens)
         return self._grammar.makes_sentences("", f"{detokenise(tokens)}.")
 
     def _only_in_values(self, word: int) -> bool:
@@ -282,6 +281,12 @@ def _spelling_variants(text: str) -> Iterator[str]:
     number = _FINAL_ZEROS.sub("", text)
     for variant in (text, _ARTICLE.sub("", text), number, _THOUSANDS.sub(",", number)):
         yield from (variant, variant.lower(), variant[:1].lower() + variant[1:], variant[:1].upper() + variant[1:])
+
+
+def drop_unfinished(tokens: list[str]) -> None:
+    """Removes words from the end that cannot end a sentence."""
+    while len(tokens) > 1 and tokens[-1] in _NEVER_LAST:
+        tokens.pop()
 
 
 @lru_cache(maxsize=4)
