@@ -6,7 +6,7 @@ and what would be right. The command line prints ``str(error)`` without a traceb
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 
@@ -61,3 +61,10 @@ def hint(name: str, known: Collection[str]) -> str:
     """What a message about an unknown name adds: the most similar known name, if there is one, and all of them."""
     near = get_close_matches(name, known, 1)
     return (f"did you mean {near[0]}? There are " if near else "there are ") + (", ".join(known) or "none")
+
+
+def check_minima(section: object, minima: Mapping[str, float], prefix: str = "") -> None:
+    """Raises ConfigError if a setting of `section` is below its minimum, or not a number; `prefix` begins its name."""
+    for name, minimum in minima.items():
+        if not getattr(section, name) >= minimum:
+            raise ConfigError(f"{prefix}{name} must be at least {minimum}, not {getattr(section, name)}")

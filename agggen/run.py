@@ -24,7 +24,7 @@ from torch import Tensor
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.corpora.rejects import Reject, check_reject_share, write_rejects
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
-from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
+from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError, check_minima
 from agggen.facts import FactSegmenter
 from agggen.facts.config import FactSource, FrameSettings, SegmenterConfig, segmenter
 from agggen.generation.generator import InferenceConfig
@@ -64,8 +64,7 @@ class CorpusConfig:
     limit: int = 0  # number of training records to use (0: all)
 
     def __post_init__(self) -> None:
-        if self.limit < 0:
-            raise ConfigError(f"limit must be at least 0, not {self.limit}")
+        check_minima(self, {"limit": 0})
 
 
 @dataclass(frozen=True, kw_only=True)

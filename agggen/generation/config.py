@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agggen.errors import ConfigError
+from agggen.errors import ConfigError, check_minima
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class BeamConfig:
     block_ngrams: int = 3  # n of n-grams that must not repeat in a text, except those of names and values; 0: none
 
     def __post_init__(self) -> None:
-        _check_minima(self, {"beam": 1, "max_fact_tokens": 1, "min_tokens_per_triple": 0, "block_ngrams": 0})
+        check_minima(self, {"beam": 1, "max_fact_tokens": 1, "min_tokens_per_triple": 0, "block_ngrams": 0})
         if not 0 <= self.length_penalty < math.inf:
             raise ConfigError(f"length_penalty must be a number of 0 or more, not {self.length_penalty}")
 
@@ -59,7 +58,7 @@ class InferenceConfig:
     seed: int = 0  # of the planner `sample` and the ablation `random-order`
 
     def __post_init__(self) -> None:
-        _check_minima(self, {"plans": 1, "order_beam": 1, "aggregations": 1, "rows": 1, "level": 0, "seed": 0})
+        check_minima(self, {"plans": 1, "order_beam": 1, "aggregations": 1, "rows": 1, "level": 0, "seed": 0})
         if not 0 <= self.plan_weight < math.inf:
             raise ConfigError(f"plan_weight must be a number of 0 or more, not {self.plan_weight}")
         if not 0 < self.top_p <= 1:
@@ -68,9 +67,3 @@ class InferenceConfig:
             raise ConfigError(f"verify must be strict or off, not {self.verify!r}")
         if not math.isfinite(self.group_reward):
             raise ConfigError(f"group_reward must be a finite number, not {self.group_reward}")
-
-
-def _check_minima(config: object, minima: Mapping[str, int]) -> None:
-    for name, minimum in minima.items():
-        if getattr(config, name) < minimum:
-            raise ConfigError(f"{name} must be at least {minimum}, not {getattr(config, name)}")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from agggen.errors import ConfigError
+from agggen.errors import ConfigError, check_minima
 from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
@@ -51,13 +51,10 @@ class ModelConfig:
     predicate_dropout: float = 0.02  # fraction of predicates replaced by the unknown predicate (row 0) in training
 
     def __post_init__(self) -> None:
-        for name in ("width", "heads", "layers", "feed_forward", "predicate_dim", "max_group_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} must be at least 1, not {getattr(self, name)}")
+        sizes = ("width", "heads", "layers", "feed_forward", "predicate_dim", "max_group_size")
+        check_minima(self, {**dict.fromkeys(sizes, 1), "unseen_words": 0}, "model.")
         if self.width % self.heads or self.width % 2:
             raise ConfigError(f"model.width {self.width} must be even and a multiple of the {self.heads} heads")
-        if self.unseen_words < 0:
-            raise ConfigError(f"model.unseen_words must be at least 0, not {self.unseen_words}")
         for name in ("dropout", "predicate_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} must be at least 0 and less than 1, not {getattr(self, name)}")

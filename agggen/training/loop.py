@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from agggen.errors import ConfigError, TrainingError
+from agggen.errors import ConfigError, TrainingError, check_minima
 from agggen.model.batch import Batch, Example, collate
 from agggen.model.joint import JointModel
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sizes, text_costs
@@ -60,11 +60,8 @@ class StageConfig:
     log_every: int = 50  # updates
 
     def __post_init__(self) -> None:
-        at_least_0 = ("epochs", "warmup", "transition_warmup")
-        at_least_1 = ("batch_positions", "max_records", "accumulate", "patience", "log_every")
-        for name, low in [*((name, 0) for name in at_least_0), *((name, 1) for name in at_least_1)]:
-            if getattr(self, name) < low:
-                raise ConfigError(f"{name} must be at least {low}, not {getattr(self, name)}")
+        check_minima(self, dict.fromkeys(("epochs", "warmup", "transition_warmup"), 0))
+        check_minima(self, dict.fromkeys(("batch_positions", "max_records", "accumulate", "patience", "log_every"), 1))
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
         if self.alignment_penalty is not None and not self.alignment_penalty >= 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from agggen.errors import ConfigError
+from agggen.errors import ConfigError, check_minima
 from agggen.run import RunConfig
 
 
@@ -28,8 +28,7 @@ class ClusterConfig:
     max_failures: int = 3  # failures of workers or nodes to tolerate; -1: any number, while there are new checkpoints
 
     def __post_init__(self) -> None:
-        if self.workers < 0:
-            raise ConfigError(f"cluster.workers must be at least 0, not {self.workers}")
+        check_minima(self, {"workers": 0}, "cluster.")
         if not 0 <= self.min_workers <= self.workers:
             raise ConfigError(f"cluster.min_workers must be from 0 to cluster.workers, not {self.min_workers}")
         if self.cpus_per_worker < 0 or self.gpus_per_worker < 0 or not (self.cpus_per_worker or self.gpus_per_worker):
@@ -58,10 +57,7 @@ class StorageConfig:
     keep: int = 2  # verified checkpoints to keep per stage
 
     def __post_init__(self) -> None:
-        if not self.checkpoint_seconds >= 0:
-            raise ConfigError(f"storage.checkpoint_seconds must be at least 0, not {self.checkpoint_seconds}")
-        if self.keep < 1:
-            raise ConfigError(f"storage.keep must be at least 1, not {self.keep}")
+        check_minima(self, {"checkpoint_seconds": 0, "keep": 1}, "storage.")
 
 
 @dataclass(frozen=True)
@@ -75,9 +71,7 @@ class TrackingConfig:
     patience_seconds: float = 60.0  # how long a run waits for MLflow at its end
 
     def __post_init__(self) -> None:
-        for name in ("system_seconds", "samples", "patience_seconds"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"tracking.{name} must be at least 0, not {getattr(self, name)}")
+        check_minima(self, {"system_seconds": 0, "samples": 0, "patience_seconds": 0}, "tracking.")
 
 
 @dataclass(frozen=True)

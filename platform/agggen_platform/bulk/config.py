@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agggen.config import flatten
-from agggen.errors import ConfigError
+from agggen.errors import check_minima
 from agggen.generation.config import InferenceConfig
 from agggen_platform.sharded.config import ShardedConfig
 
@@ -37,10 +37,7 @@ class BulkConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_best < 1:
-            raise ConfigError(f"n_best must be at least 1, not {self.n_best}")
-        if self.gpus_per_actor < 0:
-            raise ConfigError(f"gpus_per_actor must be at least 0, not {self.gpus_per_actor}")
+        check_minima(self, {"n_best": 1, "gpus_per_actor": 0})
 
 
 def job_identity(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from agggen.errors import ConfigError
+from agggen.errors import check_minima
 from agggen.facts.config import RULES, SegmenterConfig
 from agggen_platform.cache import cache_folder
 from agggen_platform.sharded.config import ShardedConfig
@@ -36,8 +36,7 @@ class SegmentConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, not {self.batch_size}")
+        check_minima(self, {"batch_size": 1})
 
     @property
     def cache_folder(self) -> str | None:

@@ -14,16 +14,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agggen.config import load_config
-from agggen.errors import ConfigError
-
-
-def _check_least(section: Any, name: str, least: dict[str, float]) -> None:
-    for key, smallest in least.items():
-        if not getattr(section, key) >= smallest:
-            raise ConfigError(f"{name}.{key} must be at least {smallest}, not {getattr(section, key)}")
+from agggen.errors import ConfigError, check_minima
 
 
 @dataclass(frozen=True)
@@ -69,10 +63,10 @@ class ReplicaConfig:
 
     def __post_init__(self) -> None:
         least = {"min_replicas": 0, "target_records": 0.01, "downscale_delay_s": 0, "cpus": 0, "gpus": 0}
-        _check_least(self, "replicas", least)
+        check_minima(self, least, "replicas.")
         if self.max_replicas is None:
             return
-        _check_least(self, "replicas", {"max_replicas": 1})
+        check_minima(self, {"max_replicas": 1}, "replicas.")
         if self.min_replicas > self.max_replicas:
             raise ConfigError(f"min_replicas ({self.min_replicas}) is more than max_replicas ({self.max_replicas})")
 
@@ -86,7 +80,7 @@ class BatchConfig:
     queue: int = 1024  # records that may wait in a replica; further ones are refused (429)
 
     def __post_init__(self) -> None:
-        _check_least(self, "batch", {"records": 1, "wait_ms": 0, "queue": 1})
+        check_minima(self, {"records": 1, "wait_ms": 0, "queue": 1}, "batch.")
 
 
 @dataclass(frozen=True)
@@ -113,8 +107,8 @@ class LimitsConfig:
     window: int = 128  # active records per stream
 
     def __post_init__(self) -> None:
-        _check_least(self, "limits", {item.name: 1 for item in fields(self) if not item.name.endswith("_s")})
-        _check_least(self, "limits", {"deadline_s": 0.001, "longest_deadline_s": 0.001})
+        check_minima(self, {item.name: 1 for item in fields(self) if not item.name.endswith("_s")}, "limits.")
+        check_minima(self, {"deadline_s": 0.001, "longest_deadline_s": 0.001}, "limits.")
 
 
 @dataclass(frozen=True)

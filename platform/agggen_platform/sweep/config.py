@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError, ConfigError, check_minima
 
 SPACES = "agggen_platform.sweeps"
 """The package of the named spaces."""
@@ -49,10 +49,7 @@ class SweepConfig:
     asha: AshaConfig | None = field(default_factory=AshaConfig)
 
     def __post_init__(self) -> None:
-        if self.trials < 1:
-            raise ConfigError(f"trials must be at least 1, not {self.trials}")
-        if self.seed < 0 or self.concurrent < 0:
-            raise ConfigError(f"seed and concurrent must be 0 or more, not {self.seed} and {self.concurrent}")
+        check_minima(self, {"trials": 1, "seed": 0, "concurrent": 0})
         metrics = [f"{stage}/{measure}" for stage in STAGES for measure in MEASURES]
         if self.metric not in metrics:
             raise ConfigError(f"metric must be one of {', '.join(metrics)}, not {self.metric!r}")
