@@ -153,14 +153,16 @@ class Grammar:
     Args:
         lexicon: learned from the training texts; if they are not English, only names, brackets and quotation marks have
             rules.
+        full_stops: whether the training texts have full stops. Without them, clauses may have any number of verbs.
     """
 
-    def __init__(self, triples: Sequence[Triple], lexicon: Lexicon) -> None:
+    def __init__(self, triples: Sequence[Triple], lexicon: Lexicon, full_stops: bool = True) -> None:
         names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object) if name}
         self._names = re.compile(
             "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True))
         )
         self._with_the = [name for name in names if lexicon.articles.get(name, 0.0) >= _MIN_ARTICLE_SHARE]
+        self._full_stops = full_stops
         self._english = lexicon.lower >= _ENGLISH
         self._odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
 
@@ -182,7 +184,7 @@ class Grammar:
         if not self._english:
             return True
         before = f"{before} ".lstrip()
-        if self._has_two_verbs(before, fact):
+        if self._full_stops and self._has_two_verbs(before, fact):
             return False
         before, fact = self._unnamed(before), self._unnamed(fact)
         return not any(

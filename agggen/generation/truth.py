@@ -106,7 +106,7 @@ class RecordConstraints:
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._references = References(record)
-        self._grammar = Grammar(record.triples, watched.checker.lexicon)
+        self._grammar = Grammar(record.triples, watched.checker.lexicon, watched.full_stop is not None)
         self._spellings = cache(self._spellings_of)
         self._constraint = cache(self._constraint_of)
 

@@ -149,6 +149,12 @@ def test_facts_with_a_second_verb_run_on(before: str, fact: str, runs_on: bool) 
     assert GRAMMAR.runs_on(before, fact) is runs_on
 
 
+def test_clauses_have_any_number_of_verbs_in_texts_without_full_stops() -> None:
+    sentences = ("ann the is in as it is red", "hague is at home")
+    assert not GRAMMAR.makes_sentences(*sentences)
+    assert Grammar(TRIPLES, ENGLISH, full_stops=False).makes_sentences(*sentences)
+
+
 def test_other_languages_have_no_rules_of_english() -> None:
     german = Grammar(TRIPLES, Lexicon(lower=frozenset(("der", "ist", "of"))))
     assert german.accepts("Ann The ist an Bord von As. Das Boot, mit dem sie in, an und mit Ulm war.")
