@@ -137,7 +137,7 @@ _CORPORA = (
     ),
     Corpus(
         "webnlg-2.1-constrained",
-        "WebNLG 2.1, the constrained split",
+        "WebNLG 2.1, the split named constrained, although nearly all triples of its test set are in its training data",
         "CC BY-NC-SA 4.0 (non-commercial)",
         "Shimorina, Gardent (INLG 2018), Handling Rare Items in Data-to-Text Generation",
         {"train": "train", "dev": "dev", "test": "test"},

@@ -92,6 +92,19 @@ def test_webnlg_1_6_has_the_records_of_2017(data_home: Path) -> None:
         assert original == enriched
 
 
+def test_triples_of_the_constrained_test_set_are_in_training(data_home: Path) -> None:
+    """The name of the split promises the opposite; the catalogue says so."""
+    train, test = (
+        {
+            triple
+            for record in split_rejects(load("webnlg-2.1-constrained", split, data_home))[0]
+            for triple in record.triples
+        }
+        for split in ("train", "test")
+    )
+    assert (len(test), len(test & train)) == (1873, 1842)
+
+
 def test_the_test_set_of_3_0_is_split_by_categories_and_subjects_of_training(tmp_path: Path) -> None:
     def benchmark(path: Path, *entries: tuple[str, str]) -> None:
         path.parent.mkdir(parents=True)
