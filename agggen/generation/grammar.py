@@ -34,7 +34,7 @@ _BROKEN = re.compile(
             rf"\b[Ii]n (?:the )?(?:{_MONTH} (?:the )?{_DAY}|{_DAY} (?:of )?{_MONTH})\b",
             # "at In Ulm", of a name that begins with a preposition
             rf"\b{_PREPOSITION} In\b",
-            # number: "one of the groups are", "the leader is Ann and Bob."
+            # a singular for a plural, or the reverse: "one of the groups are", "the leader is Ann and Bob."
             r"\b[Oo]ne of (?:the|its) (?:(?!(?:that|which|who|where)\b)[a-z]+ )+(?:are|were)\b",
             r"\b(?:[Tt]he|[Ii]ts|whose) (?:(?!(?:and|or|main|of)\b)[a-z]+ ){0,2}(?![a-z]*s\b)[a-z]+ "
             r"(?:(?:of|in) (?:the )?Name )?(?:is|was) (?:the )?Name and (?:the )?Name\b(?=[.,]|$| wh)",
@@ -71,7 +71,7 @@ _VERB = re.compile(
 )
 """A word that may be a verb or participle, or the "not" of a short sentence ("Not family friendly.")."""
 _PARTICIPLE = re.compile("[a-z]+ed|be|born|built|held|led|made")
-"""A word that is no verb of a clause by itself, or seldom: "cooked", "is led"."""
+"""A word that is seldom the verb of a clause without an auxiliary: "cooked", "born"."""
 _A_OR_AN = re.compile(r"\b(an?|An)\s+([A-Za-z][a-z]+)")
 _CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORECASE)
 """The beginnings of words that are written with a vowel but pronounced with a consonant."""

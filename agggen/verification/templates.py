@@ -24,7 +24,7 @@ _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
 _DOUBTFUL = re.compile(r"^(?:The )?\{subject\} (?:[a-z]+ ){1,3}(?:is|are|was|were)\b|[\"~]")
 """The beginning of "Ulm mayor is Ann", and marks that may belong to one value only."""
 _GENERAL = frozenset(("coun", "date", "feet", "numb", "size", "tota"))
-"""Stems of words that sentences need not have: "Ulm was founded in 850" for ``foundingDate``."""
+"""Stems of predicates' words that a good sentence may lack: "Ulm was founded in 850" for ``foundingDate``."""
 _PLURAL_VERB = re.compile(r"\{subject\} (?:are|have|do|were|belong)\b")
 _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 

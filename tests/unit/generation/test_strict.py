@@ -333,6 +333,25 @@ def test_the_full_stop_before_a_fallback_belongs_to_the_preceding_fact(shipped: 
     assert text.text[: before.end].endswith(". ") and text.text[fallback.start :].startswith("Hydrogen melts")
 
 
+@pytest.mark.parametrize(
+    ("before", "may_stop"),
+    [
+        ("Hydrogen is a gas", True),
+        ("Hydrogen is a gas, which is", True),  # the words after "gas" are dropped
+        ("Hydrogen, discovered in 1766", False),
+        ("Hydrogen is a gas. Its symbol", False),
+    ],
+)
+def test_a_fallback_follows_words_that_are_sentences(shipped: Generator, before: str, may_stop: bool) -> None:
+    record = record_of("stateAtRoomTemperature = gas", "discoveryYear = 1766", subject="Hydrogen")
+    watched = watched_words(shipped.encoder.vocabulary, shipped.checker)
+    tokens = [token.text for token in tokenise(before, normalise=True)]
+    extras = [token for token in tokens if token not in watched.ids]
+    ids = watched.ids | {word: number for number, word in enumerate(extras, start=len(watched.vocabulary))}
+    constraint = RecordConstraints(watched, record, extras)(PlanPrefix.of(0, [[0]]))
+    assert constraint.may_stop([ids[token] for token in tokens]) is may_stop
+
+
 def test_constrained_texts_follow_the_free_ones_until_there_are_enough(shipped: Generator) -> None:
     record = elements_record("Kr-03")
     (free,) = shipped.generate([record], n_best=99, config=replace(shipped.config, verify="off"))
