@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agggen.generation.results import Generation
 from agggen.text.tokenise import tokenise
@@ -19,8 +19,8 @@ MARGIN = 0.4
 """Texts with a lower score than the best (of n returned texts, the n-th best) by more than this are no samples."""
 _MAX_N = 4
 
-NGrams = list[Counter[tuple[str, ...]]]
-"""The counts of a text's n-grams, for n = 1 to 4."""
+NGrams = list[set[tuple[object, ...]]]
+"""The n-grams of a text, for n = 1 to 4; the k-th occurrence of an n-gram is (n-gram, k)."""
 
 
 def by_consensus(texts: Sequence[Generation], others: Sequence[Generation] = ()) -> list[Generation]:
@@ -44,10 +44,19 @@ def cost(text: Generation) -> int:
 def ngrams(text: str) -> NGrams:
     """The n-grams of a text's lower-cased words."""
     words = [token.text.lower() for token in tokenise(text)]
-    return [Counter(zip(*(words[i:] for i in range(n)), strict=False)) for n in range(1, _MAX_N + 1)]
+    return [_numbered(zip(*(words[i:] for i in range(n)), strict=False)) for n in range(1, _MAX_N + 1)]
+
+
+def _numbered(items: Iterable[tuple[str, ...]]) -> set[tuple[object, ...]]:
+    counts = Counter[tuple[str, ...]]()
+    numbered = set[tuple[object, ...]]()
+    for item in items:
+        counts[item] += 1
+        numbered.add((item, counts[item]))
+    return numbered
 
 
 def similarity(a: NGrams, b: NGrams) -> float:
     """The mean over n of the F1 score of common n-grams, in [0, 1]; symmetric, unlike sentence BLEU."""
-    scores = [2 * (x & y).total() / max(x.total() + y.total(), 1) for x, y in zip(a, b, strict=True)]
+    scores = [2 * len(x & y) / max(len(x) + len(y), 1) for x, y in zip(a, b, strict=True)]
     return sum(scores) / len(scores)

@@ -109,6 +109,7 @@ class RecordConstraints:
         self._grammar = Grammar(record.triples, watched.checker.lexicon, watched.full_stop is not None)
         self._spellings = cache(self._spellings_of)
         self._constraint = cache(self._constraint_of)
+        self._expresses = cache(self._expresses_of)
 
     def __call__(self, prefix: PlanPrefix) -> Constraint:
         ends_sentence = prefix.last or len(prefix.groups) in self.sentence_ends
@@ -175,7 +176,8 @@ class RecordConstraints:
         fact_subjects = frozenset(triple.subject for triple in triples)
         passed: dict[tuple[tuple[int, ...], bool], bool] = {}
 
-        def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
+        @cache
+        def judge(fact: Spelling, before: Spelling) -> bool:
             if ends_sentence and (not fact or fact[-1] not in watched.sentence_ends):
                 return False
             earlier = [word for word in before if word not in (FACT, LAST)]
@@ -189,7 +191,7 @@ class RecordConstraints:
                     return False
             elif not begins_sentence and references.continues_another(text_before, text):
                 return False
-            if (key := (tuple(fact), begins_sentence)) not in passed:
+            if (key := (fact, begins_sentence)) not in passed:
                 findings = checker.findings(self.record, text, indices, (), begins_sentence)
                 passed[key] = passes(findings) and self._grammar.accepts(text)
             return (
@@ -198,7 +200,7 @@ class RecordConstraints:
                 and self._grammar.makes_sentences(text_before, text)
                 and (begins_sentence or not self._grammar.runs_on(text_before, text))
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
-                and self._expresses(triples, earlier, fact)
+                and self._expresses(group, self._unended(earlier), fact)
             )
 
         return Constraint(
@@ -206,18 +208,24 @@ class RecordConstraints:
             tuple(value_spellings),
             frozenset(elastic),
             frozenset(value_only),
-            judge,
+            lambda fact, before: judge(tuple(fact), tuple(before)),
             lambda: self._fallback(group),
             watched.full_stop,
             self._may_stop,
             watched.sentence_ends,
         )
 
-    def _expresses(self, triples: Sequence[Triple], earlier: Sequence[int], fact: Sequence[int]) -> bool:
+    def _unended(self, words: Sequence[int]) -> Spelling:
+        """The words after the last end of a sentence."""
+        ends = [number for number, word in enumerate(words, start=1) if word in self.watched.sentence_ends]
+        return tuple(words[max(ends, default=0) :])
+
+    def _expresses_of(self, group: frozenset[int], unended: Spelling, fact: Spelling) -> bool:
         """Whether a fact has no word that only expresses other predicates and no name in a wrong role, and its
-        sentences have cues of its own.
+        sentences, the first of which begins with the words `unended`, have cues of its own.
         """
         lexicon = self.watched.checker.lexicon
+        triples = [self.record.triples[index] for index in group]
         predicates = {triple.predicate for triple in triples}
         foreign = {
             word.form
@@ -226,8 +234,7 @@ class RecordConstraints:
         }
         if not foreign and predicates.isdisjoint(lexicon.cues) and not lexicon.roles_after:
             return True
-        ends = [number for number, word in enumerate(earlier, start=1) if word in self.watched.sentence_ends]
-        text = TrainingText.of(self.record, self._text([*earlier[max(ends, default=0) :], *fact]))
+        text = TrainingText.of(self.record, self._text([*unended, *fact]))
         return (
             foreign.isdisjoint(foreign_words(text, lexicon.predicates_of, predicates))
             and not any(triple in triples for triple in unexpressed(text, lexicon.cues))
