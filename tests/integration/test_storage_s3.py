@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from botocore.client import BaseClient
 
 from agggen_platform.storage.errors import DamagedError, StorageError
 from agggen_platform.storage.folder import Folder
@@ -146,6 +148,32 @@ def test_sweep_treats_no_such_upload_as_no_uploads(folder: Folder, faulty_s3: Fa
     faulty_s3.inject("403", method="GET", path="?uploads")
     with pytest.raises(StorageError, match="refuses these credentials"):
         folder.sweep("stage")
+
+
+def test_sweep_aborts_the_uploads_of_all_pages(
+    folder: Folder, s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page has at most 1,000 uploads; here it has one, since the tests' server has no pages."""
+    bucket, client, call = s3.removeprefix("s3://"), boto3.client("s3"), BaseClient._make_api_call
+    for key in ("stage/a", "stage/b", "stage/c", "other"):
+        client.create_multipart_upload(Bucket=bucket, Key=f"some/where/{key}")
+
+    def in_pages(self: BaseClient, operation: str, about: dict[str, Any]) -> Any:
+        answer = call(self, operation, about)
+        if operation == "ListMultipartUploads":
+            after = about.get("KeyMarker", ""), about.get("UploadIdMarker", "")
+            uploads = sorted(answer["Uploads"], key=lambda upload: (upload["Key"], upload["UploadId"]))
+            uploads = [upload for upload in uploads if upload["Key"].startswith(about["Prefix"])]
+            left = [upload for upload in uploads if (upload["Key"], upload["UploadId"]) > after]
+            answer |= {"Uploads": left[:1], "IsTruncated": len(left) > 1}
+            answer |= {"NextKeyMarker": left[0]["Key"], "NextUploadIdMarker": left[0]["UploadId"]}
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BaseClient, "_make_api_call", in_pages)
+        folder.sweep("stage")
+    left = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
+    assert [upload["Key"] for upload in left] == ["some/where/other"]
 
 
 # --- permanent errors -----------------------------------------------------------------------------------------------

@@ -44,16 +44,16 @@ class Evaluation:
     count: int
     """The number of records."""
     partial: bool
-    """Whether these are only the first records of the split."""
+    """Whether only the first records of the split were evaluated."""
     protocol: str
     at: str
-    """When it was recorded, in UTC."""
+    """When the evaluation was recorded, in UTC."""
     scores: Mapping[str, tuple[float, str]]
     """Value and signature by ``section/name``."""
 
     @property
     def key(self) -> str:
-        """The name of its tag; a newer evaluation of the same records and protocol replaces the tag's value."""
+        """The name of the evaluation's tag; a newer evaluation of the same records and protocol replaces its value."""
         digest = hashlib.sha256(f"{self.corpus}\0{self.split}\0{self.records}\0{self.protocol}".encode()).hexdigest()
         return f"{EVALUATION}{digest[:12]}"
 
@@ -64,12 +64,11 @@ class Evaluation:
         return f"--corpus {self.corpus} --split {self.split} --protocol {self.protocol}{limit}"
 
     def to_json(self) -> str:
-        """The value of the tag."""
+        """The value of the evaluation's tag."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Evaluation:
-        """Parses the value of a tag."""
         values = json.loads(text)
         values["scores"] = {name: (value, signature) for name, (value, signature) in values["scores"].items()}
         return cls(**values)
@@ -89,7 +88,7 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     Args:
         report: a folder, local or in a store, or ``runs:/RUN_ID`` of MLflow.
         fingerprint: the fingerprint of the bundle that must have been evaluated.
-        inference: the bundle's settings, which must have been used.
+        inference: the bundle's settings, with which the report must have been made.
         uri: the address of MLflow.
 
     Raises:
@@ -143,10 +142,11 @@ def _artifact(run_id: str, uri: str) -> bytes | None:
 
 
 def _other_settings(run: Mapping[str, Any], inference: InferenceConfig) -> str:
-    """Describes the first setting that differs; empty if none. The seed is compared only for random orders."""
+    """Describes the first setting that differs, if any. The seed is compared only where plans are random."""
+    random = inference.ablation == "random-order" or inference.planner == "sample"
     for name, expected in flatten(inference).items():
         used = run.get(f"inference {name}")
-        if used != expected and (name != "seed" or inference.ablation == "random-order"):
+        if used != expected and (name != "seed" or random):
             return f"{name} was {used}, the bundle has {expected}"
     return ""
 
@@ -173,7 +173,6 @@ class Gate:
             raise ConfigError(f"the tolerance must be a number of 0 or more, not {self.tolerance}")
 
     def judge(self, candidate: Version, champion: Version | None) -> Verdict:
-        """Compares candidate and champion on every evaluation that both have."""
         if champion is None:
             return Verdict(True, "nothing to compare with: no version had the alias")
         of_candidate, of_champion = self._evaluations(candidate), self._evaluations(champion)
@@ -185,7 +184,7 @@ class Gate:
             value, best = of_candidate[key].scores[self.metric][0], of_champion[key].scores[self.metric][0]
             worse = (best - value) if _leaf(self.metric) in _HIGHER else (value - best)
             passed &= worse <= self.tolerance
-            digits = 2 if abs(worse) >= 0.005 or not worse else 6  # enough to show the difference
+            digits = 2 if abs(worse) >= 0.005 or not worse else 6  # more for a small difference
             note = f"{self.metric} {value:.{digits}f} against {best:.{digits}f} of version {champion.number}"
             note += f" on {of_candidate[key]}"
             if worse > self.tolerance:

@@ -1,6 +1,6 @@
-"""Objects of an S3 store, through boto3, with our own retries.
+"""Objects of an S3 store, through boto3, with the retries of `s3_client.Attempts`.
 
-boto3's retries are off, because they neither bound the total time nor resume an interrupted download. Uploads are
+boto3's retries are off: they have no limit on the total time and cannot resume an interrupted download. Uploads are
 atomic; large files are multipart uploads, which are aborted if a part fails. Every upload has a ``Content-MD5``, the
 checksum that all implementations of S3 verify.
 """
@@ -107,7 +107,7 @@ class S3Store:
         self._call("write", name, self._client.put_object, Key=self._key(name), **body)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Uses ``If-Match`` and ``If-None-Match``; stores that ignore (rclone) or lack both write unconditionally."""
+        """Uses ``If-Match`` and ``If-None-Match``; stores that ignore (rclone) or reject them write unconditionally."""
         key, conditional = self._key(name), True
         while True:
             current: bytes | None = None
@@ -167,15 +167,20 @@ class S3Store:
     def sweep(self, under: str) -> None:
         """Aborts unfinished multipart uploads."""
         prefix = self._key(under) + "/" if under or self.prefix else ""
-        try:
-            page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix)
-        except StorageError as error:
-            if isinstance(error.__cause__, Exception) and code_of(error.__cause__) == "NoSuchUpload":
-                return  # rclone's answer if there are no unfinished uploads
-            raise
-        for upload in page.get("Uploads", ()):
-            about = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
-            self._call("abort the upload of", under, self._client.abort_multipart_upload, **about)
+        markers: dict[str, str] = {}
+        while True:
+            try:
+                page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix, **markers)
+            except StorageError as error:
+                if isinstance(error.__cause__, Exception) and code_of(error.__cause__) == "NoSuchUpload":
+                    return  # rclone's answer if there are no unfinished uploads
+                raise
+            for upload in page.get("Uploads", ()):
+                about = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
+                self._call("abort the upload of", under, self._client.abort_multipart_upload, **about)
+            if not page.get("IsTruncated"):
+                return
+            markers = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
     def _send(self, name: str, path: Path, size: int, about: dict[str, str]) -> list[dict[str, Any]]:
         part = max(self.policy.part, -(-size // _MAX_PARTS))
@@ -199,7 +204,7 @@ class S3Store:
             try:
                 self._client.complete_multipart_upload(**arguments)
             except Exception as error:
-                # An earlier attempt may have succeeded although its answer was lost: then the object has the token.
+                # If an earlier attempt succeeded, but its answer was lost, the object has the token.
                 if code_of(error) != "NoSuchUpload" or not self._was_sent_with(name, token):
                     raise
 
@@ -215,7 +220,7 @@ class S3Store:
         try:
             return self._call("inspect", name, self._client.head_object, Key=self._key(name))
         except FileNotFoundError:
-            self._check_bucket(name)  # for HEAD, a missing bucket and a missing object have the same answer
+            self._check_bucket(name)  # HEAD gives the same answer for a missing bucket and a missing object
             raise
 
     def _check_bucket(self, name: str) -> None:
@@ -240,7 +245,7 @@ class S3Store:
 
         Raises:
             FileNotFoundError: there is no such object.
-            StorageError: it failed.
+            StorageError: the request failed after all retries, or cannot succeed.
         """
         attempts = self._attempts(verb, name)
         while True:

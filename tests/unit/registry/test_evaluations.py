@@ -1,5 +1,6 @@
 """Reports as evaluations of versions, and the metric gate."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ def test_a_report_about_an_ablation_is_refused(trained: list[Path], tmp_path: Pa
     folder = write_report(tmp_path / "report", trained[0], inference_ablation="no-aggregation")
     with pytest.raises(ConfigError, match="ablation was no-aggregation, the bundle has none"):
         read(trained[0], folder)
+
+
+def test_the_seed_matters_where_plans_are_random(trained: list[Path], tmp_path: Path) -> None:
+    folder = write_report(tmp_path / "exact", trained[0], inference_seed=7)
+    inference = load_bundle(trained[0]).inference
+    read_evaluation(folder, fingerprint(trained[0]), inference, "")
+    sampled = write_report(tmp_path / "sampled", trained[0], inference_planner="sample", inference_seed=7)
+    for seed, refused in ((7, False), (8, True)):
+        with pytest.raises(ConfigError, match="seed was 7, the bundle has 8") if refused else nullcontext():
+            sampling = replace(inference, planner="sample", seed=seed)
+            read_evaluation(sampled, fingerprint(trained[0]), sampling, "")
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"identity": 3, "run": {}, "scores": {}}'])
