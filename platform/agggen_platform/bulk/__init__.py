@@ -11,10 +11,10 @@ The other files of OUT:
 
     texts/000000-JOB.parquet, ...   one row per text, in the order of the input (``rows.text_schema``); or .jsonl
     rejects/000000-JOB.jsonl, ...   file, line, id and reason of each record without a text
-    report.json                     totals and settings, as in the run log
-    .work/                          notes on attempts and finished shards; during the job, copies of input
+    report.json                     totals of the job, and the speed of its last run
+    .work/                          files that record attempts and finished shards; during the job, copies of input
 
-The parts are the result: workers write each once, under its final name, and the driver reads none of them. A job is
-identified by its fingerprint JOB (input, bundle, inference, n_best, complete, unique, format). The same job resumes
-with the unfinished shards; killed at any time, it writes each record exactly once.
+Workers write the parts under their final names. A job is identified by its fingerprint JOB (input, bundle, critic,
+inference, n_best, complete, unique, format). Starting an interrupted job again processes only the unfinished shards;
+each record is written exactly once, even if processes are killed.
 """

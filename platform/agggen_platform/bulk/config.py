@@ -18,16 +18,14 @@ FORMAT = 6  # version of the output format; incremented when the same job would 
 
 @dataclass(frozen=True)
 class BulkConfig(ShardedConfig):
-    """Settings of a bulk generation job."""
-
     inference: InferenceConfig = field(kw_only=True)
-    """The search; defaults are the bundle's own settings (`model.bulk_config`)."""
+    """Settings of the search; by default those of the bundle (`model.bulk_config`)."""
     n_best: int = 1
     """The largest number of texts per record, best first."""
     complete: bool = False
     """Let the model add the predicates that a record's own plan omits; otherwise such a record is rejected."""
     unique: bool = True
-    """Reject records with the id of an earlier record. False: ids are not compared; `row` identifies a record."""
+    """Reject records with the id of an earlier record. False: ids may repeat; `row` identifies a record."""
     format: Literal["parquet", "jsonl"] = "parquet"
     """The format of the parts."""
     critic: str | None = None
@@ -43,12 +41,12 @@ class BulkConfig(ShardedConfig):
 def job_identity(
     config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
 ) -> dict[str, Any]:
-    """All that affects the output: fingerprints of bundle, critic and inputs, and settings except those of speed."""
+    """What affects the output; settings that only affect speed are left out. `inputs`: (name, fingerprint) pairs."""
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,
         "input": [digest for _, digest in inputs],
-        # With several files, a record without an id gets one that begins with the file's name.
+        # With several files, the id given to a record without an id begins with the file's name.
         "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
         "n_best": config.n_best,
         "complete": config.complete,
@@ -60,6 +58,5 @@ def job_identity(
 
 
 def fingerprint(identity: dict[str, Any]) -> str:
-    """The fingerprint of a job from its `job_identity`."""
     content = {"format": FORMAT, "job": identity}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -20,12 +20,12 @@ from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard
 
 _OPTIONS = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
-_TIMEOUT = 540.0  # seconds for one request, which is a batch and may wait for other batches
+_TIMEOUT = 540.0  # seconds for one request of a batch, which may wait while the endpoint processes other batches
 _DEADLINE = 1800.0  # seconds for a request including all its retries
 
 
 class EndpointWorker(BulkWorker):
-    """Processes enough shards concurrently to keep the endpoint's generators busy; validates the records itself."""
+    """Processes enough shards concurrently to keep the endpoint's generators busy. Records are validated here."""
 
     def __init__(self, url: str, settings: WorkerSettings) -> None:
         """
@@ -48,7 +48,7 @@ class EndpointWorker(BulkWorker):
 
 
 class _Remote:
-    """The part of a generator that `RowWriter` uses: validates records here; the endpoint plans and writes."""
+    """The attributes of a generator that `RowWriter` uses. Validates records here; the endpoint plans and writes."""
 
     def __init__(self, client: Client, own: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
@@ -56,8 +56,7 @@ class _Remote:
         self.options = options | {"alone": True}
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
-        """The texts of the records.
-
+        """
         Raises:
             JobError: the endpoint does not answer, or serves another bundle.
             RuntimeError: the endpoint rejected a record.
@@ -88,10 +87,10 @@ class _Remote:
 
 
 def options_of(requested: InferenceConfig, own: InferenceConfig) -> dict[str, Any]:
-    """The request options that make a bundle with its `own` settings use the `requested` ones.
+    """The request options for the settings `requested`, if the endpoint's bundle has the settings `own`.
 
     Raises:
-        ConfigError: a setting that differs has no request option.
+        ConfigError: a setting that differs between the two has no request option.
     """
     options = {name: getattr(requested, name) for name in _OPTIONS}
     sent = replace(own, **options, beam=replace(own.beam, beam=requested.beam.beam))

@@ -1,8 +1,8 @@
-"""Input files as shards, which workers read in place.
+"""Divides input files into shards, which workers read from the original files.
 
-The driver reads a text file once, to find its hash, its ids, and the offsets at which shards may begin (a CSV row may
-span lines); from a Parquet file it reads only the ids. If a CSV has one triple per row and the rows of a record are not
-consecutive, the driver copies it to Parquet, grouped by record. An invalid line becomes a row with an ``error``.
+The driver reads each text file once, to compute its hash and find its ids and the offsets at which shards may begin (a
+CSV row may span lines); from a Parquet file it reads only the ids. A CSV with one triple per row in which the rows of a
+record are not consecutive is copied to Parquet, grouped by record. An invalid line becomes a row with an ``error``.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from agggen_platform.sharded.shards import (
 from agggen_platform.storage.folder import Folder
 
 KINDS = ("parquet", "jsonl", "csv")
-_BUFFER = 1 << 20  # bytes of a text file in memory
-_ROWS = 1024  # records in memory
+_BUFFER = 1 << 20  # bytes of a text file that are read at once
+_ROWS = 1024  # records that are read at once
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,6 @@ class LineIndex:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of records."""
-
     address: str
     """The address as the user gave it."""
     folder: Folder
@@ -183,7 +181,7 @@ def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -
             if name and name == record:
                 continue
             record = name
-        # An item that was read together with the previous one (a rejected line within a row) cannot begin a shard.
+        # A rejected line within a row is read together with the previous item, so it cannot begin a shard.
         is_boundary = stream.offset > offset and not (triples and rejected)
         if not offsets or (is_boundary and count - records_before[-1] >= step):
             offsets.append(offset)
@@ -213,12 +211,12 @@ def _csv_layout(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
 
 
 def _has_triples(columns: Iterable[str]) -> bool:
-    """Whether these columns mean one triple per row; if one of the three is missing, reading the rows fails."""
+    """Whether a table has one triple per row: it has two of the columns `NEEDED`. Without the third, reading fails."""
     return len({name.lower() for name in columns} & set(NEEDED)) > 1
 
 
 def _id_of(item: tuple[int, Any] | Reject, prefix: str, triples: bool) -> str:
-    """The id of an item's record; "" for an invalid one."""
+    """The id of an item's record; "" if the item is invalid."""
     if isinstance(item, Reject):
         return ""
     line, value = item
@@ -252,10 +250,10 @@ def _values(
 
 
 def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
-    """The files that workers read: a file that they cannot read in place is copied, unless a copy exists.
+    """The files that workers read: the input files, or copies in `work` of files that workers cannot read.
 
     Args:
-        work: the job's folder for copies.
+        work: the job's folder for copies; existing copies are reused.
 
     Raises:
         DamagedError: a file changed since `find_inputs`.
@@ -291,7 +289,7 @@ def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool
 
     Args:
         part: the name of a shard's part, with ``{}`` in place of the shard's number.
-        unique: whether a record with the id of an earlier one is a duplicate.
+        unique: whether a record with the id of an earlier record is a duplicate.
     """
     duplicates = _find_duplicates(files) if unique else [{} for _ in files]
     shards: list[Shard] = []
@@ -345,7 +343,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
 
 
 def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard for `read_record` in batches, each batch with the number of its first row.
+    """Batches of the rows of a shard, for `read_record`, each batch with the number of its first row.
 
     Raises:
         CorpusError: a Parquet file has values that could run code.

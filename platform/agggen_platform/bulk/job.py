@@ -88,7 +88,7 @@ def generate(
         JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
         JobError: too many records were rejected, the generator failed on every record, or workers died repeatedly.
-            Finished shards are kept for the next run.
+            The next run reuses the finished shards.
     """
     if review and config.critic is None:
         raise ConfigError("a review needs the scores of a critic: set critic=included")
@@ -127,7 +127,7 @@ def generate(
             if not rows:
                 raise CorpusError(f"{source} contains no record")
         except CorpusError:
-            output.clear()  # otherwise the folder would refuse the corrected input as another job
+            output.clear()  # otherwise `begin` would refuse the corrected input as another job
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
         shards = plan_shards(files, config.rows_per_shard(rows), part, config.unique)

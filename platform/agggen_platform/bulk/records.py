@@ -143,7 +143,7 @@ def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str,
 def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
     table = read_table(((line, row | {"split": ""}) for line, row in rows), "")
     if table.rejects:
-        # One rejected row rejects the whole record; the reject of the record itself has no additional information.
+        # If a row is rejected, so is its record. The reject of the record (REJECTED_ROW) has no further information.
         first, *others = [reject for reject in table.rejects if reject.reason != REJECTED_ROW] or table.rejects
         reason = "; ".join([first.reason, *(f"line {reject.line}: {reject.reason}" for reject in others)])
         return _invalid_row(first.line, identifier_of(rows[0][1]) or None, reason)

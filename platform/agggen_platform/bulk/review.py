@@ -27,7 +27,7 @@ _Key = tuple[int, int]  # the row of the record and the rank of the text
 def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str, count: int) -> list[CheckedText]:
     """The `count` texts with the highest ``risk``, riskiest first; ties in output order.
 
-    Reads the risks of all parts, but only the needed texts and records.
+    Reads the risks in all parts, but texts only in the parts that have one of these.
     """
     manifest = output.manifest()
     assert manifest is not None, "only a complete output can be reviewed"

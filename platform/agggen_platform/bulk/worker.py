@@ -36,11 +36,11 @@ class WorkerSettings:
     bundle: str  # the bundle's address
     fingerprint: str  # the bundle's fingerprint
     config: BulkConfig
-    critic: tuple[str, str] | None = None  # its address, and the SHA-256 of its files
+    critic: tuple[str, str] | None = None  # the critic's address, and the SHA-256 of its files
 
 
 class BulkWorker(Worker[Counts]):
-    """Loads the bundle once and writes one shard per call, with one thread, so that its texts are reproducible."""
+    """Loads the bundle once and writes one shard per call. Uses one thread, so that the texts are reproducible."""
 
     counts = Counts
 

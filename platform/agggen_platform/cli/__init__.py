@@ -1,1 +1,1 @@
-"""The `agggen` command: a module per subcommand, which parses, calls and prints. Heavy imports are in functions."""
+"""The `agggen` command: modules of subcommands that parse options and print results. Slow imports are in functions."""

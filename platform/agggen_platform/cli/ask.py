@@ -1,4 +1,4 @@
-"""`agggen ask`: texts for records from an endpoint."""
+"""`agggen ask`: has an endpoint write texts for records."""
 
 from __future__ import annotations
 

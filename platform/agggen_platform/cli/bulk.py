@@ -1,4 +1,4 @@
-"""`agggen bulk`: texts for millions of records, on this machine or a Ray cluster."""
+"""`agggen bulk`: writes texts for millions of records, on this machine or a Ray cluster."""
 
 from __future__ import annotations
 

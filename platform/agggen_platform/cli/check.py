@@ -51,7 +51,7 @@ def check(
 ) -> None:
     """Check what any system's texts say of their records: what is said, missing, contradicted, invented.
 
-    There are two checks: by words (strict about values, blind to relations), and by a learned critic, which also
+    There are two checks: by words (strict about values, but ignores relations), and by a learned critic, which also
     detects wrong relations, subjects and negations. Each text gets coverage, correctness and fluency (0 to 1), and a
     risk. Without TEXTS, the texts are those of RECORDS: "text" beside "triples", references, or text columns.
 
@@ -102,7 +102,7 @@ def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
     """The texts of a file and their records: a record is repeated for each of its texts.
 
     Raises:
-        CorpusError: there is no record, or one is invalid or has no text. Checking only the others would mislead.
+        CorpusError: there are no records, or a record is invalid or has no text; a partial check would mislead.
     """
     from agggen.errors import CorpusError, RecordError
     from agggen.evaluation.files import json_objects
@@ -212,8 +212,8 @@ def train_critic(
 ) -> None:
     """Train the critic of `agggen check` on texts with synthetic errors. Takes one core, and no GPU.
 
-    With rel2text it also learns from the texts that Rel2Text's annotators called corrupted. The included critic has
-    seen the texts of the default options.
+    With rel2text it also learns from the texts that Rel2Text's annotators called corrupted. The included critic was
+    trained with the default options.
 
     \b
         agggen train-critic --out critic

@@ -1,7 +1,7 @@
 """Output of commands: results on stdout, messages on stderr.
 
-Progress is a line every few seconds. Tables have frames on a terminal, and are tab-separated elsewhere. rich's markup
-is off, because it would interpret the square brackets of plans.
+Progress is a line every few seconds. Tables have frames on a terminal, and are tab-separated elsewhere. The markup of
+rich is off, because rich would interpret the square brackets of plans.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Advance = Callable[[str, int, int | None], None]
 
 
 def byte_progress() -> Advance:
-    """Shows the progress of downloads: a line every ten seconds and at the end of each file."""
+    """A callback that shows downloads: a line every ten seconds and at the end of each file."""
     due: dict[str, float] = {}  # when a file's next line may be printed; infinity after its last line
 
     def advance(file: str, done: int, total: int | None) -> None:

@@ -1,4 +1,4 @@
-"""`agggen doctor`: finds what would stop a job on this machine, and how to fix it."""
+"""`agggen doctor`: finds problems that would stop a job on this machine, and names remedies."""
 
 from __future__ import annotations
 

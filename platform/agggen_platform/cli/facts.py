@@ -81,7 +81,7 @@ def inspect(
 
 
 def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
-    """The first texts of a corpus, or of the records with these ids, with their records."""
+    """The first texts of a corpus or of its records with these ids, each with its record."""
     from agggen.datasets import load_dataset
     from agggen.errors import CorpusError
 
@@ -96,7 +96,7 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
 
 
 def _aligned(record: Record | None, facts: Sequence[str]) -> list[tuple[str, tuple[str, ...] | None]]:
-    """The facts, each with the predicates that it states; None if there is no record."""
+    """The facts, each with the predicates that it states, or with None if there is no record."""
     if record is None or not facts:
         return [(fact, None) for fact in facts]
     from agggen.alignment import align
@@ -110,8 +110,7 @@ def _aligned(record: Record | None, facts: Sequence[str]) -> list[tuple[str, tup
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
     """The tree of a sentence on one line: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
 
-    A frame has the name of its predicate and its position in the text. Brackets in the text become ``-LRB-`` and
-    ``-RRB-``.
+    A frame begins with the word of its predicate. Brackets in the text become ``-LRB-`` and ``-RRB-``.
     """
     from agggen.facts.tree import build_tree
 

@@ -3,8 +3,8 @@
 Exit codes: 0 success; 1 an internal error (with a traceback), or a closed output pipe; 2 invalid input, option or
 configuration, or an extra that is not installed; 3 an unusable bundle; 4 training or a job failed; 5 the operating
 system or the store refused (disk full, permission); 6 no cluster, another job is running, or entries were not sent to
-MLflow; 8 no such version, alias or registry; 9 a promotion was refused; 10 an endpoint does not answer, or not
-correctly; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM.
+MLflow; 8 no such version, alias or registry; 9 a promotion was refused; 10 an endpoint does not answer, or its
+answer is invalid; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM.
 ``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
@@ -54,7 +54,7 @@ FIRST = ("demo", "studio", "prepare", "train", "generate", "evaluate")
 
 class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Lists the commands for beginners, then the others."""
+        """Lists the commands for beginners, then all other commands."""
         width = formatter.width - 6 - max(map(len, self.commands))
         others = [name for name in self.commands if name not in FIRST]
         for title, names in (("Commands to begin with", FIRST), ("More commands", others)):
@@ -62,7 +62,7 @@ class _Commands(TyperGroup):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
 
-# No rich markup in help: it would swallow the square brackets of plans.
+# No rich markup in help, because rich would interpret the square brackets of plans.
 app = typer.Typer(
     name="agggen",
     cls=_Commands,
@@ -101,7 +101,6 @@ app.command("serve-key", short_help="Create an API key for the endpoint.")(serve
 app.command("check", short_help="Check any system's texts against their records.")(check.check)
 app.command("train-critic", short_help="Train the critic of `agggen check`.")(check.train_critic)
 app.command("score", short_help="Score any system's texts against references.")(score.score)
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 def _print_version(requested: bool) -> None:

@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` collapses two slas
 
 
 def on_this_machine(folder: Path | None) -> Path | None:
-    """Callback of an option; raises ConfigError for an address in a store, of which `Path` makes a folder ``s3:``."""
+    """Callback of an option; raises ConfigError for an address, which `Path` would read as a folder ``s3:``."""
     if address := _SCHEME.match(str(folder)):
         path = str(folder)[address.end() :]
         raise ConfigError(f"{address.group()}/{path}: this can only be a folder of this machine")
@@ -37,7 +37,7 @@ PrintConfig = Annotated[bool, typer.Option(help="Print the resolved configuratio
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The different names of ``a,b,c``."""
+    """The names in a list such as ``a,b,c``, without duplicates."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 

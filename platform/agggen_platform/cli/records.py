@@ -78,10 +78,10 @@ def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
 
 
 def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record]:
-    """The records of a file, all of which must be valid: scores of the valid ones alone would be misleading.
+    """The records of a file, all of which must be valid, because scores of only the valid records would be misleading.
 
     Raises:
-        CorpusError: a record is invalid, or there is none; see `read_records`.
+        CorpusError: a record is invalid, or there are no records; see `read_records`.
     """
     record: Record | Reject | None = None
     for record in read_records(str(path), columns):
@@ -188,7 +188,7 @@ def _is_stream(target: Path) -> bool:
 
 @contextmanager
 def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
-    """Standard output, a device or pipe, or a file that is written atomically.
+    """Opens `path`: standard output ("-"), a device or pipe, or a file that is written atomically.
 
     Raises:
         ConfigError: `path` is a folder, or is the input `source`.
@@ -214,12 +214,11 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
 
 
 def write_line(file: TextIO, value: Any) -> None:
-    """Writes a line of JSON."""
     file.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """(record, number, facts) of every reference; `segmenter` segments references without facts."""
+    """(record, its reference's number, facts) of all references; `segmenter` segments those without facts."""
     texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
     segmented = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [

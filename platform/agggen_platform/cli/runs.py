@@ -100,7 +100,7 @@ def compare(
     runs: Runs = Path("runs"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port of `agggen runs ui`.")] = 5000,
 ) -> None:
-    """Print the address at which MLflow's pages compare runs, and that of their curves if all were trained.
+    """Print the address of MLflow's page that compares the runs, and if all have a dev_loss, that of its curves.
 
     \b
         agggen runs compare sweep-1a2b3c

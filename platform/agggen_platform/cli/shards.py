@@ -27,7 +27,7 @@ Actors = Annotated[
 
 
 class RunLog:
-    """Creates the run log of a job in the folder `runs` when called by the job, which does so only if it has work."""
+    """Creates the run log of a job in the folder `runs` when called; jobs call it only if shards are left to do."""
 
     def __init__(self, runs: Path) -> None:
         warn_if_temporary(runs, "--runs")
@@ -76,7 +76,7 @@ def shard_progress(speed: Format, counts: Format) -> Iterator[Callable[[Progress
 
 
 def _time_left(now: Progress[Any]) -> list[str]:
-    """The estimated remaining time, from the shards that this run has finished; empty if it has finished none."""
+    """The estimated remaining time, from the shards that this run has finished; empty if there are none."""
     finished = now.shards - now.reused
     if not finished:
         return []

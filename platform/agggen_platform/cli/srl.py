@@ -1,4 +1,4 @@
-"""`agggen srl check`: whether AllenNLP can be used on this machine."""
+"""`agggen srl check`: checks whether AllenNLP can be used on this machine."""
 
 from __future__ import annotations
 

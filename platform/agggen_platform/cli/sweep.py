@@ -1,4 +1,4 @@
-"""`agggen sweep`: searches a space of settings by many trainings."""
+"""`agggen sweep`: trains with many settings to find the best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agggen train`, `adapt` and `distill`: train a model; continue the training of a bundle on new or written texts."""
+"""`agggen train`, `adapt` and `distill`: train a model; train a bundle further, on new texts or on generated texts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def train(
 
     The same command resumes an interrupted run. Unknown settings are refused, with the nearest valid one. Ctrl-C and
     SIGTERM save a checkpoint first. With cluster.workers, workers of a Ray cluster divide each batch, and the model is
-    the same as with one.
+    the same as with one worker.
 
     \b
         agggen train elements
@@ -134,7 +134,7 @@ def distill(
 
     The teachers write texts for the records of DATA and for connected subsets of their triples. Of each record's texts
     that the constrained search would accept, the one most similar to the others is kept. The student continues BUNDLE's
-    training on these texts, which are in RUNS/texts-HASH. Texts of DATA are not used; without texts, DATA needs the
+    training on these texts, which are in RUNS/texts-HASH. Texts of DATA are not used; DATA without texts needs the
     splits train and dev. The same command resumes an interrupted run.
 
     \b
@@ -150,7 +150,7 @@ def distill(
     from agggen_platform.job_config import JobConfig
 
     student = load_bundle(bundle_folder(bundle))
-    configuration(JobConfig, bundle, student, "distill", overrides or ())  # refuses settings before texts are written
+    configuration(JobConfig, bundle, student, "distill", overrides or ())  # reports invalid settings early
     if actors != 0:
         require("ray")
     models = [open_model(address) for address in (bundle, *(teacher or ()))]

@@ -206,7 +206,7 @@ def adjust(
 
     With --wordings the strict check also accepts these wordings of values, and the model may write them. With --phrases
     a triple that the model cannot express, such as one with an unknown predicate, is stated by such a sentence instead
-    of a plain clause. The new bundle has its own fingerprint, and that of BUNDLE among its sources.
+    of a plain clause. The new bundle has its own fingerprint, and lists BUNDLE's fingerprint among its sources.
 
     \b
         agggen adjust BUNDLE --wordings wordings.json -o reworded

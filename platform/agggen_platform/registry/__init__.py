@@ -1,4 +1,4 @@
-"""The model registry: bundles as versions of a model in MLflow, and aliases for versions that pass checks.
+"""The model registry: bundles as versions of a model in MLflow, and aliases of versions.
 
 register("runs/elements-1/bundle")        makes the bundle a version of the model `agggen`, and its candidate
 record("models:/agggen@candidate", DIR)   adds the scores of the report that `agggen evaluate -o DIR` wrote

@@ -41,7 +41,7 @@ def is_model_address(address: str) -> bool:
 
 
 def parse_address(address: str) -> ModelAddress:
-    """Parses an address, whose ``models:/`` is optional; raises RegistryError if it is invalid."""
+    """Parses an address, in which ``models:/`` may be left out; raises RegistryError if it is invalid."""
     text = address.removeprefix(SCHEME)
     name, at, alias = text.partition("@")
     if at:

@@ -1,4 +1,4 @@
-"""Checks bundles before they enter the registry: complete, without foreign files, loadable, able to generate text."""
+"""Checks bundles for the registry: complete, without other files, loadable, able to generate text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Admitted:
 
     @property
     def inference(self) -> InferenceConfig:
-        """The bundle's inference settings, which a report must have used; raises ConfigError for a critic."""
+        """The bundle's inference settings, with which reports must be made; raises ConfigError for a critic."""
         if isinstance(self.bundle, Critic):
             raise ConfigError("a critic writes no texts, so no report of `agggen evaluate` is about it")
         return self.bundle.inference
@@ -40,14 +40,14 @@ class Admitted:
 def admit(address: str, expected: str | None = None) -> Admitted:
     """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``.
 
-    Files that do not belong to a bundle are refused without reading them. safetensors refuses a pickle in place of the
-    weights, so no code of a bundle is ever run.
+    Files that do not belong to a bundle are refused without reading them. Weights are read as safetensors, never as a
+    pickle, so a bundle cannot run code.
 
     Args:
         expected: the required fingerprint; None: any.
 
     Raises:
-        BundleError: it is missing, incomplete or changed, not the expected one, or has foreign files.
+        BundleError: the bundle is missing, incomplete or changed, is not the expected one, or has other files.
         StorageError: the store refused access or did not answer.
     """
     folder = Folder(address)
@@ -110,7 +110,7 @@ def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str
     try:
         (written,) = generator.generate([record], config=config)[0]
         resolve_plan(record, written.plan)
-    except Exception as error:  # any error fails the test
+    except Exception as error:  # every error is a fault
         return f"{where} failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if not written.text.strip():
         return f"{where} gave an empty text"

@@ -1,4 +1,4 @@
-"""The connection to the MLflow model registry: its address, and errors within seconds if it does not answer."""
+"""Connects to the MLflow model registry; raises an error within seconds if it does not answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agggen_platform.tracking.tracker import default_uri
 
 _SQLITE = "sqlite:///"
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
-_PATIENCE = 5.0  # seconds for a database server to accept a connection
+_PATIENCE = 5.0  # seconds to wait until a database server accepts a connection
 
 
 def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
@@ -66,7 +66,7 @@ def registry_errors(uri: str) -> Iterator[None]:
 
 
 def _check_file(uri: str, create: bool) -> None:
-    """Checks the file of an SQLite registry: MLflow would retry for an hour on a file that is not a database."""
+    """Checks that an SQLite registry is a database, because MLflow would retry for an hour if it is not."""
     path = sqlite_file(uri)
     if path is None:
         raise RegistryError(f"{uri!r} is not a registry: write {_SQLITE}FILE")
@@ -87,7 +87,7 @@ def _check_file(uri: str, create: bool) -> None:
 
 
 def _check_server(uri: str) -> None:
-    """Checks that a database server accepts connections: MLflow would retry for an hour on one that is down."""
+    """Checks that a database server accepts connections, because MLflow would retry for an hour if it is down."""
     parts = urlsplit(uri)
     kind = parts.scheme.partition("+")[0]
     if kind not in _PORTS or not parts.hostname:

@@ -1,8 +1,8 @@
 """Moves an alias to a version that passes three checks, and rolls it back.
 
-    (a) the bundle exists at its registered address, and its hashes are right
-    (b) metric gate: its scores are not worse than those of the version that has the alias, on the same evaluation
-    (c) smoke test: it generates non-empty texts by plans that fit their records
+    (a) the bundle exists at its registered address, unchanged
+    (b) metric gate: its metric is not worse than that of the version that has the alias, on all common evaluations
+    (c) smoke test: the bundle generates non-empty texts by plans that fit their records
 
 All three are checked before the alias is moved, and every failure is reported. `rollback` only checks (a).
 """
@@ -49,12 +49,12 @@ def promote(
     force: bool = False,
     uri: str | None = None,
 ) -> Promotion:
-    """Gives the alias to a version that passes all checks; a version that already has it keeps it, unchecked.
+    """Gives the alias to a version that passes all checks; if the version already has the alias, nothing is checked.
 
     Args:
         version: the version's number.
         gate: the metric gate; by default BLEU must not be worse at all.
-        force: ignore the metric gate, but not the other checks. The alias's history records it.
+        force: ignore the metric gate, but not the other checks. The alias's history records this.
         uri: the registry's address; see `registry_uri`.
 
     Raises:
@@ -107,7 +107,7 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
 
 
 def earlier_versions(moves: Sequence[Move]) -> list[str]:
-    """The versions to which rollbacks would return, the next one last."""
+    """The versions to which repeated rollbacks would return; the first rollback returns to the last version."""
     earlier: list[str] = []
     for move in moves:
         if not move.back:

@@ -33,18 +33,18 @@ def register(
 ) -> Version:
     """Registers the bundle or critic at `bundle_address` as a version of the model `name`, and makes it the candidate.
 
-    If the bundle is already registered (and still exists unchanged at that address), its version is returned, and the
-    candidate does not change. `Version.new` shows whether a version was created.
+    If the bundle is already registered, and the version's address is `bundle_address` or still has the bundle, this
+    version is returned, and the candidate does not change. `Version.new` shows whether a version was created.
 
     Args:
-        bundle_address: a folder or ``s3://...``; an MLflow server accepts no folder.
+        bundle_address: a folder or ``s3://...``; an MLflow server accepts no local folder.
         metrics: metrics to store with the version in addition to the bundle's own.
         tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``.
         evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
         uri: the registry's address; see `registry_uri`.
 
     Raises:
-        BundleError: it cannot be loaded, or holds files that do not belong to a bundle.
+        BundleError: the bundle cannot be loaded, or its folder has files that do not belong to a bundle.
         ConfigError: a report is about another bundle.
         RegistryError: the registry cannot be reached, or refuses the version.
     """

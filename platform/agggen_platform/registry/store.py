@@ -81,15 +81,12 @@ class Registry:
         self.uri = registry_uri(uri)
         self._client = connect(self.uri, create)
 
-    # --- reading ----------------------------------------------------------------------------------------------------
-
     def names(self) -> list[str]:
-        """The names of all registered models."""
         with registry_errors(self.uri):
             return sorted(model.name for model in _all(self._client.search_registered_models))
 
     def aliases(self, name: str) -> dict[str, str]:
-        """The version of each alias of a model."""
+        """The version number of each alias of a model."""
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
 
     def versions(self, name: str, fingerprint: str | None = None) -> list[Version]:
@@ -122,7 +119,7 @@ class Registry:
     def moves(self, name: str, alias: str) -> list[Move]:
         """The recorded moves of an alias, oldest first; if there are any, the last one ends at the current version.
 
-        A last move that was recorded but not made (its process was killed) is left out. If the alias has since been
+        If the last move was recorded but not made (its process was killed), it is left out. If the alias has since been
         moved in MLflow's pages, that move is added.
         """
         model = self._model(name)
@@ -141,7 +138,7 @@ class Registry:
         raise RegistryError(f"the registry has no model {name!r}; {hint(name, self.names())}")
 
     def _existing(self, get: Callable[..., Any], *key: str) -> Any:
-        """What `get` returns for the key; None if it does not exist."""
+        """The result of ``get(*key)``; None if MLflow has no such object."""
         with registry_errors(self.uri):
             try:
                 return get(*key)
@@ -149,8 +146,6 @@ class Registry:
                 if getattr(error, "error_code", None) != "RESOURCE_DOES_NOT_EXIST":
                     raise
                 return None
-
-    # --- writing ----------------------------------------------------------------------------------------------------
 
     def add_version(self, name: str, source: str, tags: Mapping[str, str]) -> Version:
         """Adds a version to a model, which is created if it does not exist."""
@@ -163,7 +158,6 @@ class Registry:
             return _version(self._client.create_model_version(name, source, tags=dict(tags)), {})
 
     def tag(self, version: Version, key: str, value: str) -> None:
-        """Sets a tag of a version."""
         with registry_errors(self.uri):
             self._client.set_model_version_tag(version.name, version.number, key, value)
 
@@ -175,7 +169,7 @@ class Registry:
     def move(self, name: str, alias: str, move: Move) -> None:
         """Moves an alias if it still has the move's `from_version`; records the move first.
 
-        MLflow has no compare-and-swap: of two concurrent moves the later one wins, and the other raises an error.
+        MLflow has no compare-and-swap: of two concurrent moves the later one takes effect, the other raises an error.
 
         Raises:
             RegistryError: another process has moved the alias.
@@ -202,7 +196,7 @@ class Registry:
 
 
 def _history_json(moves: Sequence[Move]) -> str:
-    """The history as JSON, with shortened notes and without the oldest moves if it would not fit into a tag."""
+    """The history as JSON, with shortened notes; the oldest moves are dropped if they do not fit into a tag."""
     history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
     while len(text := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
         del history[0]

@@ -1,8 +1,8 @@
 """Copies bundles to and from a store.
 
-A bundle is copied file by file, its manifest last: a folder without a manifest is not a bundle. Bundles of an object
-store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``); when
-they exceed ``AGGGEN_CACHE_GB``, the least recently used are removed.
+A bundle is copied file by file, its manifest last: a folder without a manifest is not a bundle. Bundles from an object
+store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (by default ``~/.cache/agggen/bundles``);
+when the cache exceeds ``AGGGEN_CACHE_GB``, the least recently used bundles are removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: N
         claimed: raises if the folder's claim is lost; called before the manifest is written.
 
     Raises:
-        BundleError: `path` is not a complete bundle, or there is another one at `address`.
+        BundleError: `path` is not a complete bundle, or there is another bundle at `address`.
         StorageError: the folder refused access, did not answer, or returned other content than was sent.
     """
     check_bundle(path)
@@ -68,7 +68,7 @@ def get_bundle(address: str) -> Path:
             ``models:/NAME/VERSION``.
 
     Raises:
-        BundleError: there is none, or it was changed after it was saved.
+        BundleError: there is no bundle, or it was changed after it was saved.
         StorageError: the store refused access or did not answer, or there is no room for the copy.
     """
     if address.startswith("models:/"):
@@ -92,7 +92,7 @@ def get_bundle(address: str) -> Path:
 
 
 def _evict(newest: Path) -> None:
-    """Removes the least recently used bundles until the others are within the limit; `newest` is always kept."""
+    """Removes the least recently used bundles until the cache is within its limit; keeps `newest`."""
     total = sum(file.stat().st_size for file in newest.iterdir())
     with suppress(FileNotFoundError):  # another process removed it
         others = [path for path in newest.parent.iterdir() if _NAME.fullmatch(path.name) and path != newest]
@@ -103,7 +103,7 @@ def _evict(newest: Path) -> None:
 
 
 def _is_complete(copy: Path) -> bool:
-    """Whether the copy is complete and has the fingerprint in its name."""
+    """Whether the copy is complete, and its name is its fingerprint."""
     try:
         check_bundle(copy)
     except BundleError:
@@ -112,8 +112,8 @@ def _is_complete(copy: Path) -> bool:
 
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
-    """Downloads a bundle to `copy`, which is replaced; the caller must hold its lock."""
-    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy, and partial ones of killed processes
+    """Downloads a bundle to `copy`, which is replaced; the caller must hold the lock of `copy`."""
+    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy; partial copies of killed processes
         if stale.is_dir():
             shutil.rmtree(stale)
         else:

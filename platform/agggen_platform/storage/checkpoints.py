@@ -4,7 +4,7 @@
     STAGE/latest.json                           the index of the verified checkpoints, newest first
 
 The index is replaced atomically after the new checkpoint was verified. A process that is killed at any time therefore
-leaves an index of complete checkpoints, and at most one other file, which the next save removes.
+leaves an index of complete checkpoints, and at most one file that is not in the index, which the next save removes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Saved:
 
 
 class CheckpointStore:
-    """The checkpoints in `folder`. Only the holder of its claim may save."""
+    """The checkpoints in `folder`. Only the holder of the folder's claim may save."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CheckpointStore:
         """
         Args:
             keep: the number of verified checkpoints to keep of each stage.
-            report: receives a message about each recovered problem; by default it is logged.
+            report: receives a message about each recovered problem; by default, the message is logged.
             claimed: raises if the folder's claim is lost; called before a save, and again before the index is written.
         """
         self.folder, self.keep, self._report, self._claimed = folder, keep, report, claimed
@@ -101,7 +101,7 @@ class CheckpointStore:
         """Downloads a checkpoint to `path`, which is created only if the SHA-256 matches.
 
         Raises:
-            DamagedError: the checkpoint is damaged or missing; from then on `latest` returns an older one.
+            DamagedError: the checkpoint is damaged or missing; `latest` then returns an older checkpoint.
             StorageError: the folder refused access or did not answer, or there is no room at `path`.
         """
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -118,7 +118,7 @@ class CheckpointStore:
             temporary.unlink(missing_ok=True)
 
     def restore(self, stage: str, path: Path) -> Saved | None:
-        """Fetches and returns the newest complete checkpoint; None if none was ever saved.
+        """Fetches and returns the newest complete checkpoint; None if no checkpoint was ever saved.
 
         Raises:
             DamagedError: there are checkpoints, but none is complete.

@@ -1,13 +1,13 @@
-"""A lease on an output folder: while one job holds the claim, others are refused; when it dies, another may take over.
+"""A claim is a lease on an output folder: only one job may hold it. If the job dies, another may take the claim over.
 
 In a local folder the claim is a file lock (``flock``), which the kernel releases when the process ends. In an object
 store the holder increments a counter in ``.claim`` every few seconds (a heartbeat); a claim whose counter does not
-change is abandoned. Clocks of different machines are never compared. A holder that cannot reach the store keeps trying
-and loses the claim only if another job takes it. If the store has conditional writes, claims and heartbeats use them,
-so that only one of two simultaneous writes succeeds.
+change counts as abandoned. Clocks of different machines are never compared. A holder that cannot reach the store keeps
+trying, and loses the claim only if another job takes the claim over. If the store has conditional writes, claims and
+heartbeats use them, so that only one of two simultaneous writes succeeds.
 
-``.claim`` also contains a fencing token. A holder that was suspended while another job took over, or a worker that
-outlives its driver, finds another token: calling the `Claim` before a write raises an error.
+``.claim`` also contains a fencing token, which changes when another job takes over. Calling the `Claim` before a write
+compares the token, so that a process that was suspended, or a worker that outlives its driver, gets an error.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from agggen_platform.storage.folder import Folder
 
 _NAME = ".claim"
 BEAT = 3.0
-"""Seconds between two heartbeats; after four times as long without one, a claim is abandoned."""
+"""Seconds between two heartbeats; without a heartbeat for four times as long, a claim counts as abandoned."""
 _ATTEMPTS = 5
-"""Attempts to write a new claim. Each first checks for another holder, whose claim it must not overwrite."""
+"""Attempts to write a new claim. Each attempt first checks that no other job holds the claim."""
 
 
 class ClaimedError(AggGenError):
@@ -42,12 +42,12 @@ class ClaimedError(AggGenError):
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim that this process or, in a worker, its driver holds. Call it to check the claim; can be pickled."""
+    """The claim of this process or, in a worker, of its driver. Calling the object checks the claim. Can be pickled."""
 
     folder: Folder
     token: str
     lost: list[ClaimedError] = field(default_factory=list)
-    """The error to raise, once the heartbeat has found that the claim is lost."""
+    """The error to raise, if the heartbeat has found that the claim is lost; else empty."""
 
     def __call__(self) -> None:
         """Checks in ``.claim`` that the claim is still held.
@@ -113,16 +113,16 @@ def _flock(path: Path, token: str) -> Iterator[None]:
 
 @contextmanager
 def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -> Iterator[Claim]:
-    """`claim` by heartbeat, for stores without file locks.
+    """Like `claim`, with a heartbeat instead of a file lock.
 
     Args:
-        quick: the same folder with short timeouts, for requests that must end within a beat or two.
+        quick: the same folder with short timeouts, for requests that must end within about two beats.
     """
     quick = quick or folder
     held = Claim(folder, uuid.uuid4().hex)
 
     def write(count: int, seen: bytes | None = b"") -> str | None:
-        """Writes ``.claim`` if its content is `seen` or this holder's; else returns who holds the claim."""
+        """Writes ``.claim`` if its content is `seen` or has this token; else returns the name of the holder."""
 
         def change(current: bytes | None) -> bytes | None:
             return _content(held.token, count) if current == seen or _is_of(current, held.token) else None

@@ -1,4 +1,4 @@
-"""Critics by their addresses: ``included``, a folder, ``s3://bucket/prefix``, or ``models:/NAME@ALIAS``."""
+"""Opens critics by address: ``included``, a folder, ``s3://bucket/prefix``, or ``models:/NAME@ALIAS``."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def open_critic(address: str) -> tuple[Critic, str]:
     """The critic at `address`, and the SHA-256 of its files.
 
     Raises:
-        CriticError, BundleError: there is none, or it was changed after it was saved.
-        RegistryError, StorageError: see `place_of_critic`; the store refused access or did not answer.
+        CriticError, BundleError: there is no critic, or it was changed after it was saved.
+        RegistryError: see `place_of_critic`.
+        StorageError: the store refused access or did not answer.
     """
     address = place_of_critic(address)
     if address == INCLUDED:

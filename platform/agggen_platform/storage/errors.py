@@ -1,4 +1,4 @@
-"""Errors of disks and object stores, whose messages say how to fix the problem."""
+"""Errors of disks and object stores, with messages that say how to fix the problem."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def explained(operation: str, path: Path, size: int | None = None) -> Iterator[N
 
     Args:
         operation: the verb of the message "cannot VERB PATH".
-        size: bytes that were to be written, if known.
+        size: the number of bytes to write, if known.
 
     Raises:
         StorageError: in place of any OSError except FileNotFoundError.

@@ -1,8 +1,8 @@
 """A folder on this machine or in an object store (``s3://bucket/prefix``), with atomic writes.
 
 Credentials, region and endpoint of S3 come from the environment, as for every AWS tool (``AWS_ACCESS_KEY_ID``,
-``AWS_ENDPOINT_URL``, ...). Transient errors of a store are retried a bounded number of times; other failures are a
-`StorageError` with the operation, the address and a remedy.
+``AWS_ENDPOINT_URL``, ...). Transient errors of a store are retried a bounded number of times; other failures raise
+a `StorageError` with the operation, the address and a remedy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agggen_platform.storage.s3 import Policy, S3Store
 
 
 class Folder:
-    """A folder by its path or ``s3://`` address; names are relative to it, with ``/`` between parts.
+    """A folder by its path or ``s3://`` address; file names are relative to the folder, with ``/`` between parts.
 
     A name with an empty part, ``.``, ``..``, a backslash or a NUL is refused with ConfigError. All methods raise
     StorageError if the disk or the store refuses an operation or does not answer. Can be pickled; thread-safe.
@@ -94,7 +94,7 @@ class Folder:
         """The bytes [first, end) of a file in chunks; raises FileNotFoundError.
 
         Args:
-            version: the expected `Folder.version`; DamagedError is raised if the file has another.
+            version: the expected `Folder.version`; DamagedError is raised if the file's version differs.
         """
         return self._store.chunks(_check(name), first, end, version)
 
@@ -113,11 +113,11 @@ class Folder:
         return digest.hexdigest()
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a small file, replacing one of this name."""
+        """Writes a small file, replacing an existing file of this name."""
         self._store.write(_check(name), content)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Replaces the content of a small file (None: no file) by ``change(content)``, unless that is None.
+        """Replaces the content of a small file (None: no file) by ``change(content)``, unless the result is None.
 
         A compare-and-swap if the store has conditional writes: after a concurrent write, `change` is called again.
 
@@ -131,7 +131,7 @@ class Folder:
         return self._store.new(_check(name))
 
     def upload(self, name: str, path: Path) -> None:
-        """Copies a local file into the folder, replacing one of this name; atomic."""
+        """Copies a local file into the folder atomically, replacing an existing file of this name."""
         self._store.upload(_check(name), path)
 
     def download(self, name: str, path: Path) -> None:

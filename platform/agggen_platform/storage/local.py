@@ -19,7 +19,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # the temporary files of `ne
 
 
 class LocalStore:
-    """The files below `root`. Symbolic links are followed, but writing through one that leaves `root` is refused."""
+    """The files below `root`. Symbolic links are followed, but writing through a link out of `root` is refused."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

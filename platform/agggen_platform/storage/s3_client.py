@@ -135,7 +135,7 @@ class Attempts:
             )
         if code == "NoSuchUpload":
             return StorageError(f"{self._what}: another process aborted the upload; only one may write there")
-        if code == "InvalidRange":  # a shorter object replaced it
+        if code == "InvalidRange":  # a shorter object has replaced the one being read
             return self.replaced()
         if isinstance(error, boto.FlexibleChecksumError):
             return DamagedError(f"{self._what}: it differs from the store's checksum")

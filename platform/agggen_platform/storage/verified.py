@@ -1,4 +1,4 @@
-"""Uploads and downloads that are compared with the size and SHA-256 of the file."""
+"""Uploads and downloads whose results are verified by size and SHA-256."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from agggen_platform.storage.errors import DamagedError, explained
 from agggen_platform.storage.folder import Folder
 
-_ATTEMPTS = 2  # the second one succeeds after a transfer error, but not if the stored file is damaged
+_ATTEMPTS = 2  # a second attempt helps after a transfer error, but not if the stored file is damaged
 
 
 def measure(path: Path) -> tuple[int, str]:
@@ -20,10 +20,10 @@ def measure(path: Path) -> tuple[int, str]:
 def put(folder: Folder, name: str, path: Path) -> None:
     """Uploads a file and reads it back to compare it.
 
-    A local file may be read back from the page cache: this detects a damaged copy, not a failing disk.
+    A local file may be read back from the page cache, so a damaged copy is detected, but not a failing disk.
 
     Raises:
-        DamagedError: the stored file differs from the sent one. It is removed.
+        DamagedError: the stored file differs from the sent file, and was removed.
         StorageError: the folder refused access or did not answer.
     """
     size, sha256 = measure(path)
@@ -44,10 +44,10 @@ def holds(folder: Folder, name: str, size: int, sha256: str) -> bool:
 
 
 def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
-    """Downloads a file to `path` and compares it.
+    """Downloads a file to `path` and verifies it.
 
     Raises:
-        DamagedError: it is missing or has another size or SHA-256; then `path` does not exist.
+        DamagedError: the file is missing or has another size or SHA-256; `path` then does not exist.
         StorageError: the folder refused access or did not answer, or there is no room on this machine.
     """
     difference = "there is no such file"

@@ -38,11 +38,9 @@ class AshaConfig:
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """The budget, the metric and the space."""
-
     # KEY of the run's configuration -> {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
     space: dict[str, dict[str, list[Any]]]
-    trials: int = 20  # total number, failed ones included; a larger number extends a finished sweep
+    trials: int = 20  # total number, including failed trials; a larger number extends a finished sweep
     metric: str = "joint/dev_loss"  # STAGE/MEASURE, minimised; the value of a trial is that of its best evaluation
     seed: int = 1
     concurrent: int = 0  # concurrent trials; 0: as many as fit on the cluster; 1: results do not depend on timing
@@ -61,5 +59,5 @@ class SweepConfig:
 
     @property
     def measure(self) -> str:
-        """The metric's name within a stage."""
+        """The metric's name without the stage."""
         return self.metric.partition("/")[2]

@@ -43,7 +43,7 @@ _INPUTS = ("corpus.", "facts.", "training.start")  # prefixes of keys that selec
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM ended the sweep, in the same way as Ctrl-C."""
+    """SIGTERM ended the sweep, as Ctrl-C does."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,6 @@ class Progress:
 
 @dataclass(frozen=True)
 class SweepReport:
-    """The result of a sweep."""
-
     name: str
     columns: list[str]
     rows: list[list[object]]
@@ -68,7 +66,7 @@ class SweepReport:
     bundle: str
     """The address of the best trial's bundle."""
     version: Version | None
-    """The version of the model that the bundle is registered as."""
+    """The model version of the bundle; None if it is not registered."""
     refused: AggGenError | None
     """Why the bundle was not registered."""
     registry: str
@@ -93,8 +91,8 @@ def sweep(
     """Runs the remaining trials of a sweep and registers the best bundle as the model's candidate.
 
     Args:
-        config: the configuration of all trials, without the values of the space.
-        settings: the budget and the space.
+        config: the configuration of all trials; each trial changes only the keys of the space.
+        settings: the number of trials, the metric and the space.
         name: the name of the sweep and its run; by default a hash of the settings, configuration, data and segmenter.
         runs_dir: the folder for the sweep's folder and those of its trials.
         overrides: the user's overrides, already applied to `config`; none may set a key of the space.
@@ -168,7 +166,7 @@ def sweep(
             try:
                 version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
-            except AggGenError as error:  # the trials are reported anyway
+            except AggGenError as error:  # without a version, the trials are still reported
                 refused = error
     seconds = time.monotonic() - started
     ui_command = tracker.ui_command()
@@ -216,7 +214,7 @@ def _best(study: Study) -> FrozenTrial:
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All settings and data that affect the trials, but not the budget: a larger one extends the sweep."""
+    """All settings and data that affect the trials; not `trials`, since a larger number extends the sweep."""
     values = resolved(settings)
     fingerprints, segmenters = _inputs(config, parse_space(settings.space))
     return {
@@ -231,7 +229,7 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
 
 
 def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
-    """The fingerprints of all corpora and start bundles that trials may use, and of all their segmenters."""
+    """The fingerprints of all corpora and start bundles that trials may use, and those of all segmenters."""
     searched = {key: extremes(space[key]) for key in space if key.startswith(_INPUTS)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
@@ -255,14 +253,14 @@ def _described(settings: SweepConfig) -> dict[str, Any]:
 
 
 def _hashes(identity: dict[str, Any]) -> dict[str, str]:
-    """Hashes for tags of the sweep's run; MLflow's pages would plot parameters."""
+    """Hashes, as tags of the sweep's run, because MLflow's pages would plot parameters."""
     hashes = {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
     return hashes | {f"data/{split}": digest for split, digest in identity["data"].items()}
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """During the block SIGTERM acts like Ctrl-C and raises `Terminated`; Ray's own handler would exit at once."""
+    """During the block SIGTERM acts like Ctrl-C and raises `Terminated`; Ray's own handler would exit immediately."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -44,7 +44,7 @@ def parse_space(described: Mapping[str, Mapping[str, Sequence[Any]]]) -> Space:
 
 
 def _distribution(kind: str, values: Sequence[Any]) -> BaseDistribution:
-    """Raises ValueError or TypeError: Optuna refuses the values."""
+    """Raises ValueError or TypeError if Optuna refuses the values."""
     if kind == "choice":
         return CategoricalDistribution(values)
     low, high = values
@@ -56,7 +56,7 @@ def _distribution(kind: str, values: Sequence[Any]) -> BaseDistribution:
 
 
 def suggest(trial: Trial, space: Space) -> dict[str, Scalar]:
-    """The parameters of a trial; those that it does not have yet are sampled."""
+    """The parameters of a trial; Optuna samples the parameters that are not stored yet."""
     params: dict[str, Scalar] = {}
     for key, distribution in space.items():
         match distribution:

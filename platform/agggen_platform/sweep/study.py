@@ -1,13 +1,13 @@
-"""The Optuna study of a sweep, in a journal that survives a kill.
+"""The Optuna study of a sweep, in a journal: a file in the sweep's folder with one line per change.
 
-The journal is a file in the sweep's folder, one line per change. Only the holder of that folder's claim writes to it.
+Only the holder of the folder's claim writes to the journal.
 
 A trial is RUNNING from the moment it is suggested. A trial that is RUNNING when a sweep starts was interrupted: it is
 suggested again, with its number and its parameters, before any new trial. So there are never more than `trials` trials.
 
-The sampler is seeded for each trial by the sweep's seed and the trial's number: seeded once per process, it would
-repeat its first draws after a restart. A trial's parameters therefore depend only on this seed and on the results known
-when it is suggested. With one trial at a time a sweep is reproducible; with several, it depends on their timing.
+The sampler is seeded for each trial by the sweep's seed and the trial's number: a sampler that is seeded once per
+process would repeat its first draws after a restart. A trial's parameters therefore depend only on this seed and on the
+results known when it is suggested. A sweep is reproducible if its trials run one at a time.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class Study:
     def evaluated(self, number: int, stage: str, epoch: int, value: float | None) -> bool:
         """Stores the evaluation after an epoch of a stage; returns whether the trial should stop.
 
-        A trial that resumes from an earlier checkpoint repeats evaluations; only the first of each is stored.
+        A trial that resumes from an earlier checkpoint repeats evaluations, which are not stored again.
         """
-        if self.trials()[number].state.is_finished():  # already stopped, but its process died before it ended
+        if self.trials()[number].state.is_finished():  # stopped before, but its process died and was restarted
             return True
         if value is None:
             return False
@@ -122,7 +122,7 @@ class Study:
         self.optuna.tell(number, state=TrialState.FAIL)
 
     def best(self) -> FrozenTrial | None:
-        """The finished trial with the lowest value, the first one of ties."""
+        """The finished trial with the lowest value; of several, the first."""
         done = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
         return min(done, key=lambda trial: trial.value or 0.0, default=None)
 
@@ -158,8 +158,8 @@ class Study:
 def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
     """Whether there is a rung after `position` epochs; never after the `last`, where stopping would save no time.
 
-    Not Optuna's pruner: if a baseline ends early, the trial skips a rung, and the pruner would then compare it with
-    trials in the other stage.
+    Optuna's pruner is not used: if a baseline ends early, the trial skips a rung, and the pruner would then compare the
+    trial with trials in the other stage.
     """
     rung = asha.grace
     while rung < position:
@@ -171,7 +171,7 @@ def falls_behind(value: float, others: Sequence[float], factor: int) -> bool:
     """Whether a trial with `value` at a rung is not among the best 1 / `factor` of the trials that reached it.
 
     Asynchronous successive halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm
-    2). The best trial always continues, also if there are fewer than `factor`. Ties continue together.
+    2). The best trial always continues, even if there are fewer than `factor` trials. Equal trials continue together.
     """
     better = sum(other < value for other in others)
     return better >= max(1, (len(others) + 1) // factor)

@@ -45,7 +45,7 @@ _CLAIMED_SECONDS = 60.0  # how long a trial waits for its previous process, whic
 _STEP_SECONDS = 2.0  # after which a step ends without an evaluation: Tune can stop a trial only between steps
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON and TensorBoard files in addition to MLflow
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # the study keeps them
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # the study stores the errors
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output ignores verbose=0
 }
 
@@ -99,7 +99,7 @@ class TrialJob:
 
 
 class _Trial(tune.Trainable):
-    """The actor of a trial. A thread trains; after each evaluation it waits until Tune begins the next step or stops.
+    """The actor of a trial. A thread trains; after each evaluation it waits until Tune begins a step or stops it.
 
     On SIGTERM (a node is drained), training saves a checkpoint, the step fails, and Tune restarts the trial.
     """
@@ -108,7 +108,7 @@ class _Trial(tune.Trainable):
         if job.folder.is_dir():
             os.chdir(job.folder)
         self._stop = StopRequest()
-        self._stop.__enter__()  # for as long as this process lives
+        self._stop.__enter__()  # handles signals until this process ends
         self._results: queue.SimpleQueue[dict[str, Any] | StoppedError] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[StoppedError | None] = queue.SimpleQueue()
         self._unanswered = False
@@ -131,7 +131,7 @@ class _Trial(tune.Trainable):
             self._results.put({"reason": reason_of(error)})
 
     def step(self) -> dict[str, Any]:
-        """Returns an evaluation, the result of `TrialJob.run`, the `reason` of its failure, or nothing yet (empty)."""
+        """Returns an evaluation, the result of `TrialJob.run`, or the `reason` of its failure; {}: none of these."""
         if self._unanswered:
             self._answers.put(None)
         self._unanswered = False
@@ -147,7 +147,7 @@ class _Trial(tune.Trainable):
     def cleanup(self) -> None:
         """Ends training gracefully: it saves a checkpoint, and its workers release their resources."""
         self._stop.ask()
-        # Tune passes no reason. A trial that waits for the next step was stopped early, unless a signal ended it.
+        # Tune gives no reason. A trial that waits for the next step was stopped early, unless it received a signal.
         fell_behind = StoppedEarlyError("it fell behind other trials")
         ended = self._unanswered and self._stop.signal is None
         self._answers.put(fell_behind if ended else StoppedError("the trial was stopped at an evaluation"))
@@ -155,7 +155,7 @@ class _Trial(tune.Trainable):
 
 
 class _StudySearch(Searcher):
-    """Proposes the trials of a study; saves nothing, because the study itself is durable."""
+    """Proposes the trials of a study; saves nothing, because the study stores every change itself."""
 
     def __init__(self, study: Study) -> None:
         super().__init__()

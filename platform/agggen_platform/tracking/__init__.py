@@ -1,8 +1,9 @@
-"""The run log: JSON lines, which are authoritative, and a copy in MLflow for viewing. `Tracker` is one run.
+"""The run log: a JSONL file, which is authoritative, and a copy in MLflow for viewing. A `Tracker` logs one run.
 
-`journal` is the file, `cursor` how much of it MLflow has, `sender` the thread that sends it, `store` the run in MLflow,
-`stored` the log's copy in the run's store, `runs` the runs of a folder. `origin` describes code, command and machine,
-`system` measures CPU, memory and GPUs, `transitions` is a table of the model's transitions.
+`journal` reads and writes the file, `sender` sends it to MLflow on a thread, `cursor` records how much was sent,
+`store` calls MLflow, `stored` copies the log to the run's store, `runs` lists and sends the runs of a folder. `origin`
+describes code, command and machine, `system` measures CPU, memory and GPUs, `transitions` tabulates the model's
+transition probabilities.
 """
 
 from agggen_platform.tracking.tracker import Tracker

@@ -1,5 +1,5 @@
-"""The cursor of a run log: a small file next to the log that records how much of it was sent to MLflow, and MLflow's id
-of the run, so that a run of the same name continues it. Only the process that holds the log's lock sends the log.
+"""The cursor of a run log: a small file next to the log that records how much of the log was sent, and the id of the
+MLflow run, which the next run of the same name continues. Only the process that holds the log's lock sends the log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOCK = "tracking.lock"
 
 @dataclass
 class Cursor:
-    """The part of a run log that was sent. Files have their own offset: the artifact store may fail on its own."""
+    """The part of a run log that was sent. Files have their own offset: the artifact store can fail separately."""
 
     to: str  # the destination: MLflow's address without credentials, and the experiment
     run_id: str | None = None
@@ -28,7 +28,7 @@ class Cursor:
     parented: bool = False  # whether the parent run is set in MLflow
 
     def unsent(self, folder: Path, parent: str | None) -> int:
-        """The number of entries of the run log in `folder` that MLflow lacks; a missing parent counts as one."""
+        """The number of entries of the run log in `folder` that MLflow lacks; a parent not set counts as one."""
         start = min(self.sent, self.files)
         behind = sum(
             entry.end > (self.files if entry.is_file else self.sent)
@@ -40,7 +40,8 @@ class Cursor:
 def load(folder: Path, uri: str, experiment: str) -> Cursor:
     """The cursor of the run in `folder`; a new one if the run was last sent to another MLflow.
 
-    If the file is missing or damaged, the run is found by its tag and sent again; MLflow drops duplicates.
+    If the cursor's file is missing or damaged, the whole log is sent again to the run, which is found by its tag;
+    MLflow drops duplicates.
     """
     to = f"{uri} {experiment}"
     try:
@@ -58,12 +59,12 @@ def save(folder: Path, cursor: Cursor) -> None:
 
 
 def lock_of(folder: Path) -> Path:
-    """The lock of the process that sends the run log in `folder`."""
+    """The lock file that a process holds while it may send the run log in `folder`."""
     return folder / _LOCK
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a living process logs to, or sends, the run in `folder`."""
+    """Whether a running process holds the lock of the run log in `folder`."""
     if not lock_of(folder).exists():
         return False
     with locked(lock_of(folder), wait=False) as acquired:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 NAME = "tracking.jsonl"
 
-# The kinds of events, with the fields that each has besides its kind and time.
+# The required fields of each kind of event, in addition to `event` (its kind) and `time`.
 _KINDS = {
     "start": {"experiment", "run", "mlflow", "tags"},
     "params": {"values"},
@@ -33,7 +33,7 @@ Event = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """A line that was read."""
+    """A line of the file."""
 
     event: Event | None  # None: the line is not an event (incomplete, or edited by hand)
     end: int  # offset of the next line, in bytes
@@ -56,7 +56,7 @@ class Journal:
         """Writes one line. NaN and infinities, which JSON lacks, become the strings "nan", "inf" and "-inf".
 
         Raises:
-            OSError: it could not be written completely.
+            OSError: the line could not be written completely.
         """
         text = json.dumps(_finite(event), ensure_ascii=False, allow_nan=False, default=str)
         line = text.encode("utf-8", "replace") + b"\n"

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _HIDDEN = "***"
-# Matches up to the last @, because a password may contain / ? # and @; not in file paths, which may contain an @.
+# Matches up to the last @, because a password may contain / ? # and @. Skips file paths, which may contain an @.
 _IN_ADDRESS = re.compile(r"(?<=://)(?<!sqlite://)(?<!sqlite\+pysqlite://)(?<!file://)[^\s\"'`]*@")
 _IN_QUERY = re.compile(r"(?<=[?&;])([\w.\-]+)=([^\s\"'`&;#]+)")
 _TOKENS = re.compile(
@@ -31,9 +31,7 @@ _BEARER = re.compile(r"\b(bearer|basic) [\w\-.~+/]{8,}=*", re.I)
 
 
 def masked(text: str) -> str:
-    """`text` without recognisable secrets: credentials and signatures in addresses, AWS keys, bearer and service
-    tokens.
-    """
+    """`text` with recognisable secrets masked: credentials and signatures in addresses, AWS keys, and tokens."""
     return _BEARER.sub(rf"\1 {_HIDDEN}", _TOKENS.sub(_HIDDEN, _address(text, f"{_HIDDEN}@")))
 
 
@@ -87,7 +85,7 @@ def command_line() -> str:
 
 
 def origin() -> dict[str, str]:
-    """Tags with user, command, machine, versions and commit; MLflow's own tag names are used if they exist."""
+    """Tags with user, command, machine, versions and commit, named as MLflow's own tags where these exist."""
     tags = {
         "mlflow.user": _user(),
         "mlflow.source.type": "LOCAL",
@@ -112,7 +110,7 @@ def _user() -> str:
 
 @cache
 def _commit(folder: Path) -> dict[str, str]:
-    """Tags with the commit of the running code; empty if it is not run from a repository."""
+    """Tags with the commit of the running code; empty if the code is not in a repository."""
 
     def git(*arguments: str) -> str | None:
         try:

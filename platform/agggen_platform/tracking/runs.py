@@ -48,7 +48,7 @@ class Run:
 
 
 def read_run(folder: Path, uri: str | None = None) -> Run:
-    """The run whose log is in `folder`; its `unsent` refers to `uri`, by default the MLflow to which it was logged."""
+    """The run whose log is in `folder`; `Run.unsent` is for the MLflow at `uri`, by default the one in the log."""
     run = Run(folder, size=(folder / journal.NAME).stat().st_size)
     for event, _ in journal.entries(folder / journal.NAME):
         run.entries += 1
@@ -93,11 +93,11 @@ def sync(
     """Sends missing entries to MLflow; returns the number of entries sent for each run.
 
     Args:
-        uri: the address of MLflow; by default each run's own.
+        uri: the address of MLflow; by default the one in each run's log.
         patience: the longest wait for MLflow for each run, in seconds.
 
     Raises:
-        UnsentError: entries stay unsent.
+        UnsentError: some entries could not be sent.
     """
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
@@ -119,7 +119,7 @@ def sync(
             cause = "another process is sending it" if sender.busy else sender.failure or "it did not answer"
             unsent[run.name] = f"{remaining} entries: {cause}"
             if sender.failure and not sender.answered:
-                unreachable[to] = cause  # no further run waits for this MLflow
+                unreachable[to] = cause  # further runs with this MLflow are skipped
     if unsent:
         which = "; ".join(f"{name} ({cause})" for name, cause in unsent.items())
         raise UnsentError(f"MLflow misses parts of {len(unsent)} of {len(runs)} runs: {which}")
@@ -127,10 +127,13 @@ def sync(
 
 
 def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = None) -> str:
-    """The address of MLflow's page that compares the runs, on the runs' server or on `agggen runs ui` at `port`.
+    """The address of the page that compares the runs, on their MLflow server or, for a database, `agggen runs ui`.
 
-    The page shows the curves of `metric`, or by default parameters, metrics and tags side by side. A sweep's own run,
-    which has no parameters or metrics in common with its trials, is left out.
+    The page shows the curves of `metric`, or by default parameters, metrics and tags side by side. The run of a sweep
+    is left out, because it has no parameters or metrics in common with its trials.
+
+    Args:
+        port: the port of `agggen runs ui`.
 
     Raises:
         ConfigError: fewer than two runs, runs of several servers or experiments, or a run that MLflow does not have.
@@ -162,6 +165,6 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
 
 
 def _with_credentials(uri: str) -> str:
-    """The address of a run log with the credentials that ``MLFLOW_TRACKING_URI`` has for it."""
+    """``MLFLOW_TRACKING_URI``, if it is `uri` (an address in a run log) with credentials; else `uri`."""
     configured = os.environ.get("MLFLOW_TRACKING_URI", "")
     return configured if without_credentials(configured) == uri else uri

@@ -1,8 +1,8 @@
 """Sends a run log to MLflow on a background thread: in order, each entry once.
 
-Errors and timeouts of MLflow are retried with exponential backoff; the run never waits. Files are sent after all other
-entries, so that an artifact store that fails does not delay these. The next run of the same name or `agggen runs sync`
-sends what remains unsent.
+After errors and timeouts of MLflow the thread retries with exponential backoff, while the run continues. Files are sent
+last, so that a failing artifact store does not delay other entries. Entries that remain unsent are sent by the next run
+of the same name or by `agggen runs sync`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ from agggen_platform.tracking.origin import masked, without_credentials
 from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, GoneError, Store, classify, reason
 
 _PASSWORD = re.compile(r"://[^/@:]*:(.+)@")
-_PAUSE = 1.0  # seconds between two batches; sending each entry at once would slow the run's own threads
+_PAUSE = 1.0  # seconds between two batches; sending each entry immediately would slow the run's other threads
 _LONGEST_PAUSE = 30.0  # seconds between two attempts
 _REPORTED_REJECTIONS = 5
 
 
 class Sender:
-    """Sends the run log of one run to its MLflow."""
-
     def __init__(
         self,
         folder: Path,
@@ -49,7 +47,7 @@ class Sender:
             folder: the run's folder.
             parent: the name of the parent run.
             report: called with messages for the user.
-            cut_off: the size of a killed run's log. Unless the log has grown since, MLflow is told that the run ended.
+            cut_off: the size of a killed run's log; if it is unchanged, MLflow's run gets the status KILLED.
         """
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._report_to, self._cut_off = uri, experiment, report, cut_off
@@ -83,7 +81,6 @@ class Sender:
         return self.unsent()
 
     def unsent(self) -> int:
-        """The number of entries that MLflow does not have."""
         return self.cursor.unsent(self.folder, self.parent)
 
     # --- in the thread ----------------------------------------------------------------------------------------------
@@ -93,7 +90,7 @@ class Sender:
             with self._lock() as acquired:
                 if acquired:
                     self._send_until_closed()
-        except Exception as error:  # tracking never stops a run
+        except Exception as error:  # must not stop the run
             self._report_failure(error)
 
     @contextmanager
@@ -186,10 +183,10 @@ class Sender:
                 return
             if event is not None and event["event"] == "artifact":
                 try:
-                    store.send(event | {"path": str(self.folder / event["path"])})  # the path may be relative
+                    store.send(event | {"path": str(self.folder / event["path"])})  # may be relative
                 except Exception as error:
                     store.check()
-                    self._report_failure(error, "no files")  # only the artifact store fails
+                    self._report_failure(error, "no files")  # MLflow answers, so its artifact store failed
                     raise
             self.cursor.files = end
             self._save()
@@ -219,7 +216,7 @@ class Sender:
         return store
 
     def _parent_may_come(self) -> bool:
-        """Whether MLflow lacks the parent run, which may still be created."""
+        """Whether the parent is not set yet, but may still be created in MLflow."""
         return self.parent is not None and not self.cursor.parented and (self.folder.parent / self.parent).exists()
 
     def _load(self) -> Cursor:
@@ -227,8 +224,6 @@ class Sender:
 
     def _save(self) -> None:
         cursors.save(self.folder, self.cursor)
-
-    # --- messages --------------------------------------------------------------------------------------
 
     def _report(self, message: str) -> None:
         if not self._abandoned.is_set():  # after that, the run itself reports unsent entries
@@ -266,8 +261,8 @@ class Sender:
 class _SentSteps:
     """The steps of each metric that were sent, so that MLflow gets each step once.
 
-    A run that resumes from a checkpoint logs the steps since then again; the first values are kept. A value without a
-    step (step 0) is sent again if it has changed.
+    A run that resumes from a checkpoint logs the steps after the checkpoint again: only their first values are sent. A
+    value at step 0, the default, is sent again if it has changed.
     """
 
     def __init__(self) -> None:

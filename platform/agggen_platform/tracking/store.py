@@ -1,7 +1,7 @@
 """Sends events to one run of MLflow. All calls may block, so only the sender's thread makes them.
 
-If an answer is lost, an event is sent twice. That is harmless: MLflow drops a metric with the same step, time and
-value, and all other calls are idempotent.
+If MLflow's answer is lost, the event is sent again. This is harmless: MLflow drops a metric with the same step, time
+and value, and all other calls are idempotent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PERMANENT = (
     "NOT_IMPLEMENTED",
     "FEATURE_DISABLED",
 )
-# Links at the end of SQLAlchemy's messages.
+# Links at the end of SQLAlchemy's messages; 9h9h is a DataError.
 _SQL_ERROR, _SQL_DATA_ERROR = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")
 
 
@@ -58,9 +58,9 @@ class UnreadableError(Exception):
 
 
 def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
-    """Classifies an error of a call: MLflow rejects the value, every call will fail, or a retry may succeed.
+    """rejected: MLflow refuses the value; permanent: every call will fail; transient: a retry may succeed.
 
-    5xx, timeouts and errors of the artifact store are transient.
+    5xx, timeouts, and errors of the artifact store without a status are transient.
     """
     code = getattr(error, "error_code", None)
     if code == "BAD_REQUEST" and _SQL_ERROR in str(error) and not _SQL_DATA_ERROR.search(str(error)):
@@ -125,7 +125,7 @@ class Store:
 
         Args:
             run_id: the run to which the log was sent before.
-            key: identifies the run log, to find a run that was created although the answer was lost.
+            key: identifies the run log, to find a run that was created although MLflow's answer was lost.
             first: the run log's first event.
         """
         from mlflow.exceptions import MlflowException
@@ -147,8 +147,6 @@ class Store:
                 run = self._client.create_run(self._experiment_id, _milliseconds(first), tags, run_name)
         self._run_id, self._params = run.info.run_id, dict(run.data.params)
         return self._run_id, replaced
-
-    # --- events -----------------------------------------------------------------------------------------------------
 
     def metrics(self, events: Sequence[Event]) -> None:
         """Sends the values of ``metrics`` events in few calls."""
@@ -183,7 +181,7 @@ class Store:
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
     def _send(self, subject: str, call: Callable[[], object]) -> None:
-        """Makes a call; a rejection of the value by MLflow is reported but not raised."""
+        """Makes a call; if MLflow rejects the value, the error is reported but not raised."""
         try:
             call()
         except Exception as error:
@@ -215,7 +213,7 @@ class Store:
         self._log("tags", items, _PARAMS_PER_BATCH)
 
     def _log_params(self, values: dict[str, Any]) -> None:
-        """Logs parameters. MLflow keeps the first value of each; a new value is reported as rejected."""
+        """Logs parameters. MLflow keeps the first value of each; a different later value is reported as rejected."""
         from mlflow.entities import Param
 
         texts = {mlflow_key(name): _shortened(str(value), PARAM_CHARACTERS) for name, value in values.items()}
@@ -238,7 +236,7 @@ class Store:
         )
 
     def _log_model(self, event: Event) -> None:
-        """Logs a bundle's metrics on a dataset with its LoggedModel, which is found by the bundle's fingerprint."""
+        """Logs a bundle's metrics on a dataset at the LoggedModel with its fingerprint, which is created if missing."""
         from mlflow.entities import Metric
 
         condition = f"tags.fingerprint = '{event['fingerprint']}'"
@@ -264,7 +262,7 @@ class Store:
             _readable(path)
             self._client.log_artifact(self._run_id, str(path), folder or None)
             return
-        # One by one: MLflow's own loop starts threads that delay the interpreter's exit.
+        # File by file, because `log_artifacts` starts threads that delay the interpreter's exit.
         for file in sorted(path.rglob("*")):
             if file.is_file():
                 _readable(file)
@@ -273,7 +271,7 @@ class Store:
 
 
 def _readable(file: Path) -> None:
-    """Raises UnreadableError: `file` cannot be opened."""
+    """Raises UnreadableError if `file` cannot be opened."""
     try:
         file.open("rb").close()
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:

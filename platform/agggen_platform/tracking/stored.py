@@ -13,7 +13,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import journal
 
 SECONDS = 30.0
-"""Seconds between two copies, which limits the part of the log that is lost with a machine."""
+"""Seconds between two copies; if the machine fails, at most these seconds of the log are lost."""
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def stored_log(
     A log in `folder` that begins with the stored one is kept. A failed copy is reported but not raised.
 
     Args:
-        others: files and folders in `folder` that do not belong to the log.
+        others: names of files and folders in `folder` that do not belong to the log.
         claimed: raises if the store's claim is lost; called before each copy.
 
     Raises:

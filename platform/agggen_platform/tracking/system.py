@@ -1,6 +1,6 @@
 """CPU, memory and GPU usage of this machine during a run, with the monitors and names of MLflow's system metrics.
 
-They are logged to the run log like all metrics; MLflow's own thread would lose them while MLflow is down.
+The values go to the run log like all metrics; MLflow's own thread would lose values while MLflow does not answer.
 """
 
 from __future__ import annotations

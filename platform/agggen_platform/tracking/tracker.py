@@ -1,9 +1,9 @@
 """The run log: a local JSONL file, which is authoritative, and MLflow as a copy for viewing.
 
-Tracking never stops a run. Every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread
-sends the lines to MLflow. If MLflow is unreachable, slow, or refuses a value, the user is told and the run continues;
-the missing lines are sent when MLflow answers again, by the next run of the same name, or by `agggen runs sync`.
-If MLflow is not installed, only the file is written, without system metrics.
+Every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread sends the lines to MLflow. If
+MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; the missing lines are
+sent when MLflow answers again, by the next run of the same name, or by `agggen runs sync`. If MLflow is not installed,
+only the file is written, without system metrics.
 
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
         tracker.log_params(flatten(config))
@@ -11,8 +11,8 @@ If MLflow is not installed, only the file is written, without system metrics.
         tracker.log_artifact(bundle_folder)
     print(tracker.ui_command())
 
-The same name in the same folder continues the same run. Models are logged as plain files: loading one of an MLflow
-flavour would unpickle it.
+The same name in the same folder continues the same run. Models are logged as plain files, because loading a model of
+an MLflow flavour would unpickle it.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ def default_uri(runs_dir: Path) -> str:
 
 
 def sqlite_uri(runs_dir: Path) -> str:
-    """The address of the SQLite file in `runs_dir`."""
     return f"sqlite:///{runs_dir.resolve() / 'mlflow.db'}"
 
 
 class Tracker:
-    """One run; a context manager. Its calls are cheap, never wait for MLflow and never raise."""
+    """One run; a context manager. Its methods for logging do not wait for MLflow and never raise."""
 
     def __init__(
         self,
@@ -146,7 +145,7 @@ class Tracker:
             )
 
     def log_params(self, params: Mapping[str, Scalar]) -> None:
-        """Logs parameters: the resolved configuration, fingerprints."""
+        """Logs parameters, such as the resolved configuration."""
         self._record("params", {"values": _masked(params)})
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
@@ -158,7 +157,7 @@ class Tracker:
             except (TypeError, ValueError):
                 self._warn(f"the metric {name} is not a number: {value!r:.80}")
         self._record("metrics", {"step": int(step), "values": values})
-        self._system.start()  # not earlier: MLflow's pages compare runs by the first metric that was logged
+        self._system.start()  # now, because MLflow's pages compare runs by the first metric that was logged
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags; an existing tag gets the new value."""
@@ -181,14 +180,14 @@ class Tracker:
         """Logs the metrics of a bundle on a dataset, as an MLflow LoggedModel without weights.
 
         Args:
-            name: the model's name; like `params`, it is used only if MLflow has no model with this fingerprint.
+            name, params: of the model; used only if MLflow has no model with this fingerprint yet.
             dataset: the name of the dataset; `digest` is its fingerprint.
         """
         about = {"name": name, "fingerprint": fingerprint, "params": _masked(params), "metrics": dict(metrics)}
         self._record("model", about | {"dataset": dataset, "digest": digest})
 
     def log_artifact(self, path: Path | str) -> None:
-        """Logs a file, or a folder with its content: its path in the run log, a copy in MLflow."""
+        """Logs a file or a folder: the run log gets the path, MLflow a copy of the content."""
         self._record("artifact", {"path": str(Path(path).resolve()), "folder": ""})
 
     def log_text(self, text: str, name: str) -> None:
@@ -219,7 +218,7 @@ class Tracker:
         self.set_tags({"mlflow.loggedArtifacts": json.dumps([{"path": _TEXTS, "type": "table"}])})
 
     def ui_command(self) -> str:
-        """MLflow's address without credentials, or the command that opens its pages; empty if it is not installed."""
+        """MLflow's address without credentials, or the command that opens its pages; empty without MLflow."""
         if not self._mlflow:
             return ""
         uri = without_credentials(self.uri)
@@ -250,9 +249,9 @@ class Tracker:
 
 
 def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
-    """The command that opens the MLflow server `uri` in a browser or serves the database `uri`, and its variables.
+    """The command that opens the MLflow server `uri` in a browser or serves the database `uri`, and its environment.
 
-    The address of a database is passed in a variable, because every user of the machine can read command lines.
+    The address of a database is in an environment variable, because every user of the machine can read command lines.
     """
     if uri.startswith(("http://", "https://")):
         return [sys.executable, "-m", "webbrowser", without_credentials(uri)], {}

@@ -1,4 +1,4 @@
-"""A model's transitions as a table, which is logged to MLflow."""
+"""A model's transition probabilities between predicates, as a table for MLflow."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ COLUMNS = ("last", "relation", "next", "probability")
 
 
 def transitions_table(bundle: Bundle, most: int = 5) -> str:
-    """CSV of the likeliest predicates after each predicate: at most `most` in the next fact, and `most` in the same.
+    """CSV of the likeliest predicates after each predicate: at most `most` in the same fact, and `most` in the next.
 
-    `last` is empty at the beginning of a text or fact. Probabilities are over all predicates of the model, as in a
-    record that has them all; no predicate follows itself.
+    `last` is empty at the beginning of a text or fact. Probabilities are for a record that has every predicate of the
+    model once.
     """
     import torch
 
@@ -28,7 +28,7 @@ def transitions_table(bundle: Bundle, most: int = 5) -> str:
     weights = {"next fact": (parameters.a_out, parameters.b_out), "same fact": (parameters.a_in, parameters.b_in)}
     for relation, (last, following) in weights.items():
         with torch.no_grad():
-            logits = (last[1:] @ following[1:].T).float().cpu()  # (K + 1, K); the last row is the beginning
+            logits = (last[1:] @ following[1:].T).float().cpu()  # (K + 1, K); last row: the beginning
         if len(names) > 1:
             logits[:-1].fill_diagonal_(-torch.inf)
         best = logits.roll(1, 0).softmax(-1).topk(min(most, len(names)))

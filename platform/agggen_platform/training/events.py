@@ -1,8 +1,8 @@
-"""Events of a running training, and their receivers.
+"""Events of a training run, and their receivers.
 
-Worker 0 (or this process, if it trains without workers) turns the loop's callbacks into `TrainingEvent`s. From workers
-they reach the job through the actor `RunCoordinator`, together with messages about the workers themselves, which
-`WorkerMonitor` handles. `EventSink` receives all events: run log, Prometheus, progress display, early stopping.
+Worker 0 (or this process, if there are no workers) turns the training loop's callbacks into `TrainingEvent`s. Workers
+send events and messages about themselves to the job through the actor `RunCoordinator`; `WorkerMonitor` handles the
+messages. `EventSink` passes all events to the run log, Prometheus, the progress display and early stopping.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class WorkerMessage:
 
     kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
     content: Any = None
-    """event: the `TrainingEvent`; attempt (an attempt starts): None; workers: their number; failure: why an attempt
-    failed; checkpoint: when it was verified; remark: a message for the user; system: metrics of the machine."""
+    """event: the `TrainingEvent`; attempt (an attempt starts): None; workers (they start): their number; failure: why
+    an attempt failed; checkpoint: the time when it was verified; remark: a message for the user; system: metrics."""
 
 
 class RunCoordinator:
@@ -96,7 +96,7 @@ class WorkerMonitor:
         """
         Args:
             workers: the requested number of workers.
-            newest_checkpoint: identifies the newest checkpoint; raises StorageError if the store does not answer.
+            newest_checkpoint: returns an id of the newest checkpoint; raises StorageError if the store does not answer.
             send: receives training events.
             log_system: receives system metrics.
         """
@@ -141,7 +141,7 @@ class WorkerMonitor:
                 if self._starts:
                     self._meter.restarted()
                 self._starts, self._running = self._starts + 1, content
-            case "failure" if not self._failed:  # later ones often only report the loss of this worker
+            case "failure" if not self._failed:  # later failures are often consequences of the first
                 self.failure, self._failed = content, True
             case "checkpoint":
                 self._meter.checkpoint(content)
@@ -164,7 +164,7 @@ class WorkerMonitor:
 
 
 class EventSink:
-    """The receiver of training events: run log, metrics, progress display, and early stopping."""
+    """Passes training events to run log, metrics, progress display and early stopping."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class EventSink:
     ) -> None:
         self._tracker, self._meter, self._show = tracker, meter, show
         self._on_evaluation, self._stop = on_evaluation, stop
-        self._ended: dict[str, int] = {}  # the stages that have ended, with their updates
+        self._ended: dict[str, int] = {}  # number of updates of each stage that has ended
 
     def send(self, event: TrainingEvent) -> None:
         """Logs and shows an event, and asks training to stop if `on_evaluation` returns True."""

@@ -1,7 +1,7 @@
-"""A training job, from a configuration to a bundle. The same name resumes a run, or finds it finished.
+"""A training job, from configuration to bundle. With the name of an earlier run, it resumes or returns this run.
 
     RUNS/NAME/tracking.jsonl, samples/    the run log, on the machine where the job runs
-    RUNS/NAME/rejects.jsonl               records of the corpus that could not be read, texts left out
+    RUNS/NAME/rejects.jsonl               records that could not be read, texts that were left out
     STORE/NAME/run.json                   the configuration and the fingerprints of the data
     STORE/NAME/prepared/                  examples (`prepared`)
     STORE/NAME/checkpoints/               verified checkpoints of both stages (`storage.checkpoints`)
@@ -9,7 +9,7 @@
 
 STORE is ``storage.url``, or RUNS if that is null; a separate STORE also gets a copy of the run log (`tracking.stored`).
 The run's name does not depend on STORE, so RUNS/NAME may contain the bundle of an earlier job whose store was RUNS; a
-job with another STORE leaves those files alone.
+job with another STORE does not change those files.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def train_job(
         name: the run's name. An existing run of this name is resumed if its configuration and data are the same.
         runs_dir: the folder of the run log, and of everything else unless ``storage.url`` is set.
         fresh: start over and replace an existing run of this name.
-        parent: the name of the run that this one is part of.
+        parent: the name of the parent run, such as a sweep.
         on_evaluation: called with the event of each evaluation; stops the job by returning True or by a StoppedError.
             After a StoppedEarlyError, the run has the status FINISHED in MLflow.
         stop: stops the job when set; in the main thread, SIGINT and SIGTERM set it.
@@ -114,7 +114,7 @@ def train_job(
 
     Raises:
         ConfigError: the name is invalid, or belongs to a run of another configuration or other data.
-        CorpusError, RecordError: the corpus is missing, or cannot be trained on; AllenNLPError likewise.
+        CorpusError, RecordError, AllenNLPError: the corpus is missing, or cannot be segmented or trained on.
         ClusterError: there is no such cluster, or it lacks resources for the workers.
         ClaimedError: another job works on this run.
         StorageError: the store refused access or did not answer.
@@ -228,10 +228,10 @@ class _Run:
         self.runs_folder = runs_dir.absolute() / name
         self.folder = Folder(f"{storage.url.rstrip('/')}/{name}" if storage.url else str(self.runs_folder))
         self.has_own_store = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
-        """Whether the store is not the folder of runs."""
+        """Whether STORE and RUNS are different folders."""
 
     def clear(self) -> None:
-        """Removes all files of the run except claims, and except files in RUNS/NAME of a job with another store."""
+        """Removes the run's files except claims. If STORE is not RUNS, keeps files of jobs whose STORE was RUNS."""
         runs = Folder(str(self.runs_folder))
         files = [(runs, name) for name in runs.names()]
         if self.has_own_store:
@@ -242,7 +242,7 @@ class _Run:
                 folder.delete(name)
 
     def check(self, data: Data) -> None:
-        """Raises ConfigError: the name belongs to a run of another configuration or other data."""
+        """Raises ConfigError if the name belongs to a run of another configuration or other data."""
         content = self.folder.read(_RUN)
         if content is None:
             return
@@ -294,7 +294,7 @@ class _Run:
         return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
 
     def finished(self) -> Finished | None:
-        """The result of an earlier call that has finished the run; None if there is none.
+        """The result of an earlier call, if that call finished the run; else None.
 
         Raises:
             BundleError: the bundle was changed after it was saved.

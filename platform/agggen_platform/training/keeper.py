@@ -32,11 +32,11 @@ def _temporary_folder() -> Iterator[Path]:
     """A temporary folder; also removes temporary folders of killed processes."""
     top = Path(tempfile.gettempdir())
     for stale in top.glob(f"{_PREFIX}*"):
-        with suppress(OSError), _locked(stale):  # fails if it is in use, being removed, or another user's
+        with suppress(OSError), _locked(stale):  # OSError: in use, being removed, or another user's
             shutil.rmtree(stale)
     folder = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=top))
     with _locked(folder):
-        path = folder.rename(top / folder.name.removeprefix("."))  # visible only once it is locked
+        path = folder.rename(top / folder.name.removeprefix("."))  # only a locked folder matches `glob`
         try:
             yield path
         finally:
@@ -55,7 +55,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 class StoreKeeper:
-    """A `Keeper` over a `CheckpointStore`; a context manager that at its end waits for the last checkpoint.
+    """A `Keeper` that saves in a `CheckpointStore`; a context manager that waits for the last checkpoint at its end.
 
     `save` copies the trainer's state and returns. A thread stores and verifies the copy; a newer copy replaces one that
     is still waiting. An error of the thread is raised by the next `save`, or at the end of the block.

@@ -1,6 +1,6 @@
-"""The library's training loop on the workers of Ray Train.
+"""Runs `agggen.run.fit` on the workers of Ray Train.
 
-A Ray task, `_fit_on_workers`, runs ``TorchTrainer.fit()``, so that the job can end it together with its workers.
+``TorchTrainer.fit()`` runs in a Ray task, `_fit_on_workers`, so that the job can end Ray Train and all its workers.
 Workers and job communicate through an actor (`events.RunCoordinator`), and workers write checkpoints to the run's
 store; Ray Train's checkpoints, and its ``report``, which takes seconds per call, are not used. When a worker dies, Ray
 Train restarts all workers, fewer if necessary (``cluster.min_workers``), which resume from the newest checkpoint.
@@ -34,10 +34,10 @@ from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_ROOM_SECONDS = 5  # how long Ray Train waits for resources, during which it cannot be stopped, before it is restarted
+_ROOM_SECONDS = 5  # how long Ray Train, which cannot be stopped meanwhile, waits for resources before a restart
 _END_SECONDS = 40.0  # how long Ray Train may take to end after workers were asked to stop
-_FRUITLESS_RESTARTS = 10  # after this many in a row, a job with cluster.max_failures=-1 fails
-_COLLECTIVE_SECONDS = 300  # timeout of collectives, in which a worker may fetch checkpoints or write samples
+_FRUITLESS_RESTARTS = 10  # after this many in a row without a newer checkpoint, a job with max_failures=-1 fails
+_COLLECTIVE_SECONDS = 300  # timeout of collectives: workers wait while one fetches a checkpoint or writes samples
 _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_ROOM_SECONDS),
@@ -102,7 +102,7 @@ def _train(
         folder: the run's folder, which all workers see.
         prepared: the path of the examples in this folder.
         samples: records to write about after each epoch.
-        claim: the claim on the folder; workers save no checkpoint without it.
+        claim: the claim on the folder; workers check it before they save a checkpoint.
         monitor: handles messages of the workers.
         stop: called a few times per second; if it raises, the workers are stopped.
 
@@ -170,7 +170,7 @@ def _check_progress(config: JobConfig, monitor: WorkerMonitor) -> None:
 
 
 def _end(running: Any, coordinator: Any) -> None:
-    """Asks Ray Train to end, so that it releases all resources; kills it if it does not."""
+    """Asks Ray Train to end, so that it releases all resources; kills it after `_END_SECONDS`."""
     import ray
     from ray.exceptions import RayError
 
@@ -205,7 +205,7 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
             return None
         try:
             with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # checkpoints are not kept there
-                _trainer(task, attempts, scratch).fit()  # reached only if all earlier attempts failed
+                _trainer(task, attempts, scratch).fit()  # all earlier attempts failed
         except WorkerGroupError as error:
             return _too_many_failures(error, task.config)
         except ControllerError as error:
@@ -254,7 +254,7 @@ def _trainer(task: _Task, failures: int, scratch: str) -> Any:
 
 
 def _work(loop_config: dict[str, Any]) -> None:
-    """The training loop of one worker: the library's `fit`, from the newest checkpoint in the run's store."""
+    """The training loop of one worker: `agggen.run.fit`, from the newest checkpoint in the run's store."""
     import ray
 
     task: _Task = loop_config["task"]
@@ -304,11 +304,11 @@ def _fit(task: _Task, group: Connected) -> None:
             seconds = task.config.storage.checkpoint_seconds
             fit(config, prepared, keeper, lambda stage: [reporter] if is_worker_0 else [], group, stop, seconds)
     except TrainingError as error:
-        # An error that all workers raise at the same update: a request to stop, a loss that is not finite, a checkpoint
+        # All workers raise this error at the same update: a request to stop, a loss that is not finite, or a checkpoint
         # of another run. Other errors, such as a disk that one worker cannot read, lead to another attempt.
         if is_worker_0:
             ray.get(task.coordinator.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
-    ray.get(task.coordinator.heartbeat.remote())  # when it returns, all earlier messages have arrived
+    ray.get(task.coordinator.heartbeat.remote())  # returns after all earlier messages have arrived
 
 
 @contextmanager
@@ -331,7 +331,7 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
 
 @contextmanager
 def _heartbeat(coordinator: Any, is_worker_0: bool) -> Iterator[Callable[[], bool]]:
-    """Sends heartbeats of worker 0 in the background; yields a function that returns whether to stop."""
+    """Sends heartbeats of worker 0 in a thread; yields a function that returns whether training should stop."""
     import ray
 
     stop, ended = threading.Event(), threading.Event()

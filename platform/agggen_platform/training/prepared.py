@@ -1,11 +1,11 @@
 """Training examples in a run's folder: prepared once by the job, and read by every worker.
 
-    prepared/KEY/{train,dev}.parquet    one example a row
+    prepared/KEY/{train,dev}.parquet    one example per row
     prepared/KEY/start.safetensors      the weights that training begins with, if ``training.start`` is set
     prepared/KEY/encoder.json           vocabulary, predicate table, lexicon, rejected references, and the hashes
                                         of the other files; it is written last
 
-KEY is a hash of the records and of the settings that the examples depend on, so that a resumed run finds them.
+KEY is a hash of all data and settings that affect the examples, so that a resumed run finds its examples.
 """
 
 from __future__ import annotations
