@@ -1,1 +1,1 @@
-"""From plans to texts: batched beam search with caches, joint choice of plan and text, check of the facts."""
+"""Generates texts under plans: batched beam search, joint choice of plan and text, check of each fact."""

@@ -9,7 +9,7 @@ from agggen.generation.hypotheses import PlanPrefix
 
 
 class Agenda:
-    """The facts of several plans that are not decoded yet, each identified by the plan prefix that ends with it.
+    """The facts of several plans that are not decoded yet; the plan prefix that ends with a fact identifies the fact.
 
     A fact is ready when the preceding fact has been decoded and at least one plan with its prefix is unfinished.
     """

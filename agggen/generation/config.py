@@ -11,8 +11,8 @@ from agggen.errors import ConfigError, check_minima
 
 @dataclass(frozen=True)
 class BeamConfig:
-    """Settings of the beam search. Defaults are those of the original code (METHOD 6), except for the minimum length,
-    which depends on the corpus.
+    """Settings of the beam search. Defaults are those of the original code (METHOD 6 in agggen/README.md), except for
+    the minimum length, which depends on the corpus.
 
     Raises:
         ConfigError: a number is out of range.
@@ -20,9 +20,9 @@ class BeamConfig:
 
     beam: int = 5
     length_penalty: float = 0.9  # Wu et al. 2016: log p / ((5 + n) / 6)^penalty
-    min_tokens_per_triple: int = 0  # minimum length of a fact, per triple of its group; at least one word
-    max_fact_tokens: int = 120  # maximum length of a fact; also limits the minimum length
-    block_ngrams: int = 3  # n of n-grams that must not repeat in a text, except those of names and values; 0: none
+    min_tokens_per_triple: int = 0  # minimum number of tokens of a fact, per triple of its group; at least one word
+    max_fact_tokens: int = 120  # maximum number of tokens of a fact; a larger minimum is lowered to it
+    block_ngrams: int = 3  # n-grams of this size may only repeat across facts, with a name or value word; 0: no limit
 
     def __post_init__(self) -> None:
         check_minima(self, {"beam": 1, "max_fact_tokens": 1, "min_tokens_per_triple": 0, "block_ngrams": 0})
@@ -44,17 +44,18 @@ class InferenceConfig:
     top_p: float = 0.9  # sample: groups are drawn from the most probable ones, up to this cumulative probability
     order_beam: int = 3  # two-stage: number of orders (paper section 3.4, k)
     aggregations: int = 2  # two-stage: number of aggregations per order (n)
-    level: int = 0  # aggregation level, the largest number of triples in a group; 0: the model's L, 1: no aggregation
-    ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
-    group_reward: float = 0.0  # added to a plan's log-probability per group, before normalisation
-    plan_weight: float = 0.3  # weight of log p(z | x) in the joint choice, beside the text's normalised score
+    level: int = 0  # aggregation level: maximum number of triples in a group; 0: the model's limit L, 1: no aggregation
+    # ablations of the paper: random-order is -OD, no-aggregation is -AG, plain is the Transformer
+    ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"
+    group_reward: float = 0.0  # added to a plan's log-probability for each group, before normalisation
+    plan_weight: float = 0.3  # weight of log p(z | x) in the joint score; the weight of the text's score is 1
     # consensus: the text most similar to the other probable texts; score: the text with the highest joint score
     choice: Literal["score", "consensus"] = "consensus"
-    # strict: facts must pass the strict check, and unknown predicates get separate sentences; off: texts are neither
-    # rejected nor constrained, but their faults are reported
+    # strict: facts must pass the strict check, and predicates unknown from training get separate sentences; off: texts
+    # are not constrained or rejected, but their faults are reported
     verify: Literal["strict", "off"] = "strict"
     beam: BeamConfig = field(default_factory=BeamConfig)
-    rows: int = 320  # number of hypotheses that are decoded in one batch
+    rows: int = 320  # maximum number of hypotheses that are decoded in one batch
     seed: int = 0  # of the planner `sample` and the ablation `random-order`
 
     def __post_init__(self) -> None:

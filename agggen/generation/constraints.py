@@ -1,10 +1,10 @@
 """Lexical constraints on the words of a fact, for the beam search.
 
-Hokamp and Liu (2017) and Post and Vilar (2018) constrain the search to phrases of the target; here the phrases are
-values of the record, which are mostly copied. First, words that no triple of the fact licenses are barred. Second, a
-partially generated value must be completed: ``Jöns`` by ``Jacob``, then ``Berzelius``; an automaton over the spellings
-of the values determines the allowed words. Third, a fact can only end if a judge finds no fault in its words; the
-judge is called once every value that is not elastic has occurred.
+Hokamp and Liu (2017) and Post and Vilar (2018) require given phrases in the output; here these phrases are the values
+of the record. First, words that the triples of the fact do not allow are forbidden. Second, a partially generated value
+must be completed: ``Jöns`` by ``Jacob``, then ``Berzelius``; an automaton over the spellings of the values determines
+the allowed words. Third, a fact can only end if the function ``Constraint.judge`` accepts its words; it is called once
+every value that is not ``elastic`` has occurred.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agggen.model.batch import FACT, LAST, PAD
 Spelling = tuple[int, ...]
 """A spelling of a value as word ids."""
 Fallback = Callable[[], Spelling]
-"""Builds the words of a fact for which no hypothesis passes."""
+"""Builds the words of a fact if no hypothesis passes the judge."""
 State = tuple[frozenset[tuple[int, int, int]], frozenset[int]]
 """The partial spellings, as (value, spelling, number of words so far), and the indices of values that have occurred."""
 START: State = (frozenset(), frozenset())
@@ -27,23 +27,22 @@ Judge = Callable[[Sequence[int], Sequence[int]], bool]
 
 @dataclass
 class Constraint:
-    """The constraint of one fact, the last one of a plan prefix."""
+    """The constraint on the last fact of a plan prefix."""
 
     barred: frozenset[int]
     """Ids of forbidden words."""
     values: tuple[tuple[Spelling, ...], ...]
     """For each required value, its spellings; at least one of them must occur."""
     elastic: frozenset[int]
-    """Indices of values that have further wordings, which only the judge recognises."""
+    """Indices of values with further wordings, which only the judge recognises."""
     value_only: frozenset[int]
     """Ids of words that occur only in values: a partial spelling with such a word must be completed."""
     judge: Judge
     fallback: Fallback
-    """Builds the words of the fact if no hypothesis passes the judge."""
     full_stop: int | None = None
     """Id of the full stop, inserted before the fallback if the text does not end with one of `sentence_ends`."""
     may_stop: Callable[[Sequence[int]], bool] = lambda words: True
-    """Whether these words are sentences if a full stop follows."""
+    """Whether these words are complete sentences if a full stop follows."""
     sentence_ends: frozenset[int] = frozenset()
     """Ids of words that end a sentence."""
     _steps: dict[tuple[State, int], State] = field(init=False, default_factory=dict)
@@ -68,12 +67,12 @@ class Constraint:
         return len(state[1] | self.elastic) == len(self.values)
 
     def fallback_after(self, texts: Iterable[Sequence[int]]) -> tuple[int | None, list[int]]:
-        """The number of the text that the fallback follows, and the fallback, after a full stop if the text needs one.
+        """The index of the text to which the fallback is appended, and the words to append, with a full stop if needed.
 
-        It follows the first text whose last sentence is complete or `may_stop`. The number is None if there is none.
+        The text is the first one whose last sentence is complete or accepted by `may_stop`; None if no text qualifies.
 
         Args:
-            texts: of marks and words, ending with the fact's mark.
+            texts: ids of marks and words; each text ends with the fact's mark.
         """
         full_stop = [] if self.full_stop is None else [self.full_stop]
         for number, text in enumerate(texts):
@@ -104,7 +103,7 @@ class Constraint:
         for value, spelling, length in partial:
             words = self.values[value][spelling]
             if length == len(words):
-                return frozenset()  # a spelling is complete
+                return frozenset()  # one spelling is complete, so any word may follow
             if value not in mentioned and any(word in self.value_only for word in words[:length]):
                 following.add(words[length])
         return frozenset(following)

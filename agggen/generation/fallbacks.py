@@ -1,7 +1,7 @@
-"""Sentences of triples without the model: fallbacks of facts, and the sentences of predicates unknown from training.
+"""Sentences that the model does not write: fallbacks of facts, and sentences of predicates unknown from training.
 
-For each triple the most frequent training sentence of its predicate, else a plain clause; joined by "and" if the result
-passes the check.
+A triple gets the most frequent training sentence of its predicate, or else a plain clause. The sentences of a group are
+joined by "and" if the result passes the check.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from agggen.verification.clauses import ADJECTIVE, PREPOSITIONS, clause, fill, o
 def sentence(checker: Checker, triple: Triple) -> str:
     """The first candidate for a triple that passes the check; a plain clause if none does.
 
-    Learned phrases for a truth value are candidates, too ("Aromi is not family friendly."), since its plain clause may
-    contain a phrase for the opposite value ("The garden of Aromi is no.").
+    Learned phrases for a truth value are candidates, too ("Aromi is not family friendly."), since the plain clause may
+    contain a phrase for the opposite truth value ("The garden of Aromi is no.").
     """
     candidates = candidate_sentences(checker, triple)
     passed = (text for text in candidates if not checker.check(Record("-", (triple,)), text).faults)
@@ -42,8 +42,8 @@ def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
     """The sentences of a group of triples, each with the numbers of its triples.
 
-    One sentence expresses all triples whose own sentences begin with the subject or "The", if it passes the check
-    (``Ulm has an area of 119 and the mayor is Ann.``); the others, or else all, have their own sentences (`sentence`).
+    Sentences that begin with the subject or "The" are joined if the result passes the check (``Ulm has an area of 119
+    and the mayor is Ann.``). All other triples have separate sentences, from `sentence`.
     """
     single = [sentence(checker, triple) for triple in triples]
     joinable = [i for i, text in enumerate(single) if text.startswith("The ") or re.match(_name(triples[i]), text)]
@@ -57,8 +57,8 @@ def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[i
 
 
 def _names_first(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
-    """The sentences, each with its triple; of those about one subject, the ones that begin with its name come first,
-    and of the others the ones whose value has a comma last.
+    """The sentences and their triples, by subject in the order of first mention. Per subject, sentences that begin with
+    its name come first; among the rest, sentences whose value has a comma come last.
     """
     subjects = [triple.subject for triple in triples]
     ranks = [
@@ -70,10 +70,7 @@ def _names_first(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[
 
 
 def _merged(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
-    """The sentences, each with its triple; those that differ in the value alone are one: ``The uses of X are a and b.``
-
-    That sentence has the last of its triples.
-    """
+    """Merges adjacent sentences that differ only in value (``The uses of X are a and b.``); keeps the last triple."""
     merged: list[str] = []
     merged_triples: list[Triple] = []
     begin, items = "", list[str]()
@@ -92,7 +89,7 @@ def _merged(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str],
 
 
 def _for_several(before: str) -> str:
-    """The words of a sentence before its value, for several values; "" if its grammar is unknown."""
+    """The words of a sentence before its value, in the plural form for several values; "" if no rule applies."""
     noun = re.fullmatch(r"The ([a-z ]*?)([a-z]+)((?: [a-z]+)? by .+| (?:of|in) .+)? (?:is|are|include) (the )?", before)
     if noun and not {*noun[1].split()} & PREPOSITIONS:
         return f"The {noun[1]}{plural(noun[2])}{noun[3] or ''} are {noun[4] or ''}"

@@ -1,7 +1,7 @@
 """Inference (paper, section 3.4): generates texts with plans from records, and aligns texts.
 
-`Generator.generate` searches plans, generates texts for each plan and chooses jointly; `Generator.align` finds the plan
-of a text. `generate` has two parts, which may run in different processes: `Planner.candidates` and `Generator.write`.
+`Generator.generate` searches plans, generates texts for each and chooses plan and text jointly; `Generator.align` finds
+the plan of a text. The parts of `generate`, `Planner.candidates` and `Generator.write`, can run in separate processes.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class Generator:
         """The second part of `generate`: the `n_best` best texts of each record over its candidate plans, best first.
 
         With ``verify=strict``, each fact expresses the values of its triples completely and passes the strict check.
-        The search is unconstrained first; if fewer than `n_best` texts pass, a constrained search follows. If no
-        hypothesis passes there, the fact is a sentence of the training texts or a plain clause (`fallback`), as for
-        predicates unknown from training. `faults` contains the faults of the complete text.
+        The search is unconstrained first; if fewer than `n_best` texts pass, a constrained search follows. A fact of
+        which no constrained hypothesis passes becomes a fallback: a sentence of the training texts or a plain clause.
+        Predicates unknown from training always get a fallback.
 
         Records with the same settings of the beam search are decoded in batches. Results do not depend on the batch, up
         to floating-point rounding.
@@ -117,7 +117,7 @@ class Generator:
             config: overrides the generator's settings, for all records or per record.
 
         Raises:
-            PlanError: a record has no candidate plans, or a plan does not have each of its predicates once.
+            PlanError: a record has no candidate plans, or a plan does not contain each of its predicates exactly once.
             RecordError: a record has too many triples.
         """
         n = len(records)
@@ -162,10 +162,10 @@ class Generator:
         return [generations[:count] for generations, count in zip(results, counts, strict=True)]
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
-        """Decodes the first plans of a batch of requests, then other plans of those without enough texts.
+        """Decodes the first plan of each request, then the other plans of requests that do not have enough texts.
 
-        If no text of the first plan passes, further texts must pass: without constraints, other plans are abandoned at
-        the first fact without a hypothesis that passes.
+        If too few texts of the first plan pass the check, the unconstrained search abandons another plan at the first
+        fact of which no hypothesis passes.
         """
         ranks = range(max(len(request.plans) for request in batch))
         for round_ranks in (ranks[:1], ranks[1:]):
@@ -204,7 +204,7 @@ class Generator:
             self._add(batch[i], plan, hypotheses)
 
     def _add(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> None:
-        """Adds useful texts of `plan` to the request, with their joint scores (paper, equation 9)."""
+        """Adds the texts of `plan` that reach the required score, with their joint scores (paper, equation 9)."""
         for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score):
             if hypothesis.score < request.required_score(plan):
                 break
@@ -215,7 +215,7 @@ class Generator:
                 request.add(text, plan, request.accepts(text, plan, hypothesis))
 
     def _text_of(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
-        """The text of a hypothesis, with clauses for unknown predicates at their positions in the plan."""
+        """The text of a hypothesis, with sentences for unknown predicates at their positions in the plan."""
         record, groups = request.record, request.groups(plan.states)
         generated = iter(zip(groups, hypothesis.facts, strict=True))
         pieces: list[_Piece] = []
@@ -237,7 +237,7 @@ class Generator:
         return self._generation(record, plan, request.search, hypothesis.log_probability, score, pieces)
 
     def _clauses(self, record: Record, group: Sequence[int]) -> list[_Piece]:
-        """The pieces of triples with unknown predicates: one sentence for all, or one per triple."""
+        """The pieces of triples with unknown predicates, one for each of their `sentences`."""
         return [
             (tuple(group[number] for number in numbers), [token.text for token in tokenise(text, normalise=True)], True)
             for numbers, text in sentences(self.checker, [record.triples[index] for index in group])
@@ -326,7 +326,7 @@ class Generator:
     ) -> list[AlignedText]:
         """Viterbi alignment: the most likely group of each fact (paper, section 5.3).
 
-        A fact in which no word begins has the empty group. The search is over all groups, without hard alignment.
+        A fact in which no word begins has the empty group. Hard alignment does not restrict the search.
 
         Args:
             records: one per text.

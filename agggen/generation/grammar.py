@@ -1,4 +1,4 @@
-"""Rules of English for generated facts. The strict check does not apply them, since people's texts break them."""
+"""Rules of English for generated facts. The strict check does not apply these rules, since human texts break them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agggen.verification.clauses import PREPOSITIONS
 from agggen.verification.lexicon import Lexicon
 
 _ENGLISH = frozenset(("the", "is", "of"))
-"""Training texts that contain these words are English."""
+"""Training texts whose ordinary words include these words are English."""
 _MIN_ARTICLE_SHARE = 0.9
-"""A name needs "the" after a preposition if at least this share of its mentions in training texts have it."""
+"""A name needs "the" after a preposition if "the" precedes at least this share of its mentions in training texts."""
 _ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
 _AUXILIARY = "(?:is|are|was|were|has|had|have)"
 _PREPOSITION = "(?<!-)(?:of|in|on|at|by|to|from|for|with|into|near)"
@@ -22,19 +22,19 @@ _DAY = r"\d{1,2}(?:st|nd|rd|th)?(?!\d)"
 _BROKEN = re.compile(
     "|".join(
         (
-            # before a comma, and at the end of a sentence
+            # words that cannot precede a comma, or end a sentence
             rf"\b{_ARTICLE}\s*[,;.!?)](?!\w)",
             rf"\b{_PREPOSITION}\s*,",
             rf"\b(?:and|or|which|where|whose|who|than|its|their|with|as|of|{_AUXILIARY})\s*[.!?](?:\s|$)",
-            # pairs of words
+            # words that cannot be adjacent
             rf"\b{_ARTICLE}\s+(?:the|an?|{_PREPOSITION}|{_AUXILIARY}|and|or|which|who|whose|that)(?![\w.-])",
             rf"\b{_AUXILIARY}\s+(?:and|or|which|who|is|are|was|were|has|have)\b",
             r"(?:^|[.!?]\s)(?:The\s)?Name\s+and\s+(?:is|was|has|had)\b",
             # "in March 30"
             rf"\b[Ii]n (?:the )?(?:{_MONTH} (?:the )?{_DAY}|{_DAY} (?:of )?{_MONTH})\b",
-            # "at In Ulm", of a name that begins with a preposition
+            # "at In Ulm": a preposition before a name that begins with "In"
             rf"\b{_PREPOSITION} In\b",
-            # a singular for a plural, or the reverse: "one of the groups are", "the leader is Ann and Bob."
+            # wrong number of noun or verb: "one of the groups are", "the leader is Ann and Bob."
             r"\b[Oo]ne of (?:the|its) (?:(?!(?:that|which|who|where)\b)[a-z]+ )+(?:are|were)\b",
             r"\b(?:[Tt]he|[Ii]ts|whose) (?:(?!(?:and|or|main|of)\b)[a-z]+ ){0,2}(?![a-z]*s\b)[a-z]+ "
             r"(?:(?:of|in) (?:the )?Name )?(?:is|was) (?:the )?Name and (?:the )?Name\b(?=[.,]|$| wh)",
@@ -48,18 +48,17 @@ _BROKEN = re.compile(
         )
     )
 )
-"""What no correct sentence contains: "located in the of Texas", "Texas which.", "is and located", "the 27nd"."""
+"""Phrases that no correct text contains: "located in the of Texas", "Texas which.", "is and located", "the 27nd"."""
 _NOUN_PHRASE = re.compile(r"(?:The|Its|His|Her|Their) (?:[a-z]+ ){0,2}(?!consists )[a-z]{3,}s of\b")
-"""The beginning of a sentence whose first word in -s is a plural, not a verb: "The main ingredients of"."""
+"""The beginning of a sentence whose first word that ends in -s is a plural, not a verb: "The main ingredients of"."""
 _BRACKETS = re.compile(r"\([^()]*\)")
 _SENTENCE = re.compile(
     r"(?:(?:^|(?<=[.!?] ))(?=(?:The|Its|His|Her|Their)\b)"
     r"|(?:^|(?<=(?:[a-z]{4}|Name)[.!?] )|(?<=[\d.]\d[.!?] ))(?=[^\W_a-z]))"
     r"(?=(.*?(?:[a-z]{4}|[\d.]\d|Name)\)?[.!?])(?:\s|$))"
 )
-"""A sentence whose borders cannot be abbreviations, except that a sentence that begins with an article or a possessive
-may follow one. The group is the sentence; names are replaced by "Name".
-"""
+"""A sentence (group 1) in a text whose names are replaced by "Name". No abbreviation may end the sentence; one may
+precede the sentence only if the first word is an article or a possessive."""
 _VERBS = (
     "are|be|born|began|became|broadcast|built|came|can|chose|come|compete|could|deploy|did|eat|enjoy|find|"
     "fought|gave|go|govern|had|have|head|held|include|inhabit|left|led|lie|live|look|made|make|manage|may|"
@@ -85,7 +84,7 @@ _FINITE_VERB = (
     rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?|originates?|belongs|manages|stars|died|graduated|"
     r"retired)\b"
 )
-"""A verb that needs a subject; "designed by" does not."""
+"""A finite verb; a participle ("designed by") is none."""
 _FINITE = re.compile(_FINITE_VERB)
 _NO_CONJUNCTION = r"(?:(?!\b(?:and|but|so|if|as|when|while|because|since|though|although|that|wh[a-z]+)\b).)*?"
 _SPLICE = re.compile(
@@ -104,17 +103,17 @@ _CLAUSE_VERB = re.compile(
     r"(?<![\w'-])(?:is|are|was|were|has|can(?= (?:also )?be)|plays|comes|serves|contains|includes|originates|"
     r"belongs|manages|lies)(?![\w-])"
 )
-"""A verb of which a clause has only one."""
+"""A verb; a correct clause contains only one match."""
 _STRANDED = re.compile(rf"{_PREPOSITION} *(?:$|{_AUXILIARY}\b)")
 """A preposition without its noun, as in a relative clause: "the country Ann comes from is". """
 _RELATIVE_ONLY = re.compile(r"(?:The )?Name, (?:which|who|whose|where)\b[^,]*[.!?]$")
 """A sentence that ends with its relative clause, unless a comma is missing: "Ulm, which has a tower." """
 _CUT_OFF = re.compile(r"\b[Aa]n?\s+(?:high|low|moderate|large|small)\s*[.!?](?:\s|$)")
-"""An adjective in place of a noun, even if it is a value: "It has a high." """
+"""An adjective in place of a noun, even if the adjective is a value: "It has a high." """
 _A_NAME = r"(?:the )?[\"'\u201c]?[A-Z0-9][\w.'/-]*(?: [A-Z0-9][\w.'/-]*)*[\"\u201d]?(?: \([^()]*\))?"
 _NO_VERB = rf"(?:(?!{_AUXILIARY}\b)\w+ )+?"
 _IDENTITY = rf"^(?:{_A_NAME}'s? |(?:The|Its|His|Her|Their) ){_NO_VERB}(?:of {_A_NAME} )?(?:is|was|are|were) {_A_NAME}"
-"""The beginning of a sentence that says what something is: "The mayor of Ulm is Ann"."""
+"""The beginning of a sentence that identifies something: "The mayor of Ulm is Ann"."""
 _UNGRAMMATICAL = re.compile(
     "|".join(
         (
@@ -151,8 +150,8 @@ class Grammar:
     """The rules for the text of one fact.
 
     Args:
-        lexicon: learned from the training texts; if they are not English, only names, brackets and quotation marks have
-            rules.
+        lexicon: learned from the training texts; if these are not English, only the rules for names, brackets and
+            quotation marks apply.
         full_stops: whether the training texts have full stops. Without them, clauses may have any number of verbs.
     """
 
@@ -167,8 +166,8 @@ class Grammar:
         self._odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
 
     def accepts(self, text: str) -> bool:
-        """Whether the text breaks no rule: brackets and quotation marks come in pairs, "the" precedes the names that
-        need it, "a" and "an" fit the next word, and no phrase is incomplete or garbled."""
+        """Whether brackets and quotation marks come in pairs, "the" precedes names that need an article, "a" and "an"
+        fit the next word, and no phrase matches `_BROKEN` or `_CUT_OFF`."""
         return not (
             text.count("(") != text.count(")")
             or "()" in text
@@ -178,8 +177,8 @@ class Grammar:
         )
 
     def makes_sentences(self, before: str, fact: str) -> bool:
-        """Whether each sentence that ends with or in the fact has a word that may be a verb, outside names and not in a
-        relative clause alone, and is neither `_UNGRAMMATICAL` nor two sentences joined by a comma.
+        """Whether no clause that ends in the fact has two verbs, and each sentence that ends in the fact has a possible
+        main verb and matches neither `_UNGRAMMATICAL` nor `_SPLICE`.
         """
         if not self._english:
             return True
@@ -194,7 +193,7 @@ class Grammar:
         )
 
     def runs_on(self, before: str, fact: str) -> bool:
-        """Whether a fact begins with a verb although the clause before it has one: "Ulm is in Oz" "is led by Ann"."""
+        """Whether a fact begins with a verb although the clause before has a verb: "Ulm is in Oz" "is led by Ann"."""
         sentence = re.split(r"[.!?]\s+", self._unnamed(before).rstrip())[-1]
         return bool(
             self._english
@@ -220,7 +219,7 @@ class Grammar:
             if border in ".!?":
                 has_main_verb = subordinate = False
             subordinate = subordinate or (border.isalpha() and border not in _COORDINATING)
-            returns = subordinate and not has_main_verb  # "The town that has a tower is Ulm."
+            returns = subordinate and not has_main_verb  # its main verb may follow: "The town that has a tower is Ulm."
             verbs = len(_CLAUSE_VERB.findall(text, start, end))
             if verbs > 1 + returns and end > len(before) and not _STRANDED.search(text[start:end]):
                 return True
@@ -259,9 +258,10 @@ def _wrong_article(article: str, word: str) -> bool:
 
 
 def follows(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
-    """Whether a fact begins with a capital letter if it begins a sentence, else without the opener of a sentence.
+    """Whether a fact that begins a sentence begins with a capital letter, or any other fact with no `_OPENER`.
 
-    In texts that begin without a capital, and after a possible abbreviation, a full stop may precede a small letter.
+    A sentence may begin with a small letter if the text does, or after a possible abbreviation. A fact may always begin
+    with a name.
     """
     word = re.match(r"\w*", fact)
     if word is None or any(name.startswith(word.group()) for name in names):

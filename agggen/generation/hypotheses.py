@@ -78,12 +78,12 @@ class PlanPrefix:
 class History:
     """The decoder's caches for n texts with K hypotheses each."""
 
-    caches: list[Cache]  # per layer, n rows: the positions of all hypotheses of a row
+    caches: list[Cache]  # per layer, n rows with the positions of all K hypotheses
     seen: Tensor  # (n, K, Q) True where a hypothesis attends to the position
 
     @staticmethod
     def gathered(parts: Sequence[tuple[History, Tensor]], room: int = 0) -> History:
-        """Copies rows of histories into one history without unused positions, with `room` for more positions."""
+        """Copies rows of several histories into one without unused positions, with `room` for more positions."""
         seen, slots = [], []
         for history, index in parts:
             part_seen = history.seen[index]
@@ -101,8 +101,8 @@ class History:
 class Texts:
     """The texts of n plans up to the end of a fact, K hypotheses each."""
 
-    log_p: Tensor  # (n, K); IMPOSSIBLE for an empty slot
-    text: Tensor  # (n, K, P) marks and words, PAD in holes
+    log_p: Tensor  # (n, K); IMPOSSIBLE for a missing text
+    text: Tensor  # (n, K, P) marks and words, PAD at unused positions
     length: Tensor  # (n, K) marks and words
     last: int  # position in `text` of the last fact's mark
 
@@ -111,7 +111,7 @@ class Texts:
         return Texts(self.log_p[index], self.text[index], self.length[index], self.last)
 
     def hypotheses(self, row: int, exponent: float) -> list[Hypothesis]:
-        """The texts of a row, best first; if every slot is empty, one text with log-probability IMPOSSIBLE."""
+        """The texts of a row, best first; if all are missing, one text with log-probability IMPOSSIBLE."""
         scores = penalised(self.log_p[row], self.length[row], exponent)
         order = scores.argsort(descending=True, stable=True).tolist()
         log_p, text = self.log_p[row].tolist(), self.text[row].tolist()
@@ -153,9 +153,9 @@ class DecodedPrefix:
 class Beams:
     """K hypotheses within a fact for each of n plans."""
 
-    log_p: Tensor  # (n, K) log-probability of the whole text so far; IMPOSSIBLE for an empty slot
+    log_p: Tensor  # (n, K) log-probability of the whole text so far; IMPOSSIBLE for a missing hypothesis
     words: Tensor  # (n, K, W) words of this fact, PAD before them
-    parent: Tensor  # (n, K) index of the hypothesis, at the beginning of the fact, that this one continues
+    parent: Tensor  # (n, K) index of the text before the fact that the hypothesis continues
 
     @classmethod
     def of(cls, log_p: Tensor) -> Beams:
@@ -222,7 +222,7 @@ class ActiveFacts:
     memory: Memory  # of each fact's record; without `cross`
     cross: list[Cache]  # caches of the cross-attention, per layer
     visible: Tensor  # (n, M) True for words of the record that belong to the fact's triples
-    text: Tensor  # (n, K, P) the preceding facts and the mark of this one, indexed by `parent`; PAD in holes
+    text: Tensor  # (n, K, P) preceding facts and this fact's mark, indexed by `parent`; PAD at unused positions
     text_log_p: Tensor  # (n, K) log-probability of the text before this fact, indexed by `parent`
     start: Tensor  # (n, K) position of this fact's mark, indexed by `parent`
     history: History  # of the active hypotheses
@@ -233,7 +233,7 @@ class ActiveFacts:
     step: Tensor  # (n,) number of words of `active` so far
     min_words: Tensor  # (n,) minimum number of words
     min_log_p: Tensor  # (n,) minimum log-probability of a useful hypothesis
-    unconstrained: Tensor  # (n, K) descending scores of the best finished hypotheses without constraints
+    unconstrained: Tensor  # (n, K) descending scores of the hypotheses that would be finished without constraints
     waited: Tensor  # (n,) number of words since the unconstrained search would have ended
     barred: Tensor  # (n, ids) forbidden words; no columns without constraints
     names: Tensor  # (n, ids) words whose n-grams may be repeated
@@ -264,7 +264,7 @@ class ActiveFacts:
         return finished
 
     def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], room: int) -> ActiveFacts:
-        """Both batches of facts as one, with their `memory` and `cross`, and `room` for more positions."""
+        """Concatenates two batches; `memory` and `cross` are those of all facts, and `room` is for more positions."""
         both = self, other
         active = Beams.joined([facts.active.last_words(int(facts.step.max())) for facts in both])
         finished = Beams.joined([facts.finished.last_words(int(facts.step.max())) for facts in both])
@@ -306,7 +306,7 @@ def padded(batches: Sequence[Tensor], before: bool = False) -> list[Tensor]:
 
 
 def _split(text: list[int]) -> tuple[tuple[int, ...], ...]:
-    """The word ids of each fact in a text of marks, words and holes."""
+    """The word ids of each fact in a text of marks, words and PAD."""
     facts: list[list[int]] = []
     for token in text:
         if token in (FACT, LAST):

@@ -22,7 +22,7 @@ from agggen.planning import IndexPlan, PlanDistribution, PlanScores, ScoredPlan,
 from agggen.records import Plan, Record
 
 MAX_TRIPLES = 24
-"""Records with more triples are rejected: the corpora have at most 7, and groups grow with the cube of the triples."""
+"""Records with more triples are rejected. The corpora have at most 7; groups of up to 3 triples grow with the cube."""
 
 _MAX_UNKNOWN_PER_SENTENCE = 3
 """Maximum number of predicates unknown from training in one sentence. On WebNLG dev, pairs gain 2.9 BLEU over
@@ -46,7 +46,7 @@ class Planner:
         complete: bool = False,
         config: InferenceConfig | None = None,
     ) -> None:
-        """Checks that the record can be planned with these settings and, optionally, this human plan.
+        """Checks that the record can be planned with these settings or, if `plan` is given, by this human plan.
 
         Raises:
             RecordError: the record has too many triples.
@@ -120,9 +120,9 @@ class Planner:
     def plan(
         self, records: Sequence[Record], k: int = 10, config: InferenceConfig | None = None
     ) -> list[list[PlannedRecord]]:
-        """The k best plans of each record, best first, by the configured search; fewer if it finds fewer.
+        """At most k plans of each record by the configured search, best first.
 
-        The first ``config.plans`` plans are those of `candidates`.
+        `candidates` has the first ``config.plans`` of these plans.
 
         Raises:
             PlanError: `k` is below 1, or the level exceeds the model's L.
@@ -224,7 +224,7 @@ def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[i
 def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
     """The indices that are not `known`, in groups of at most `size` triples with the same subject.
 
-    They are in record order, except that subjects that are values of other subjects come last and triples of one
+    Groups are in record order, except that subjects that are values of other triples come last and triples of the same
     predicate are adjacent.
     """
     by_subject: dict[str, dict[str, list[int]]] = {}

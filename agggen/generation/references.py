@@ -26,13 +26,13 @@ _PRONOUN = re.compile(
 """The beginning of a sentence that does not name its subject: "It was", "The book was"."""
 _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
 _ATTACHES = re.compile(r".?\W*(which|who|whose|where)\b|(?:.\s*)?,\s*(?:an?|one)\b")
-"""Where, after the last character before the fact, a relative clause or an apposition begins: ", a member of"."""
+"""The beginning of a relative clause or an apposition (", a member of"), after the preceding fact's last character."""
 _RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")
 """The beginning of a relative clause inside a fact."""
 _CLAUSE_END = re.compile(r"[,;.]\s|\b(?:and|but|which|who|whose|where|while)\b|$")
 """Where a relative clause may end, outside names."""
 _POSSESSIVE = re.compile(r"(?<=['\u2019]s)|['\u2019]")
-"""At the end of a name's span: the span contains a possessive 's, or a bare apostrophe follows it."""
+"""Matches at the end of a name's span if the span ends with a possessive 's, or an apostrophe follows the span."""
 _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
@@ -55,7 +55,7 @@ class References:
         return self._subjects & self._names(fact).keys()
 
     def misattaches(self, fact: str, triples: Collection[Triple]) -> bool:
-        """Whether a relative clause directly after a name has a value of another subject that the clause does not name:
+        """Whether a relative clause directly after a name has a value of another subject without naming this subject:
         "the owner of Ulm, whose mayor is Ann" for Ann as the owner's mayor.
 
         Args:
@@ -100,12 +100,12 @@ class References:
         - "and was" refers to the name with which its sentence begins. If the sentence begins with other words, or has a
           relative clause or a second main clause, it refers to the subject of the preceding fact.
         - "and the capital is" refers to the subject of the preceding fact.
-        - "which", and ", a member of", refer to the name directly before them. So does "where", or else to the subject
-          before that name and a comma: "Ulm, Germany, where".
-        - "in", and "which" after other words, refer to any subject of the sentence.
-        - After a fact with several subjects, only references to the name with which the sentence begins are clear.
-        - After the full name, its part behind the comma may be omitted: "Adams County" for "Adams County,
-          Pennsylvania".
+        - "which", and ", a member of", refer to the name directly before them.
+        - "where" refers to the last subject in the list of names directly before it: Ulm in "Ulm, Germany, where".
+        - "in", and "which" after words other than names, refer to any subject of the sentence.
+        - After a fact with several subjects, only the name with which the sentence begins can be referred to.
+        - After a sentence with the full name, the part after the comma may be omitted: "Adams County" for "Adams
+          County, Pennsylvania".
 
         Args:
             before: the text before the fact.
@@ -137,9 +137,7 @@ class References:
         return frozenset() if several else frozenset(self._subjects_of(sentences))
 
     def _begins_with(self, sentences: Sequence[str]) -> tuple[str, ...] | None:
-        """The subject with which the last sentence begins, or its pronoun's referent; () if it begins with another
-        name, None if it begins with other words.
-        """
+        """The subject that begins the last sentence, as name or pronoun; () for another name, None for other words."""
         *earlier, last = sentences
         if _PRONOUN.match(last):
             return self._subjects_of(earlier)[:1]
@@ -154,7 +152,7 @@ class References:
         return (name,) if name in self._subjects else ()
 
     def _last_names(self, text: str) -> list[str]:
-        """The names with which the text ends, joined by commas, the last one first."""
+        """The names at the end of a text, separated by commas; the last name first."""
         starts = {own[-1][1]: (name, own[-1][0]) for name, own in self._names(text).items()}
         names: list[str] = []
         end = len(text.rstrip(" ,()\u2013"))
@@ -165,11 +163,7 @@ class References:
         return names
 
     def _subjects_of(self, sentences: Sequence[str]) -> tuple[str, ...]:
-        """The subjects of the last sentence that names one, in order of mention; the referent of its pronoun is first.
-
-        Args:
-            sentences: of a text, in order.
-        """
+        """The subjects in the last sentence with any, in order of mention; an initial pronoun's referent is first."""
         if not sentences:
             return ()
         *earlier, last = sentences
@@ -179,7 +173,7 @@ class References:
         return named or self._subjects_of(earlier)
 
     def _names_of(self, text: str) -> dict[str, list[Span]]:
-        """The spans of the names that a text has in full and outside longer names, in the order of first mention."""
+        """The spans of the names that a text contains in full, outside longer names, in the order of first mention."""
         indexed = TextIndex(text)
         matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
         spans = {span for own in matches.values() for span in own}
@@ -188,7 +182,7 @@ class References:
         return {name: outer[name] for name in sorted(named, key=lambda name: (outer[name][0], name))}
 
     def _sentences(self, text: str) -> tuple[str, ...]:
-        """The sentences of a text; a full stop inside a name ends none."""
+        """The sentences of a text; a full stop inside a name does not end a sentence."""
         spans = [span for own in self._names(text).values() for span in own]
         ends = [
             match.end()

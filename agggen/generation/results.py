@@ -11,7 +11,7 @@ from agggen.records import Plan
 
 PlanSearch = Literal["exact", "beam", "two-stage", "sample", "given", "random-order", "no-aggregation", "plain"]
 """The search that found a plan. exact: proven to be the most probable plans; beam: more probable plans may exist;
-given: no search, since a human wrote the plan; the others as in `InferenceConfig`."""
+given: no search, since a human wrote the plan; the other values as in `InferenceConfig`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class WrittenFact:
     start: int
     end: int
     predicates: tuple[str, ...]
-    missing: tuple[str, ...]  # predicates of the group whose values are not whole in the segment
+    missing: tuple[str, ...]  # predicates of the group whose values the segment does not express completely
     fallback: bool = False
     """Whether the segment is a training sentence or a plain clause, since no hypothesis passed the check."""
 
@@ -70,7 +70,7 @@ class Generation(Shown):
 
     @property
     def fulfilled(self) -> bool:
-        """Whether all values are whole in their facts and the strict check finds no fault in the text."""
+        """Whether each fact expresses its values completely and the strict check finds no fault in the text."""
         return not self.faults and not any(fact.missing for fact in self.facts)
 
     @property
@@ -114,10 +114,10 @@ class Generation(Shown):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRecord(Shown):
-    """A plan of a record with log p(z | x) over the plans that its settings allow.
+    """A plan of a record with log p(z | x) over the plans that the settings allow.
 
-    The log-probability is None if there are too many plans to sum over, or if the plan is not among them: a group is
-    larger than the model's L or the level.
+    The log-probability is None if there are too many plans to sum over, or if the settings do not allow the plan: one
+    of its groups is larger than the model's L or the level.
     """
 
     plan: Plan

@@ -1,4 +1,4 @@
-"""Beam search under plans, batched over records, plans and beams, with key-value caches (METHOD 3 and 6).
+"""Beam search under plans, batched over records, plans and beams, with key-value caches (METHOD 3 and 6, README).
 
 Fact t is decoded under the mask of its group's triples. Its K finished hypotheses are then encoded once more under the
 mask of all triples and become the history of fact t + 1, exactly as in training (`history="shared"`); with
@@ -8,11 +8,11 @@ The following optimisations do not change results. Plans with a common prefix of
 (an emission depends on the set of triples only), and hypotheses with a common prefix of words share its encoding. Facts
 of different plans and records are decoded in one batch, which new facts join as others finish (continuous batching).
 The K hypotheses of a plan are K queries to one copy of the encoded record. Caches are not reordered: positions stay in
-place, and a mask selects those of each hypothesis. Plans whose texts cannot reach the required score are pruned. An
-`Expectation` changes results: it also prunes plans whose texts are unlikely to reach the score.
+place, and a mask selects those of each hypothesis. Plans whose texts cannot reach the required score are pruned. In
+contrast, an `Expectation` may change results: it also prunes plans whose texts are unlikely to reach the score.
 
 A text is a sequence of marks and words; each fact begins with a mark. Shapes: n plan prefixes, K beams, Q cached
-positions, P marks and words, with PAD in holes (unused positions); others as in `agggen.model`.
+positions, P marks and words, with PAD at unused positions; other letters as in `agggen.model`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _ROUNDING = 1 + 1e-5  # tolerance of the pruning bound: ties are not pruned by r
 
 
 class Expectation(NamedTuple):
-    """Bounds on a useful text; a task whose text can no longer meet them is pruned."""
+    """Bounds on a useful text; a task whose text can no longer meet the bounds is pruned."""
 
     score: float  # the lowest useful score
     length: float  # the largest number of words and marks
-    per_triple: float  # the highest log-probability of the words of a triple that is not expressed yet
+    per_triple: float  # the highest log-probability of the words that express one more triple
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class BeamSearch:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yields (task index, hypotheses, best first) when a task finishes.
 
-        A task has 1 to `config.beam` hypotheses, or none if it was pruned because it cannot reach the required score,
-        meet its expectation or pass. If no hypothesis can end (all ends are impossible), the text is empty with
-        log-probability IMPOSSIBLE.
+        A task has 1 to `config.beam` hypotheses. It has none if it was pruned: it cannot reach the required score or
+        meet its expectation, or no hypothesis of a fact passes (`must_pass`). If no hypothesis can end (all ends are
+        impossible), the text is empty with log-probability IMPOSSIBLE.
 
         Args:
             tasks: in order of priority.
@@ -117,13 +117,13 @@ class BeamSearch:
         agenda = Agenda(plans)
         parents = self._first_parents(plans)  # decoded parent of each ready prefix
         best = {prefix.parent(): (0.0, 0) for prefix in parents}  # best log-probability and length by prefix
-        cost = {prefix.parent(): 0.0 for prefix in parents}  # of the fallbacks, by prefix
+        cost = {prefix.parent(): 0.0 for prefix in parents}  # cost of the fallbacks, by prefix
         facts: ActiveFacts | None = None
 
         def required_log_p(task: int, prefix: PlanPrefix, length: int) -> float:
             """The lowest log-probability with which a prefix of this length can reach the required score of `task`.
 
-            Further words only lower the log-probability; their number is bounded, and thus the length penalty.
+            Further words only lower the log-probability; their maximum number gives the largest length penalty.
             """
             remaining, expected = tasks[task].groups[len(prefix.groups) :], tasks[task].expected
             longest = length + len(remaining) * (self.config.max_fact_tokens + 1)
@@ -134,7 +134,7 @@ class BeamSearch:
             return max(required, floor - expected.per_triple * sum(map(len, remaining)))
 
         while True:
-            ready: dict[PlanPrefix, float] = {}  # with the lowest required log-probability of a plan
+            ready: dict[PlanPrefix, float] = {}  # prefixes with the lowest log-probability that a plan requires
             while len(ready) + (len(facts.prefixes) if facts else 0) < room and (prefix := agenda.next()):
                 parent = prefix.parent()
                 for task in agenda.unfinished(prefix):
@@ -207,7 +207,6 @@ class BeamSearch:
         return {plan.first(1): empty for plan in plans}
 
     def _empty_history(self, n: int) -> History:
-        """An empty history of n texts."""
         layers = [
             (key[:1, :, :0].expand(n, -1, -1, -1), value[:1, :, :0].expand(n, -1, -1, -1))
             for key, value in self.memory.cross
@@ -272,7 +271,7 @@ class BeamSearch:
     ) -> DecodedPrefix:
         """Encodes the last fact of `rows` under the mask of all triples, as in training (``history=shared``).
 
-        Returns the decoded prefix of the first row; for the others, only its row number must be increased.
+        Returns the decoded prefix of the first row; those of the other rows differ only in `DecodedPrefix.row`.
         """
         index = self._index(rows)
         rows_texts = texts.rows(index)
@@ -285,7 +284,7 @@ class BeamSearch:
         return DecodedPrefix(rows_texts, history, 0)
 
     def _encode(self, text: Tensor, start: int, cross: list[Cache], visible: Tensor, history: History) -> None:
-        """Encodes `text` (n, K, P), PAD in holes, from position `start` on and appends the positions to the history.
+        """Encodes `text` (n, K, P) from position `start` on and appends the positions to the history.
 
         Prefixes that several hypotheses of a plan share are encoded once.
         """
@@ -300,7 +299,7 @@ class BeamSearch:
         seen = (seen & words[..., None]).any(2)  # (n, K, size)
         hypothesis, offset = slots // length, slots % length
         earlier = offset[:, None] <= offset[:, :, None]
-        # A hole attends to itself, since the softmax over no position is NaN.
+        # An unused position attends to itself, since the softmax over no position is NaN.
         diagonal = torch.eye(size, dtype=torch.bool, device=self.device)
         mask = torch.cat((along(history.seen, hypothesis), along(seen, hypothesis) & earlier | diagonal), 2)
         tokens = text[..., start:].flatten(1).gather(1, slots)
@@ -319,7 +318,7 @@ def _encoded_slots(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
     first = same_prefix.argmax(2)  # the first hypothesis with this prefix
     words = text[..., start:] != PAD
     slot = first * words.shape[2] + torch.arange(words.shape[2], device=text.device)
-    # Hypotheses with a common prefix have the same holes in it.
+    # A common prefix has the same unused positions in all its hypotheses.
     return slot, torch.zeros_like(words).flatten(1).scatter_(1, slot.flatten(1), words.flatten(1))
 
 

@@ -22,22 +22,22 @@ from agggen.model.transformer import Cache
 
 Constrain = Callable[[PlanPrefix], Constraint]
 PATIENCE = 8
-"""Number of words by which the constrained search may outlast the unconstrained one."""
+"""Maximum number of words that the constrained search adds after the unconstrained search would have ended."""
 FALLBACK_WORD_LOG_P = -1.0
 """Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
 UNFINISHED_LOG_P = -40.0
-"""Added to the log-probability of a fallback after words that are no sentence, so that other plans are preferred."""
+"""Added to the log-probability of a fallback after an incomplete sentence, so that other plans are preferred."""
 FAULT_COST = 10.0
 """Subtracted from a text's score for each fault and fallback; larger than typical score differences."""
 LIKELY_END = -5.0
 """A constrained hypothesis may only end if the end of the fact has a log-probability above this."""
 SCORE_MARGIN = 2.0
-"""A constrained hypothesis may only end if its score is less than this below the best finished hypothesis."""
+"""A constrained hypothesis may only end if its score is less than this below that of the best finished hypothesis."""
 LOWEST_WORD_LOG_P = -0.6
 """A constrained hypothesis may only end if the mean log-probability of the fact's words and its end is not below this.
 
-Less probable texts, forced by the constraints, have the values but are seldom true ("he was awarded the Distinguished
-Service Medal which is Smilodon"); the fallback is.
+Less probable texts contain the values, as the constraints require, but are seldom true ("he was awarded the
+Distinguished Service Medal which is Smilodon"); the fallback is true.
 """
 
 
@@ -75,8 +75,8 @@ def write_words(
 
     With `constrain`, a hypothesis can only end if it is probable enough and passes the fact's constraint. A fact is
     also finished, with fewer than K hypotheses, when the unconstrained search would have ended and either no active
-    hypothesis can overtake the best finished one or `PATIENCE` words have passed. Without a finished hypothesis, the
-    fallback becomes the only one.
+    hypothesis can exceed the score of the best finished one or `PATIENCE` words have passed. If none is finished then,
+    the fallback becomes the only hypothesis.
 
     Args:
         model: in evaluation mode.
@@ -89,7 +89,7 @@ def write_words(
     batches: list[FinishedFacts] = []
     while len(facts.prefixes) > until:
         active, finished = facts.active, facts.finished
-        length = facts.start.gather(1, active.parent) + facts.step[:, None] + 1  # with the fact's mark
+        length = facts.start.gather(1, active.parent) + facts.step[:, None] + 1  # includes the fact's mark
         candidates, words, end = _next_words(model, config, facts, length - 1)
         if constrain is not None:
             _complete_partial_values(constrain, facts, candidates, words, end)
@@ -137,7 +137,7 @@ def write_words(
 def _complete_partial_values(
     constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Allows hypotheses within a value only to continue it; `candidates` (n, K, C) and `end` (n, K) are log p."""
+    """Makes words and ends that do not continue a partial value IMPOSSIBLE, in log p (n, K, C) and (n, K)."""
     for row, prefix in enumerate(facts.prefixes):
         constraint = constrain(prefix)
         for beam, state in enumerate(facts.automaton_states[prefix]):
@@ -148,7 +148,7 @@ def _complete_partial_values(
 
 
 def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Tensor:
-    """(n, K) which of the `candidates` (n, K), the hypotheses that would end now, pass the constraint of their fact."""
+    """(n, K) True for `candidates` (n, K), hypotheses that would end now, that pass the constraint of their fact."""
     passed = torch.zeros_like(candidates)
     texts: dict[tuple[int, int], list[int]] = {}
     words, steps, parents = facts.active.words.tolist(), facts.step.tolist(), facts.active.parent.tolist()
@@ -201,7 +201,7 @@ def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> fro
 def _next_words(
     model: JointModel, config: BeamConfig, facts: ActiveFacts, position: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`JointModel.next_words` after the last words, at `position` (n, K), which are added to the caches."""
+    """`JointModel.next_words` after the last words, which are at `position` (n, K) and are added to the caches."""
     n, k = position.shape
     own_position = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
     history = facts.history
@@ -213,14 +213,14 @@ def _next_words(
 
 
 def _repeating(text: Tensor, words: Tensor, size: int, names: Tensor) -> Tensor:
-    """(n, K, windows) ids of next words, or PAD, that would repeat an n-gram of `size` words from within a fact.
+    """(n, K, windows) ids of next words that would repeat an n-gram of `size` words of one fact; PAD elsewhere.
 
     N-grams of earlier facts (`text`) with a word of `names` (n, ids) may be repeated, since facts may share values.
     """
     n_words = words.shape[-1]
     if not size or n_words < size - 1:
         return words[..., :0]
-    # (n, K, windows, size). Windows across facts contain a mark, those across holes PAD; a suffix contains neither.
+    # (n, K, windows, size). A suffix, unlike windows across facts or unused positions, contains neither marks nor PAD.
     all_words = torch.cat((text, words), 2)
     windows = all_words.unfold(2, size, 1)
     suffix = words[..., n_words - size + 1 :]

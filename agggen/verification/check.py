@@ -50,12 +50,11 @@ from agggen.verification.values import (
 )
 
 MAX_NEW_WORD_RATE = 0.01
-"""An unseen word before a predicate's value is a fault if its Good-Turing probability there is at most this."""
+"""An unseen word before a predicate's value is a fault if the Good-Turing probability of new words is at most this."""
 MISPLACED_MARGIN = 2.5
-"""A value is misplaced if its context's log-likelihood under another predicate exceeds that under its own by this."""
+"""A value is misplaced if another predicate gives its context a log-likelihood that is higher by more than this."""
 SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
-"""Two values of a `shape` are swapped if the log-likelihood ratio of the exchanged over the actual order is above this.
-"""
+"""By `shape`: two values are swapped if the log-likelihood of the exchanged order is higher by more than this."""
 
 _ITEM_ENDS = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
 _ITEM_BEGINS = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
@@ -95,7 +94,7 @@ class Checker:
         """Checks `text` against `record`.
 
         Args:
-            record: the record; values of other records are faults.
+            record: numbers, names and value words that are not in the record are faults.
             text: the complete text, or the text of one fact.
             triples: indices of the triples that `text` must express; values of the other triples are reported as
                 ``elsewhere``. [default: all]
@@ -112,7 +111,7 @@ class Checker:
         subjects: Collection[str] | None,
         initial: bool,
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """The fields of `check`, by name, as they are computed, roughly in ascending order of their cost."""
+        """Yields the fields of `TextCheck` by name, cheap ones first; arguments as in `check`."""
         indexed = TextIndex(text, initial)
         indices = range(len(record.triples)) if triples is None else sorted(triples)
         required = [record.triples[index] for index in indices]
@@ -141,7 +140,7 @@ class Checker:
         yield "invented", (*invented, *self._contradictions(record, indexed))
         allowed = self.allowed(record.triples)
         phrases = {span for matches in occurrences for span, how in matches if how == "phrase"}
-        said = indexed.covered(span for span in spans if span not in phrases)  # "a friendly restaurant" has a type
+        said = indexed.covered(span for span in spans if span not in phrases)  # "a friendly restaurant" needs a type
         yield "unsupported", unsupported(indexed.whole.words, said, self.lexicon, record, allowed)
         swapped = self._swapped(required, occurrences, indexed, explained)
         yield "swapped", swapped + exchanged(required, occurrences, indexed)
@@ -211,9 +210,7 @@ class Checker:
     def _hallucinated(
         self, record: Record, triples: Sequence[Triple], indexed: TextIndex, explained: Sequence[bool]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The suspicious words and words of ``value_pairs`` that no triple of the record licenses, and those that only
-        triples not in `triples` license.
-        """
+        """Suspicious words and ``value_pairs`` that no triple allows, and those that only other triples allow."""
         tokens, pairs = indexed.whole.words, self.lexicon.value_pairs
         candidates = [
             word
@@ -267,7 +264,7 @@ class Checker:
     ) -> tuple[tuple[str, str], ...]:
         """Pairs of predicates whose values fit each other's contexts better than their own, by `SWAP_MARGIN`.
 
-        Values in words are only compared if both predicates have enough contexts.
+        Values of the shape ``words`` are only compared if both predicates have enough contexts.
         """
         contexts = self.lexicon.contexts
         tokens = indexed.whole.words
@@ -304,9 +301,9 @@ class Checker:
         max_new_word_rate: float,
         initial: bool,
     ) -> tuple[Triple, ...]:
-        """The triples whose values occur only in contexts of another predicate that has the same values, in unrelated
-        pairs, or after words that precede no value of their predicate ("is a 1766 gas") in training texts or in its
-        ``clause``.
+        """The triples whose value occurs only in wrong contexts: contexts that fit another predicate with this value
+        better, ``unrelated_pairs``, or after a word that never precedes the predicate's values in training texts ("is a
+        1766 gas"). The words before the value in the triple's ``clause`` are a right context.
         """
         tokens, contexts = indexed.whole.words, self.lexicon.contexts
         misplaced: list[Triple] = []
@@ -355,7 +352,7 @@ def _of_other_facts(
 
     Args:
         spans: the subjects and values of the triples in `indices`.
-        own_forms: normal forms that these triples license everywhere. A value without other words is ignored.
+        own_forms: normal forms that these triples allow. A value is ignored if the text has none of its other forms.
     """
     own = {name for index in indices for name in (record.triples[index].subject, record.triples[index].object)}
     text_forms = {word.form for word in indexed.whole.words}
@@ -371,9 +368,7 @@ def _of_other_facts(
 
 
 def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:
-    """Whether a span is part of a longer name; False for items of lists or addresses ("Baku, Azerbaijan") and words in
-    lower case ("white rice").
-    """
+    """Whether a span is part of a longer name, not a list item ("Baku, Azerbaijan") or in lower case ("white rice")."""
     if text[span[0]].islower():
         return False
     for start, end in longer:
@@ -385,6 +380,6 @@ def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:
 
 
 def _continues(text: str, end: int, starts: Collection[int]) -> bool:
-    """Whether words not in `starts` continue the part of a value that ends at `end`: ``Austin, Ohio``."""
+    """Whether a value's part that ends at `end` is continued by a word not at one of `starts`: ``Austin, Ohio``."""
     connector = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
     return connector is not None and connector.end() not in starts

@@ -20,7 +20,7 @@ _VERBS = frozenset(
         *("teaches", "treats", "won", "wrote"),
     )
 )
-"""Verbs that begin a predicate; third persons that are plural nouns, too, such as "uses", are not among them."""
+"""Verbs that begin a predicate, without verb forms that may also be plural nouns ("uses")."""
 _INTRANSITIVE = frozenset(
     (
         *("appeared", "belonged", "competed", "debuted", "died", "graduated", "lived", "moved", "participated"),
@@ -34,7 +34,7 @@ _EVENTS = frozenset(
         *("established", "formed", "founded", "invented", "launched", "opened", "painted", "written"),
     )
 )
-"""Participles that say what happened once: "was founded in", but "is located in"."""
+"""Participles of single events: "was founded in", but "is located in"."""
 PREPOSITIONS = frozenset(
     (
         *("of", "in", "on", "at", "by", "with", "to", "from", "for", "as", "into", "under", "over", "near"),
@@ -63,14 +63,14 @@ _MEASURE = re.compile(
     r"temperature|volume|weight|width)(?: above .+)?",
     re.IGNORECASE,
 )
-"""A predicate whose numbers are said with "has": ``runway length``."""
+"""A predicate that is expressed with "has" if its value is a number: ``runway length``."""
 _COUNT = re.compile(r"number of (?P<things>.+)|(?P<thing>.+) count", re.IGNORECASE)
 _IDENTIFIER = re.compile(r".+ (?:code|id|identifier|number)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 _MONTH = "|".join(MONTHS)
 _DAY = re.compile(rf"\d{{1,2}} (?:{_MONTH}),? \d{{4}}|(?:{_MONTH}) \d{{1,2}},? \d{{4}}", re.IGNORECASE)
 ADJECTIVE = re.compile(r".*(?:friendly|free|ful|less|ous|\w{3}[ai]ble|\w{2}[^\We]ed)", re.IGNORECASE)
-"""The names of truth values that "is" may precede: ``family friendly``, ``wheelchair accessible``."""
+"""Predicates with truth values that may follow "is": ``family friendly``, ``wheelchair accessible``."""
 _YEAR = re.compile(r"1\d{3}|20\d\d")
 
 
@@ -85,7 +85,7 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
     """Fills a template with a triple's subject and object; adjusts the articles before them.
 
     Args:
-        articles: as in a `Lexicon`. Before a name that it does not contain, the template's "the" or its absence stays.
+        articles: as in a `Lexicon`. Before a name without an entry, the template stays as it is.
     """
     subject, value = entity_words(triple.subject), spoken(triple.object)
     for placeholder, name in (("{subject}", subject), ("{object}", value)):
@@ -104,7 +104,7 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
 
 
 def plural(noun: str) -> str:
-    """The plural of an English noun; a plural stays."""
+    """The plural of an English noun; a plural is returned unchanged."""
     if _PLURAL.fullmatch(noun):
         return noun
     if noun in _IRREGULAR_PLURALS:

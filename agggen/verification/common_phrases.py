@@ -1,7 +1,7 @@
 """English sentences for predicates that many schemas have, such as schema.org and Wikidata.
 
-They replace the plain clause of a predicate that training never saw. A sentence is listed only if it is true whatever
-the subject is: `country` has none, since a dish comes from a country and a city lies in it.
+They replace the plain clauses of predicates unknown from training. Each sentence suits any subject: `country` has no
+sentence, since a dish comes from a country but a city lies in a country.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def common_phrases() -> dict[str, str]:
 
 
 def common_phrase(key: str, value: str = "") -> str | None:
-    """The sentence of a `phrase_key`; None if it needs a place or time ("is located in") and the value, such as
-    "online" or "7 Main Street", is none.
+    """The sentence of a `phrase_key`; None if there is none, or if the sentence needs a place or time ("is located in")
+    and the value is neither ("online", "7 Main Street").
     """
     sentence = common_phrases().get(key)
     if sentence and sentence.endswith(" in {object}.") and not _PLACE_OR_TIME.match(value):

@@ -29,9 +29,9 @@ _MIN_WORD_SENTENCES = 30
 _COVERED_SHARE = 0.985
 """Minimum share of a word's sentences that have a value of one of its predicates."""
 _MAX_PREDICATES = 10
-"""Maximum number of predicates needed for that share."""
+"""Maximum number of predicates of a word that are needed for `_COVERED_SHARE`."""
 _MAX_BASE_SHARE = 0.5
-"""Maximum share of all sentences that have a value of one of these predicates."""
+"""Maximum share of all sentences that have a value of one of a word's predicates."""
 
 _Sentence = tuple[frozenset[str], tuple[str, ...]]
 """The possible cues of a sentence, and the predicates of its values."""
@@ -40,8 +40,8 @@ _Sentence = tuple[frozenset[str], tuple[str, ...]]
 def learn_cues(texts: Sequence[TrainingText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """The lexicon's ``cues`` and ``predicates_of``.
 
-    Only predicates that nearly all training texts express in a sentence with a cue have cues: the words of which the
-    predicate explains the largest shares, no more of them than needed for `_MIN_SHARE`.
+    A predicate has cues only if nearly all training texts with its values have them in sentences with a cue. The cues
+    are the words of which the predicate explains the largest shares, as few as `_MIN_SHARE` requires.
     """
     sentences = Counter[_Sentence]()
     for text in texts:
@@ -71,7 +71,7 @@ def _cues(texts: Sequence[TrainingText], shares: Mapping[str, Mapping[str, float
     """The lexicon's ``cues``.
 
     Args:
-        shares: by predicate: its possible cues, with the share of each word that the predicate explains.
+        shares: by predicate: its possible cues, each with the share of its occurrences that the predicate explains.
     """
     largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
@@ -98,10 +98,10 @@ def _predicates_of(
     shares: Mapping[str, Mapping[str, float]],
 ) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``predicates_of``: for each word, the predicates that explain it most often, as many as cover
-    `_COVERED_SHARE` of its sentences, and all others of which it may be a cue.
+    `_COVERED_SHARE` of its sentences, and all other predicates of which the word may be a cue.
 
     Args:
-        expected: by predicate: how often it explains each word.
+        expected: by predicate: the expected number of times that it explains each word.
         shares: see `_cues`.
     """
     with_word: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
@@ -179,7 +179,7 @@ def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int
 def _sentences(text: TrainingText) -> Iterator[tuple[set[str], Sequence[int]]]:
     """The possible cues of each sentence, and the indices of the triples that have a value in it.
 
-    Possible cues are words outside names and values; within a sentence only those in small letters.
+    Possible cues are words outside names and values that begin a sentence or are in lower case.
     """
     names = [at for span in chain(text.subjects, *text.values) if (at := text.indexed.words_in(span))]
     inner = {number for first, end in names for number in range(first + 1, end)}  # "Ulm" of "A.F.C. Ulm"

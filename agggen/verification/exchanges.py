@@ -19,10 +19,10 @@ def exchanged(
     triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], indexed: TextIndex
 ) -> tuple[tuple[str, str], ...]:
     """Pairs of values of one predicate that are attributed to each other's subjects ("Gold is in group 12 and Silver in
-    11"), or of which one occurs only in clauses that name just the other's subject.
+    11"), or of which one occurs only in clauses that name the subject of the other value alone.
 
-    A value belongs to the only one of the two subjects in its clause, or else to the last one before it. The part of a
-    subject's name after a comma is optional.
+    A value is attributed to the subject in its clause if the clause names one of the two, else to the last subject
+    before the value. The part of a subject's name after a comma is optional.
 
     Args:
         occurrences: the matches of each triple's value.

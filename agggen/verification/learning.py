@@ -20,19 +20,19 @@ from agggen.verification.values import FUNCTION_WORDS, OPINIONS
 from agggen.verification.variants import learn_booleans, learn_variants
 
 _MIN_STATEMENTS = 3
-"""Minimum number of different subjects and values in texts with a wording of a predicate."""
+"""Minimum number of different pairs of subject and value in texts with a wording of a predicate."""
 _MIN_LOWER_SHARE = 0.05
 """Of an ordinary word's occurrences within sentences, the minimum share that begin with a small letter."""
 _VALUE_RATIO = 9
-"""Minimum ratio of the occurrences of a value word or pair within values and outside."""
+"""Minimum ratio of the occurrences of a value word or pair within values to those outside."""
 _MIN_WORDING_SHARE = 0.01
-"""Minimum share of a predicate's texts with a wording of the predicate."""
+"""Minimum share of a predicate's texts that contain a wording of the predicate."""
 _MIN_TRIPLES = 5
-"""Minimum number of a predicate's triples that have a frequent value, and of texts with a pair of words."""
+"""Minimum number of a predicate's triples with a frequent value, and of occurrences of a value pair."""
 _MIN_IMPLYING_TEXTS = 30
 """Minimum number of texts with a word or pair of words that implies a predicate."""
 _IMPLIED_SHARE = 0.985
-"""Minimum share of these texts whose record has the predicate."""
+"""Of the texts with such a word or pair, the minimum share whose record has the predicate."""
 _MAX_RATE_BESIDE_OTHERS = 0.1
 """Maximum rate of a value in texts of another value of its predicate, as a multiple of the rate in its own texts."""
 _MIN_ABSENT_RATIO = 3
@@ -42,7 +42,7 @@ _MAX_BASE_RATIO = 2
 _MAX_OPINION_SHARE = 0.25
 """Maximum share of a predicate's texts with an opinion; more frequent opinions express the predicate."""
 _MAX_SHARE = 0.9
-"""Predicates of a larger share of all texts are left out, since nearly every word occurs in texts with them."""
+"""Predicates in a larger share of all texts are left out, since nearly every word occurs in these texts."""
 
 
 def learn(records: Sequence[Record]) -> Lexicon:
@@ -167,8 +167,8 @@ def _word_kinds(texts: Sequence[TrainingText]) -> tuple[frozenset[str], frozense
 
 
 def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
-    """By predicate: names, numbers and value words that occur with several of its subjects and values, are no part of
-    its values, and that nothing in the records of these texts licenses.
+    """By predicate: names, numbers and value words that occur with several of its subjects and values, but are neither
+    part of its values nor allowed by the records of these texts.
 
     Args:
         lexicon: the other parts of the lexicon.
@@ -203,8 +203,8 @@ def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tupl
 
 
 def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
-    """The lexicon's ``implies``, by the texts with and without a predicate: of ordinary words, which are in `lower` and
-    no value words, and of pairs from `lower` without such a word.
+    """The lexicon's ``implies`` for ordinary words (in `lower`, not in `value_words`), and for pairs of words in
+    `lower` of which neither implies a predicate alone.
     """
     word_counts, predicate_counts = Counter[str](), Counter[str]()
     together: dict[str, Counter[str]] = defaultdict(Counter)
@@ -229,8 +229,8 @@ def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words:
 def _implying_values(
     texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
 ) -> dict[str, str]:
-    """Frequent values of one word and one predicate, except `value_words`, that texts often contain if their record
-    lacks the predicate, but seldom if it has another value: "restaurant" in E2E, whose texts add a type.
+    """By frequent value of one word and one predicate, except `value_words`: its predicate, if texts often contain the
+    value although the record lacks the predicate, but seldom if the record has another value: "restaurant" in E2E.
     """
     predicate_of = {
         value: names[0] for value, names in frequent.items() if len(names) == 1 and value not in value_words
@@ -255,7 +255,7 @@ def _implying_values(
 
 
 def _opinions(texts: Sequence[TrainingText]) -> list[str]:
-    """The words of `OPINIONS` that express no predicate: in texts of each predicate they are rare."""
+    """The words of `OPINIONS` that express no predicate, since they are rare in the texts of every predicate."""
     with_predicate, with_opinion = Counter[str](), Counter[tuple[str, str]]()
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
@@ -271,7 +271,7 @@ def _opinions(texts: Sequence[TrainingText]) -> list[str]:
 
 
 def _contexts(texts: Sequence[TrainingText]) -> dict[str, dict[str, int]]:
-    """By predicate: counts of the context features of values that occur once in a text; counts of 1 for L1 only."""
+    """By predicate: counts of the context features of values that occur once in a text; single counts only for L1."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         for triple, spans in zip(text.record.triples, text.values, strict=True):

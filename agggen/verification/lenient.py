@@ -9,11 +9,11 @@ initials with and without dots, codes (``C-130``), and compounds with and withou
 (square kilometres)``), a unit after a number, and generic heads (``English_language``) are optional; words after a
 comma (``Glen_Ridge,_New_Jersey``) have half weight. An acronym may replace a name of three or more words (``MIT``).
 
-Values of E2E's slots, which texts paraphrase ("kid friendly"), match by the phrases of ``agggen.verification.e2e`` in
-the plain reading, if they have phrases.
+Texts paraphrase values of E2E's slots ("kid friendly"). Values with phrases in ``agggen.verification.e2e`` match by
+these phrases, in the plain reading.
 
-Measured on the references of the development sets: the percentage of triples that are mentioned, and of those that are
-mentioned although their object was replaced by another one of the predicate (with other words, not in the record).
+Measured on the references of the development sets: the percentage of triples that count as mentioned, with their own
+object and with another object of the predicate in its place (of other words, not in the record).
 
 =================  =========  ========  =================================
 corpus             mentioned  replaced  with the aligner's words only
@@ -24,7 +24,7 @@ E2E cleaned        99.2       6.3       93.8 and 15.9
 =================  =========  ========  =================================
 
 WebNLG's training texts, from which no rule was derived, have 97.2 and 1.4. By the annotation of the cleaned corpus,
-E2E's references omit 7 % of the slots. Most replaced objects of E2E are synonyms (low, 1 out of 5), which people
+E2E's references omit 7 % of the slots. Most mentioned replacements in E2E are synonyms (low, 1 out of 5), which people
 interchange; without synonyms, 1.7 % (E2E) and 1.0 % (cleaned) are mentioned.
 """
 

@@ -1,8 +1,8 @@
 """The lexicon of the strict check: wordings of values, words and contexts of predicates, and ordinary words.
 
 It is learned from the training split only (``agggen.verification.learning``) and saved as JSON in the bundle. A user
-may add wordings of values (`read_wordings`), whose matches are counted separately, and sentences for predicates
-(`read_templates`, ``agggen.verification.learning.learn_phrases``).
+may add wordings of values (`read_wordings`) and sentences for predicates (`read_templates`,
+``agggen.verification.templates.learn_phrases``).
 """
 
 from __future__ import annotations
@@ -55,29 +55,23 @@ class Lexicon:
     articles: Mapping[str, float] = field(default_factory=dict)
     """The share of a name's mentions that have "the" before it: ``{"United States": 0.96, "Belgium": 0.0}``."""
     value_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By value of one word in lower case: its pairs with words before or after it that occur almost only in texts whose
-    record has the value: ``{"high": ("high customer", "high priced")}``.
-    """
+    """By value of one word in lower case: the pairs of the value and an adjacent word that occur almost only in texts
+    whose record has the value: ``{"high": ("high customer", "high priced")}``."""
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By number or value in lower case: its predicates, if several: ``{"high": ("price", "rating")}``."""
     unrelated_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: pairs of a value (one word in lower case) and the word after it that express another predicate:
-    ``{"customerRating": ("low price", ...)}``.
-    """
-
+    ``{"customerRating": ("low price", ...)}``."""
     implies: Mapping[str, str] = field(default_factory=dict)
     """By word or pair of words (normal forms): the predicate that a record must have if a text contains it:
-    ``{"star": "customerRating", "main ingredients": "mainIngredients"}``; or the word itself, if a triple must have it:
-    ``{"restaurant": "restaurant", "popular": "popular"}``.
-    """
+    ``{"star": "customerRating", "main ingredients": "mainIngredients"}``; or the word itself, if a triple must contain
+    the word: ``{"restaurant": "restaurant", "popular": "popular"}``."""
     cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: nearly every sentence with its value has one of these words: ``{"birthPlace": ("born", ...)}``."""
     predicates_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By word: nearly every sentence with it has a value of these predicates: ``{"born": ("birthPlace", ...)}``."""
     roles_after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By up to three words: nearly every name after them has one of these roles in a triple:
-    ``{"leader of": ("subject of leaderName", ...)}``.
-    """
+    """By 1 to 3 words: the roles of nearly all names after them: ``{"leader of": ("subject of leaderName",)}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -116,12 +110,12 @@ class Lexicon:
         return replace(self, variants=_union(self.variants, additions))
 
     def template(self, predicate: str, value: str = "") -> str | None:
-        """The sentence for a single triple of the predicate: of training, a common one, or one of another corpus."""
+        """The sentence for a single triple of the predicate, from `templates`, `common_phrase` or `phrases`."""
         key = phrase_key(predicate)
         return self.templates.get(predicate) or common_phrase(key, value) or self.phrases.get(key)
 
     def merged(self, other: Lexicon) -> Lexicon:
-        """The union of both lexicons; templates of this lexicon take precedence, and the larger of two counts is kept.
+        """The union of both lexicons; sentences of this lexicon take precedence, and the larger of two counts is kept.
 
         A word that is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
@@ -237,7 +231,7 @@ def phrase_key(predicate: str) -> str:
 
 
 def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -> bool:
-    """Whether a word must be licensed by a triple: a number, a name, or a word that occurs almost only in values."""
+    """Whether a word needs a triple that allows it: a number, a name, or a word that occurs almost only in values."""
     if word.kind in ("number", "date", "ordinal"):
         return not word.spelled
     if word.kind != "word" or word.optional:
@@ -253,7 +247,7 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:
     """Context features of the words ``[start, end)``, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
 
-    ``an`` counts as ``a``, since the choice depends on the value. Words of other values appear as ``*``, positions
+    ``an`` counts as ``a``, since the value determines the article. Words of other values appear as ``*``, positions
     before the sentence as ``^``, positions after the text as ``$``.
     """
     before_sentence = False
@@ -280,7 +274,7 @@ def has_enough_values(contexts: Mapping[str, int]) -> bool:
 
 
 def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
-    """Whether the word before a value never precedes the predicate's values in training, where new words are rare.
+    """Whether the word before a value never precedes the predicate's values in training and new words are rare there.
 
     Args:
         contexts: the counts of the value's predicate.

@@ -5,7 +5,7 @@ Normal forms have no accents and no case; hyphens and punctuation separate words
 split from their units (``18g``); units and dates have one form (``kelvin`` and ``K``, ``30 May 1999`` and
 ``1999-05-30``). Sequences of words are compared as one string of letters that must begin and end at word boundaries, so
 that ``A.C. Milan`` equals ``AC Milan`` and ``bi-monthly`` equals ``bimonthly``. Articles and the possessive ``'s`` are
-optional on both sides.
+optional in value and text.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _SPELLED = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True)).replace("-", r"[-\s]")
 _MINUS_WORD = r"\b(?i:minus|negative)\s+"
 _SIGN = rf"(?:(?<![\w)\]])[-\u2212\u2013](?=\.?\d)|{_MINUS_WORD}(?=\.?\d))"
-_ORDINAL_SUFFIX, _COMMA = r"(?:\s?(?:st|nd|rd|th))?", r"(?:\s?,)?"  # tokenised texts have a space before them
+_ORDINAL_SUFFIX, _COMMA = r"(?:\s?(?:st|nd|rd|th))?", r"(?:\s?,)?"  # after a space in tokenised texts
 _TOKEN = re.compile(
     rf"""
     (?P<iso> \b(\d{{4}})[-./](\d{{1,2}})[-./](\d{{1,2}})\b )
@@ -183,7 +183,7 @@ _FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
 
 
 def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
-    """The words of `text` before `_with_multipliers_and_units`; arguments as in `words`."""
+    """The words of `text`, not yet joined by `_with_multipliers_and_units`; arguments as in `words`."""
     text = text.translate(_SUBSCRIPTS)
     position = 0
     kind: str | None
@@ -196,7 +196,7 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
         else:
             return
         begins = initial and start < 4 and bool(_OPENING.match(text[:start]))
-        within = text[start - 1 : start] == " " and text[start - 2 : start - 1].isalnum()  # a fast path
+        within = text[start - 1 : start] == " " and text[start - 2 : start - 1].isalnum()  # fast path: mid-sentence
         begins = begins or (start > 1 and not within and bool(_SENTENCE_END.search(text[max(0, start - 8) : start])))
         position = end
         if kind in _DATE_PARTS:

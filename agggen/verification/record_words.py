@@ -56,9 +56,7 @@ def capitals(name: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 14)
 def forms(text: str) -> frozenset[str]:
-    """The normal forms of a value's words, of the years and months of its dates, of its acronyms (``MIT``), and of the
-    full words of its abbreviations.
-    """
+    """The normal forms of a value's words, years, months, acronyms (``MIT``) and of its abbreviations' full words."""
     literal = entity_words(text)
     tokens = words(literal)
     forms = {word.form for word in tokens}
@@ -90,15 +88,15 @@ def akin(word: Word, form: str) -> bool:
 def unsupported(
     tokens: Sequence[Word], explained: Sequence[bool], lexicon: Lexicon, record: Record, allowed: Collection[str]
 ) -> tuple[str, ...]:
-    """Words and pairs of words that imply a predicate ("five star") or a word ("popular") that the record lacks.
+    """Words and pairs of words that need a predicate ("five star") or a word ("popular") that the record lacks.
 
-    None for a record with a predicate unknown from training, since any word may express that predicate.
+    Empty for a record with a predicate unknown from training, since any word may express that predicate.
 
     Args:
         tokens, explained: the words of a text, and whether each is part of a value or of a subject's name.
         lexicon: learned from the training texts.
         record: the record of the text.
-        allowed: the normal forms that the record licenses.
+        allowed: the normal forms that the record's triples allow.
     """
     predicates = {triple.predicate for triple in record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():

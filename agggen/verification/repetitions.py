@@ -45,7 +45,7 @@ def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequenc
 
 
 def _fragments(indexed: TextIndex, spans: Sequence[Span]) -> tuple[str, ...]:
-    """Each of `spans` directly before or after one of its own words outside all spans, with this word."""
+    """Each of `spans` next to a repetition of one of its words outside all spans, as text with this word."""
     tokens, text, covered = indexed.whole.words, indexed.text, indexed.covered(spans)
     fragments: list[str] = []
     for span in spans:
@@ -75,7 +75,7 @@ def repeated_values(
     occurrences: Sequence[Sequence[Match]],
     subject_spans: Mapping[str, set[Span]],
 ) -> tuple[str, ...]:
-    """Values that a fact mentions more often than its triples contain them, or a second time in part ("Axel").
+    """Values that a fact mentions more often than its triples contain them; also parts of values ("Axel").
 
     Also subjects that a sentence names a second time, directly before one of their values ("The leader of Greece is
     Greece Ann"). Occurrences of values inside a subject's name are ignored.
@@ -127,7 +127,7 @@ def overlap(left: Span, right: Span) -> bool:
 
 
 def disjoint(choices: Sequence[Collection[Span]]) -> bool:
-    """Whether one span of each collection can be chosen without overlap, for the fewest choices first."""
+    """Whether one span of each collection can be chosen without overlap, greedily, the smallest collections first."""
     chosen: list[Span] = []
     for spans in sorted(choices, key=len):
         free = [span for span in spans if not any(overlap(span, other) for other in chosen)]

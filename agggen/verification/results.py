@@ -45,15 +45,15 @@ class TextCheck:
     invented: tuple[str, ...] = ()
     """Hallucinated numbers, names and value words: they occur in no triple of the record."""
     unsupported: tuple[str, ...] = ()
-    """Words that say what no triple says: "a popular five star restaurant" without a rating."""
+    """Words that express something that is in no triple: "a popular five star restaurant" without a rating."""
     elsewhere: tuple[str, ...] = ()
     """Numbers, names and value words that occur only in triples of other facts."""
     repeated: tuple[str, ...] = ()
     """Words that occur twice in a row; in a fact also values that occur twice."""
     swapped: tuple[tuple[str, str], ...] = ()
-    """Pairs of predicates whose values are in each other's contexts; with the subjects, if subjects are exchanged."""
+    """Pairs of predicates whose values are exchanged; "predicate of subject" if the values have one predicate."""
     misplaced: tuple[Triple, ...] = ()
-    """Triples whose values occur only after words that precede no value of their predicate in training texts."""
+    """Triples whose values occur only in contexts in which training texts have no values of their predicate."""
 
     @property
     def whole(self) -> bool:

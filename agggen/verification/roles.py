@@ -1,7 +1,7 @@
 """Roles of names in triples, as subject or object of a predicate, learned for the words before a name.
 
-Nearly every name after "leader of" is a subject of ``leaderName`` in training texts, and nearly every one after
-"published by" an object of ``publisher``. So "published by PS3523" is wrong for a classification.
+Nearly every name after "leader of" is a subject of ``leaderName`` in training texts, and nearly every name after
+"published by" an object of ``publisher``. So "published by PS3523" is wrong for the object of a ``classification``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Roles = frozenset[str]
 _MAX_WORDS = 3
 """Maximum number of words before a name."""
 _MIN_NAMES = 20
-"""Minimum number of names that occur after these words in training."""
+"""Minimum number of names after a sequence of words in training texts."""
 _COVERED_SHARE = 0.985
-"""Minimum share of these names that have one of the learned roles."""
+"""Minimum share of the names after the words that have one of the roles learned for the words."""
 _MAX_ROLES = 10
-"""Maximum number of roles needed for that share."""
+"""Maximum number of roles that are needed for `_COVERED_SHARE`."""
 _MAX_BASE_SHARE = 0.2
-"""Maximum share of all names that have one of these roles."""
+"""Maximum share of all names that have one of the roles learned for the words."""
 
 
 def learn_roles(texts: Iterable[TrainingText]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``roles_after``: the fewest roles, chosen greedily, that cover `_COVERED_SHARE` of the names."""
+    """The lexicon's ``roles_after``: as few roles as cover `_COVERED_SHARE` of the names, chosen greedily."""
     everywhere = Counter[Roles]()
     after: dict[str, Counter[Roles]] = defaultdict(Counter)
     for text in texts:
@@ -73,7 +73,7 @@ def wrong_roles(
 
 
 def _names(text: TrainingText) -> Iterator[tuple[Span, Roles]]:
-    """The spans of subjects and objects that are not inside longer ones, with their roles.
+    """The spans of subjects and objects that are not inside a longer subject or object, with their roles.
 
     The part of a name after a comma is optional.
     """
@@ -92,7 +92,7 @@ def _names(text: TrainingText) -> Iterator[tuple[Span, Roles]]:
 
 
 def _words_before(text: TrainingText, span: Span) -> Iterator[str]:
-    """One to `_MAX_WORDS` words before a name, of its sentence; other names appear as ``*``."""
+    """The one to `_MAX_WORDS` words before a name in its sentence, as strings; other names appear as ``*``."""
     at = text.indexed.words_in(span)
     start = at[0] if at else 0
     before: list[str] = []

@@ -16,13 +16,13 @@ from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS
 
 _MIN_TEXTS = 3
-"""Minimum number of texts for a template from a longer text and for the article of a name."""
+"""Minimum number of texts with a template from longer texts, or with a name in `learn_articles`."""
 _NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
 _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
     r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
 )
 _DOUBTFUL = re.compile(r"^(?:The )?\{subject\} (?:[a-z]+ ){1,3}(?:is|are|was|were)\b|[\"~]")
-"""The beginning of "Ulm mayor is Ann", and marks that may belong to one value only."""
+"""Signs of a bad template: the beginning of "Ulm mayor is Ann", or marks that may belong to one value only."""
 _GENERAL = frozenset(("coun", "date", "feet", "numb", "size", "tota"))
 """Stems of predicates' words that a good sentence may lack: "Ulm was founded in 850" for ``foundingDate``."""
 _PLURAL_VERB = re.compile(r"\{subject\} (?:are|have|do|were|belong)\b")
@@ -32,8 +32,8 @@ _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 def learn_templates(
     records: Sequence[Record], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
 ) -> dict[str, str]:
-    """By predicate: the most frequent template of the texts of single triples; if it is rare, the most frequent one of
-    these texts and of the sentences of longer texts that express one triple.
+    """By predicate: the most frequent template of the texts of single triples; if this template is rare, the most
+    frequent template of these texts and of sentences that express one triple of a longer text.
 
     Args:
         lexicon: the other parts of the lexicon.
@@ -50,7 +50,7 @@ def learn_templates(
 
 
 def _best(predicate: str, templates: Counter[str]) -> str:
-    """The most frequent template; of equally frequent ones, the one that lacks fewest words of the predicate."""
+    """The most frequent template; ties: not `_DOUBTFUL`, fewest missing words of the predicate, shortest."""
     name = _stems(predicate_words(predicate)) - _GENERAL
 
     def cost(template: str) -> tuple[int, bool, int, int, str]:
@@ -86,7 +86,7 @@ def _sentences_of_one_triple(
 
 
 def _template(triple: Triple, text: str) -> str | None:
-    """The text with placeholders for subject and object; None if it does not contain each of them once."""
+    """The text with placeholders for subject and object; None if the text does not contain both exactly once."""
     subject, value = entity_words(triple.subject), entity_words(triple.object)
     once = all(text.count(name) == 1 and not _is_part_of_word(name, text) for name in (subject, value))
     if not once or subject in value or value in subject or any(char in text for char in "{}"):

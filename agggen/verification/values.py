@@ -26,7 +26,7 @@ FUNCTION_WORDS = frozenset(
         "what when where which who whom whose will with yes you your one",
     )
 )
-"""Words of any text; a value of only function words is compared case-sensitively."""
+"""Words that occur in any text; a value that consists of function words is compared case-sensitively."""
 
 OPINIONS = frozenset(
     re.findall(
@@ -181,7 +181,7 @@ class TextIndex:
         return not signs or signs == set(wording.money)
 
     def _same_remark(self, wording: Wording, end: int) -> bool:
-        """Whether no remark follows except the value's own: ``23rd Street (Queens)``."""
+        """Whether any remark after `end` is the value's own: ``23rd Street (Queens)``."""
         remark = re.compile(r"\s*\(([^()]*)\)").match(self.text, end)
         return remark is None or letters(words(remark.group(1)), 0) in wording.remark
 

@@ -126,7 +126,7 @@ def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = MAX_WORDS) ->
     """The wordings of at most `max_words` words, most frequent first, except wordings that contain a more frequent
     wording or are nearly always part of a longer wording.
     """
-    longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])  # counts with one more word before, and behind
+    longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])  # counts with one more word before, and after
     for gram, count in counts.items():
         longer[gram[1:]][0] += count
         longer[gram[:-1]][1] += count

@@ -73,7 +73,7 @@ class Corruptor:
         """The errors and their weights."""
 
     def draw(self) -> Example:
-        """An example: with 30 % probability correct, with 35 % each with one or two errors."""
+        """An example: correct with 30 % probability, with one error with 45.5 %, with two errors with 24.5 %."""
         chance = self._random.random
         example = self._correct_example()
         errors = 0 if chance() < 0.3 else 1 if chance() < 0.65 else 2
@@ -359,7 +359,7 @@ class Corruptor:
     def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
         """Words to replace a value: another value of the predicate, any name, random words, or the garbled value.
 
-        None if, in six attempts, all words drawn occur in the record.
+        None if six attempts draw only words of the record.
         """
         present = example.value_words()
         for _ in range(6):
@@ -377,7 +377,7 @@ class Corruptor:
         return None
 
     def _garbled(self, words: Words) -> Words:
-        """The words, one with another ending or replaced by a number or another word."""
+        """The words; one of them has another ending or is replaced by a number or another word."""
         index, chance = self._random.randrange(len(words)), self._random.random()
         if chance < 0.5:
             new = words[index][: max(2, len(words[index]) // 2)] + self._random.choice(_ENDINGS)

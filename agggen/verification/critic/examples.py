@@ -17,7 +17,7 @@ Words = tuple[str, ...]
 
 @dataclass(slots=True)
 class Example:
-    """A training example; by default correct."""
+    """A training example; correct unless labels are given."""
 
     triples: list[Item]
     words: list[str]
@@ -37,7 +37,7 @@ class Example:
         self.invented[start : start + size] = [int(bool(invented) and word not in known) for word in new]
 
     def mark_lost(self, before: Sequence[str], label: int) -> None:
-        """Gives `label` to the triples whose subject or object is no longer mentioned, unlike in the words `before`."""
+        """Gives `label` to expressed triples whose subject or object `before` mentions but the text now does not."""
         for index, (subject, _, value) in enumerate(self.triples):
             if self.labels[index] == SAID and any(
                 mention(name, before)[1] and not mention(name, self.words)[1] for name in (subject, value)
@@ -45,7 +45,7 @@ class Example:
                 self.labels[index] = label
 
     def mark_invented(self, words: Words, starts: Iterable[int]) -> None:
-        """Marks the words that occur in no triple, among the mentions of `words` that begin at `starts`."""
+        """Marks, in the mentions of `words` that begin at `starts`, the words that occur in no triple."""
         known = self.value_words()
         for start in starts:
             for at in range(start, start + len(words)):

@@ -2,7 +2,7 @@
 
 A word of a value should attend to its mention in the text even if the word is not in the training data. Each head
 therefore adds a weighted sum of five features of word pairs to its attention logits: cosine similarity of character
-n-grams; equality; equality also of a neighbour; same triple; one word in the triples and the other in the text.
+n-grams; equality; equality of the words and of adjacent words; same triple; one word in the triples, one in the text.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ class CriticNetwork(nn.Module):
         self.register_buffer("projection", torch.randn(BUCKETS, _SIMILARITY_DIM, generator=random), persistent=False)
 
     def forward(self, inputs: Inputs) -> Logits:
-        """The logits of a batch."""
         shape = inputs.words.shape
         in_text = inputs.roles == Role.TEXT
         pairs, support = self._pairs(inputs, in_text)
@@ -86,7 +85,7 @@ class CriticNetwork(nn.Module):
         return Logits(self.verdicts(hidden), self.invented(hidden)[..., 0])
 
     def _pairs(self, inputs: Inputs, in_text: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (B, L, L, 5) of pairs of words, and (B, L, 3) of a word's best match on the other side."""
+        """Features (B, L, L, 5) of word pairs, and (B, L, 3) of each word's best match in the text or triples."""
         vectors = F.embedding_bag(inputs.grams, self.projection, inputs.offsets, mode="sum").view(*in_text.shape, -1)
         vectors = F.normalize(vectors, dim=-1) * inputs.content[..., None]
         across = (in_text[:, :, None] != in_text[:, None, :]).float()

@@ -42,7 +42,7 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def value_key(value: str) -> str:
-    """The form in which values are compared: folded, with one spelling of centre and of £20-25."""
+    """The form in which values are compared: folded, with one spelling of "centre" and of ranges such as £20-25."""
     key = re.sub(r"\s+", " ", fold(unicodedata.normalize("NFC", value))).strip()
     return re.sub(r"(?<=\d) ?- ?£? ?(?=\d)", "-", key.replace("center", "centre"))
 
@@ -80,9 +80,9 @@ def known(slot: str, value: str) -> bool:
 def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     """The values that `text` (in Unicode form NFC) expresses, in text order.
 
-    An ambiguous phrase means the value in `slots`. Phrases inside a longer phrase of the same slot or inside a name are
-    ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are vague phrases if
-    the text has another phrase for the slot.
+    An ambiguous phrase means a value in `slots` if possible. Phrases inside a longer phrase of the same slot or inside
+    a name are ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are vague
+    phrases if the text has another phrase for the slot.
     """
     folded = fold(text)
     record_patterns = tuple(verbatim(slot, value) for slot in slots for value in slots[slot] if not known(slot, value))
@@ -135,7 +135,7 @@ def _fitting(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
 
 
 def _meaning(pattern: Pattern, slots: Slots, earlier: list[Mention]) -> str:
-    """The pattern's first value that is in the record; else that is mentioned before; else the first value."""
+    """The pattern's first value that is in the record, else its first value mentioned earlier, else its first value."""
     mentioned = [mention.value for mention in earlier if mention.slot == pattern.slot]
     candidates = (
         value for values in (slots.get(pattern.slot, ()), mentioned) for value in pattern.values if value in values

@@ -1,11 +1,11 @@
 """Regular expressions for the phrases that express E2E's slots, each with its possible values.
 
-They were written from the development sets only. They match folded text (``matching.fold``): lower case, no accents,
-one kind of quote and dash. A space matches spaces and hyphens, so that ``kid friendly`` also finds "kid-friendly" and
-the tokenised "kid - friendly"; a space with a question mark is optional.
+The phrases were written from the development sets only. They match folded text (``matching.fold``): lower case, no
+accents, one kind of quote and dash. A space matches spaces and hyphens, so that ``kid friendly`` also finds
+"kid-friendly" and the tokenised "kid - friendly"; a space with a question mark is optional.
 
 A phrase may mean several values: E2E has two vocabularies for prices (cheap, less than £20) and ratings (low, 1 out of
-5), and people use them interchangeably. The record decides which value it means.
+5), and people use them interchangeably. The record determines the value.
 """
 
 from __future__ import annotations

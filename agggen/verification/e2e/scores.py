@@ -31,7 +31,7 @@ SLOTS = ("name", "eatType", "food", "priceRange", "customerRating", "area", "fam
 """The slots of E2E in the corpus's order and the corpus reader's spelling."""
 
 VERSION = 1
-"""Version of the patterns, part of signatures; increase it with each change."""
+"""Version of the patterns, in the signatures of scores; to be increased with each change of a pattern."""
 
 _BY_KEY = {slot.lower(): slot for slot in SLOTS} | {"rating": "customerRating"}
 
