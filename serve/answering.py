@@ -1,6 +1,6 @@
-"""Answers raw records in request order: each is validated on its own; the valid ones are passed to the engine.
+"""Validates raw records one by one, passes the valid ones to the engine, and returns the answers in request order.
 
-An answer is a record's JSON object, or its Problem.
+An answer is the JSON object that the client gets for a record, or a Problem.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Answering:
         return self._card[1]
 
     async def generate(self, entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
-        """The n best texts of each record, written by the record's own plan if any; `options` are within the limits."""
+        """The n best texts of each record, following its own plan if it has one; `options` are within the limits."""
 
         def job(entry: Entry) -> Job:
             data = self._validated(GenerateRecord, entry.raw)
@@ -122,14 +122,14 @@ class Answering:
         return await self._answers(entries, text, self.engine.check, _checked, seconds)
 
     def _with_text(self, entry: Entry, data: CheckRecord) -> tuple[Record, str]:
-        """The record and its text; raises Problem, naming the field, if one of them is above a limit."""
+        """The record and its text; raises Problem, naming the field, if the record or the text is above a limit."""
         if len(data.text) > self.limits.text_chars:
             detail = f"the text has {len(data.text)} characters; at most {self.limits.text_chars}"
             raise Problem("text", detail, field="text")
         return self._record(entry, data), data.text
 
     def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
-        """Validates a raw record as `model`; one without `triples` is a table row whose other keys are predicates.
+        """Validates a raw record as `model`. In a record without `triples`, keys that `model` lacks are predicates.
 
         Raises:
             Problem: names the first invalid field.
@@ -137,7 +137,7 @@ class Answering:
         if isinstance(raw, Mapping) and "triples" not in raw and raw.keys() - model.model_fields.keys():
             own = {key: value for key, value in raw.items() if key in model.model_fields}
             row = {key: value for key, value in raw.items() if key not in own}
-            # Checked before flattening, which repeats the key of a nested object for each of its values.
+            # Checked before `record_of_row`, which copies the key of a nested object to each of the object's values.
             if (size := len(json.dumps(row, ensure_ascii=False))) > (limit := 4 * self.limits.record_chars):
                 raise Problem("record", f"the record has {size} characters; at most {limit} as a row")
             try:
@@ -237,7 +237,7 @@ async def _until_disconnected(receive: Receive) -> None:
 
 
 def reject_duplicates(entries: Sequence[Entry], seen: dict[str, int]) -> None:
-    """Replaces each record whose id repeats an earlier one by a Problem; adds new ids to `seen` (id to index)."""
+    """Replaces a record by a Problem if an earlier record has the same id; adds new ids to `seen` (id to index)."""
     for entry in entries:
         if not isinstance(entry.raw, Mapping) or entry.raw.get("id") is None:
             continue

@@ -2,7 +2,7 @@
 
 A request is answered with 200 if any of its records has an answer, each record with its own ``status``; otherwise with
 the status of `serve.errors.combined`. The deadline (``X-Deadline-Seconds``, else `limits.deadline_s`, at most
-`limits.longest_deadline_s`) runs from when the body has been read.
+`limits.longest_deadline_s`) starts when the body has been read.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ async def _choose_model(
         str | None, Header(alias=MODEL, description="fingerprint of the model to use, if two are served")
     ] = None,
 ) -> None:
-    """Sets ``request.state.answering`` to that of the model that X-Model names, else to that of the first model."""
+    """Sets ``request.state.answering`` to the `Answering` of the model that X-Model names, else of the first model."""
     for answering in request.app.state.answerings:
         if model is None or (await answering.card()).fingerprint == model:
             request.state.answering = answering
@@ -190,14 +190,14 @@ def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
 
 @v1.post("/generate", **_described(TextsResponse, GenerateRequest))
 async def generate(request: Request, deadline: Deadline = None) -> Response:
-    """Plans and writes, and ranks plan and text jointly. A record with a `plan` is written by that plan, which names
-    each of the record's predicates once; with `complete` the model adds those that it omits."""
+    """Texts for each record, ranked jointly with their plans. A record's own `plan` is followed; it must name each of
+    the record's predicates once, or with `complete` the model adds the predicates that the plan omits."""
     return await _answer(request, Answering.generate, GenerateRequest, GenerateOptions, deadline)
 
 
 @v1.post("/plan", **_described(PlansResponse, PlanRequest))
 async def plan(request: Request, deadline: Deadline = None) -> Response:
-    """The k best plans with their probabilities among all plans of the record at that level."""
+    """The k best plans of each record, with their probabilities among all plans that `level` allows."""
     return await _answer(request, Answering.plan, PlanRequest, PlanOptions, deadline)
 
 
@@ -259,8 +259,8 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
     """One record of `/v1/generate` per line; one answer per line in the same order, then a line with the status `end`,
     counts of `records`, `ok` and `errors`, and an `error` if the rest of the input was not read.
 
-    Blank lines do not count. The deadline is that of each record. The server is ahead of what the client has read by a
-    bounded number of records only: read while you send.
+    Blank lines are ignored. The deadline applies to each record. The server processes only a bounded number of records
+    beyond the answers that the client has read, so read answers while you send.
     """
     config: ServeConfig = request.app.state.config
     check_media_type(request, NDJSON)
@@ -291,7 +291,7 @@ async def _bounded(request: Request, options: Options, seconds: float) -> Option
 
 @v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})
 async def model(request: Request) -> Response:
-    """What is served, the limits of this server, and how many records a client should keep in flight."""
+    """The served model, the limits of this server, and how many records a client should keep in flight."""
     card = asdict(await request.state.answering.card())
     others = [await answering.card() for answering in request.app.state.answerings[1:]]
     card["compared"] = next(({"address": other.address, "fingerprint": other.fingerprint} for other in others), None)

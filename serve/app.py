@@ -3,7 +3,7 @@
     serve run serve.app:app bundle=models:/agggen@champion generator.max_replicas=4
 
 `app` builds the application from such arguments. In a ``serve deploy`` file, which ``agggen serve --print-config``
-writes, they are under ``args:``.
+writes, the arguments are under ``args:``.
 
 Before Serve changes anything, `app` resolves the bundle, verifies its hashes and generates texts with it: a broken
 bundle fails here, and the old replicas keep serving. New replicas get the bundle's resolved address and fingerprint,
@@ -63,7 +63,7 @@ def build(config: ServeConfig) -> Application:
         ConfigError: the endpoint can be reached from other machines without a key.
         BundleError, RegistryError, StorageError: there is no such bundle, or it fails its check.
     """
-    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else it is on another node
+    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else on another node
         key_ring(_with_listening_host(config, default=config.http.host))
     target = find_target(config)
     check_target(target)
@@ -140,7 +140,7 @@ def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaCon
             "target_ongoing_requests": replicas.target_records,
             "upscale_delay_s": _UPSCALE_DELAY_S,
             "downscale_delay_s": replicas.downscale_delay_s,
-            "look_back_period_s": _UPSCALE_DELAY_S,  # of the average; the default of 30 s would hide a burst
+            "look_back_period_s": _UPSCALE_DELAY_S,  # averages load over this time; Serve's 30 s would hide a burst
             "metrics_interval_s": _UPSCALE_DELAY_S / 3,
             "policy": {"policy_function": "serve.scaling:by_records"},
         }

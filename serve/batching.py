@@ -31,16 +31,12 @@ R = TypeVar("R")
 class Measure(NamedTuple):
     """The properties of an item that decide which items share a batch."""
 
-    work: str = "work"
-    """The kind of work; equal for all items of a batch."""
-    key: Hashable = None
-    """Further properties that must be equal within a batch."""
-    length: int = 1
-    """At least 1; items of similar length are batched together."""
+    work: str = "work"  # the kind of work; equal for all items of a batch
+    key: Hashable = None  # further properties that must be equal within a batch
+    length: int = 1  # at least 1; items of similar length are batched together
     share: float = 0.0
-    """The share of a batch that the item fills; the sum over a batch is at most 1, or it has a single item."""
-    alone: bool = False
-    """Whether the item shares a batch only with items of the same call of `Batcher.submit`."""
+    """The share of a batch that the item fills. The shares in a batch of several items sum to at most 1."""
+    alone: bool = False  # whether the item shares a batch only with items of the same call of `Batcher.submit`
 
 
 @dataclass(eq=False, slots=True)
@@ -48,8 +44,8 @@ class _Waiting(Generic[T, A]):
     item: T
     measure: Measure
     key: Hashable  # equal for all items of a batch
-    rank: int  # within its call
-    number: int  # in order of arrival
+    rank: int  # position in its call of `submit`
+    number: int  # increases in the order of arrival
     arrived: float
     deadline: float
     answer: asyncio.Future[A | Failure]
@@ -62,10 +58,9 @@ class Abandoned(Exception):
 class Batcher(Generic[T, A]):
     """Collects items and processes them in batches, in its own thread, so that the event loop stays free.
 
-    Every batch has the longest waiting item, so none waits forever. It is filled with similar items: those of the
-    nearest length and, among these, the first item of every call before the second of any, so that a large call does
-    not delay a small one. An item whose deadline has passed, or whose caller was cancelled, is dropped before it is
-    processed.
+    Every batch contains the longest waiting item, so that no item waits forever. The batch is filled with items of
+    similar length. Of equally similar items, the first of each call precede the second of any call, so that a large
+    call does not delay a small one. An item whose deadline has passed, or whose caller was cancelled, is dropped.
     """
 
     def __init__(
@@ -77,9 +72,9 @@ class Batcher(Generic[T, A]):
     ) -> None:
         """
         Args:
-            work: takes a `Measure.work` and items, and returns their answers in order; it runs in the thread. If it
-                raises, the batch is halved until the failing items are alone: these get a Failure "internal", the
-                others their answers.
+            work: called in the thread with the `Measure.work` and the items of a batch; returns the answers in order.
+                If `work` raises, each half of the batch is tried, and so on. Items that fail alone get a Failure
+                "internal", all other items their answers.
             config: sizes of batch and queue, and how long a batch waits to fill.
             measure: the properties that decide which items share a batch.
             meters: metrics of each batch.
@@ -115,7 +110,7 @@ class Batcher(Generic[T, A]):
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(self, items: Sequence[T], seconds: float) -> list[A | Failure]:
-        """The answer to each item within `seconds`; Failure "deadline" if it is late, "busy" if the queue is full.
+        """The answer to each item; Failure "deadline" if there is none within `seconds`, "busy" if the queue is full.
 
         If the caller is cancelled, items that still wait are dropped.
         """

@@ -26,16 +26,16 @@ class Job:
     """One record to plan or to write about."""
 
     record: Record
-    plan: Plan | None = None  # a human plan, followed exactly; None searches
-    complete: bool = False  # add the predicates that the human plan omits
+    plan: Plan | None = None  # the user's plan, followed exactly; None: plans are searched
+    complete: bool = False  # whether to add the predicates that `plan` omits
     n_best: int = 1
-    alone: bool = False  # the jobs of a call are a batch of their own
-    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # from the bundle's settings to the job's
+    alone: bool = False  # whether the jobs of this call share no batch with other calls
+    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # from bundle's to job's settings
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to align with its record; `facts` concatenate to the text; None: it is segmented as in training."""
+    """A text to align with its record; `facts` concatenate to the text; None: the text is segmented as in training."""
 
     record: Record
     text: str
@@ -54,18 +54,17 @@ class Checked:
 class Failure:
     """Why a record has no answer."""
 
-    code: str
-    """One of: record, plan, text (errors of the client); deadline, busy, lost, internal."""
+    code: str  # one of: record, plan, text (errors of the client); deadline, busy, lost, internal
     message: str
     field: str | None = None  # of the record
 
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[T]):
-    """The answer to a record and the bundle that gave it; during an update both bundles answer."""
+    """The answer to a record and the bundle that gave it; during an update, old and new bundle are both in use."""
 
     value: T
-    model: str  # its fingerprint
+    model: str  # the bundle's fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +86,9 @@ class ModelCard:
     """Describes the served bundle."""
 
     fingerprint: str  # the bundle's fingerprint
-    address: str  # from which it was loaded, with an alias resolved to the version
+    address: str  # the bundle's address, with an alias resolved to the version
     facts: str  # the fact segmenter of the training texts
-    largest_group: int  # L
+    largest_group: int  # the largest number of triples in a fact
     inference: InferenceConfig  # the bundle's own settings
     predicates: int  # number of predicates seen in training
     predicate_names: tuple[str, ...]
@@ -99,7 +98,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Records of a corpus; none if it is not in the catalogue or not on this machine."""
+    """Records of a corpus; none if the corpus is not in the catalogue or not on this machine."""
 
     corpus: str = ""
     split: str = ""

@@ -133,8 +133,8 @@ def problem_of(error: EngineError | Failure) -> Problem:
 def combined(problems: list[Problem]) -> Problem:
     """The problem of a request in which every record failed.
 
-    Its kind is that of the first retryable problem, so that the client retries if that may help any record; else of the
-    first internal error; else of the first record. Several problems are listed in `errors`.
+    Its kind is that of the first retryable problem, so that the client retries; without one, that of the first internal
+    error; else that of the first record's problem. Several problems are listed in `errors`.
     """
     first = min(problems, key=lambda problem: (not problem.retryable, problem.kind.status < 500))
     if len(problems) == 1:

@@ -1,4 +1,4 @@
-"""The generator replica: writes and ranks texts of plans, aligns and checks texts of others; on a CPU or a GPU."""
+"""The generator replica: writes and ranks texts for plans, and aligns and checks given texts; on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("agggen.serve")
 class _Write:
     job: Job
     candidates: Candidates | None  # None: this replica plans the job
-    verify_seconds: list[float] = field(default_factory=list)  # this record's equal share of its batch's seconds
+    verify_seconds: list[float] = field(default_factory=list)  # seconds of the strict check per record of its batch
 
 
 class _TimedChecker(Checker):
@@ -65,7 +65,7 @@ class GeneratorReplica(Replica[Work, Answer]):
     """Writes, aligns and checks the texts of many requests in batches."""
 
     def __init__(self, config: ServeConfig) -> None:
-        """Loads the critic too. Raises BundleError and StorageError as `Replica`."""
+        """Also loads the critic; raises BundleError and StorageError like `Replica`."""
         super().__init__(config, config.generator)
         self._generator = self._bundle.generator(self._device)
         if config.tracing.experiment is not None:
@@ -73,7 +73,7 @@ class GeneratorReplica(Replica[Work, Answer]):
         self._critic = None if config.critic is None else open_critic(config.critic)[0]
         self._segmenter: FactSegmenter | None = None
         self._limits = config.limits
-        # The decoder is called for each part of an alignment, so an abandoned batch ends before its next part.
+        # The decoder is called for each part of an alignment: a batch without callers ends before its next part.
         self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.raise_if_abandoned())
 
     async def write(
@@ -81,8 +81,8 @@ class GeneratorReplica(Replica[Work, Answer]):
     ) -> ByModel[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
-        Candidates of another bundle (another `fingerprint`), as during an update, are ignored and the jobs are
-        planned here, so that each answer comes from a single model.
+        If `fingerprint` is that of another bundle, as during an update, the candidates are ignored and this replica
+        plans the jobs, so that each answer comes from a single model.
         """
         same = fingerprint == self._fingerprint
         items = [_Write(job, plans if same else None) for job, plans in zip(jobs, candidates, strict=True)]
@@ -153,8 +153,6 @@ class GeneratorReplica(Replica[Work, Answer]):
             return [Checked(checker.check(text.record, text.text), {}) for text in texts]
         checked = check_all(records, [text.text for text in texts], checker, self._critic)
         return [Checked(text.result, text.as_dict()) for text in checked]
-
-    # --- alignment --------------------------------------------------------------------------------------------------
 
     def _align(self, texts: Sequence[Text]) -> list[AlignedText | Failure]:
         facts = [self._facts(text) for text in texts]

@@ -25,7 +25,7 @@ _log = logging.getLogger("agggen.serve")
 T = TypeVar("T")
 A = TypeVar("A")
 
-_GRACE = 0.5  # seconds beyond the deadline: the replica itself drops late items and answers the others
+_GRACE = 0.5  # seconds beyond the deadline: the replica itself drops late items and answers the rest
 _PAUSE = 0.1  # seconds before a retry, in which Serve learns which replica died
 
 Span = Callable[[str, int], AbstractContextManager[Callable[[Any], None]]]
@@ -49,7 +49,7 @@ class HandleEngine:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            records: the largest number of records per call; more are split into calls for several replicas.
+            records: the largest number of records per call; more records are split into several calls.
             count: returns the state of the generators; it may block.
             max_generators: the largest number of generators.
             target_records: the records per generator above which another generator is started.
@@ -66,7 +66,7 @@ class HandleEngine:
         return await self._in_parts(self._generate, jobs, seconds)
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
-        """The k best plans of each job's record at its level."""
+        """The k best plans of each job's record."""
         return await self._ask("plan", jobs, seconds, lambda part, left: self._planner.plan.remote(part, k, left))
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
@@ -90,7 +90,7 @@ class HandleEngine:
     async def ready(self, seconds: float = 10.0) -> ModelCard:
         """The served model, once planners and generators have loaded it and passed their self-test.
 
-        No generator is called, so a probe starts none: the endpoint stays ready while all are busy or scaled to zero.
+        No generator is called, so probes start none, and the endpoint stays ready while all are busy or scaled to zero.
 
         Raises:
             EngineError: no planner answers within `seconds`, or no generator has started yet.
@@ -102,7 +102,7 @@ class HandleEngine:
         return card
 
     async def records_at_once(self) -> int:
-        """How many records clients should have in flight: enough for twice the running generators, to start more."""
+        """How many records clients should have in flight: enough for the autoscaler to double the generators."""
         running = (await asyncio.to_thread(self._count)).running
         return math.ceil(min(self._max_generators, 2 * max(1, running)) * self._target_records)
 
@@ -126,8 +126,6 @@ class HandleEngine:
             for i, texts in zip(ready, written, strict=True):
                 answers[i] = texts
         return answers
-
-    # --- calls ------------------------------------------------------------------------------------------------------
 
     async def _ask_planner(self, method: Any, seconds: float) -> Any:
         result = await self._attempts(_now() + seconds, lambda left: method.remote())
@@ -156,7 +154,7 @@ class HandleEngine:
         return [answer for task in tasks for answer in task.result()]
 
     async def _answers(self, span: str, n: int, deadline: float, call: Call) -> list[Any]:
-        """An answer for each of n records: those of the call, or its failure n times."""
+        """An answer for each of n records: the answers of the call, or its failure n times."""
         result = await self._call(span, n, deadline, call)
         return [result] * n if isinstance(result, Failure) else result.answered()
 

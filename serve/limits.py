@@ -16,9 +16,9 @@ PIECE_BYTES = 64 << 10
 
 
 class Admission:
-    """A FastAPI dependency: at most `queue` concurrent requests, streams included; further ones get 429 immediately.
+    """A FastAPI dependency: at most `queue` concurrent requests, streams included; further requests get 429.
 
-    It is closed before its replica stops: new requests get 503, and `close` returns when the last active request ends.
+    `close` is called before the replica stops: new requests then get 503.
     """
 
     def __init__(self, queue: int) -> None:
@@ -63,7 +63,7 @@ def check_head(request: Request, max_bytes: int) -> None:
 
 
 async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
-    """The request's body; raises Problem if it is empty, compressed, above `max_bytes`, or takes over `seconds`."""
+    """The body; raises Problem if it is empty, compressed, above `max_bytes`, or not complete within `seconds`."""
     check_head(request, max_bytes)
     body = bytearray()
     try:
@@ -89,9 +89,9 @@ class StreamBuffer:
 class StreamBody:
     """The body of a stream, received independently of its processing.
 
-    Serve applies no backpressure: it receives as fast as a client sends. So bytes are counted as they arrive: a body of
-    more than `limits.stream_bytes` ends with 413; when all streams together hold `limits.stream_buffer_bytes` unread
-    bytes, the stream that sends more ends with 429.
+    Serve applies no backpressure: it receives as fast as a client sends. Bytes are therefore counted on arrival. A
+    body of more than `limits.stream_bytes` ends with 413. A stream that has unread bytes ends with 429 if a further
+    chunk would raise the unread bytes of all streams above `limits.stream_buffer_bytes`.
     """
 
     def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
@@ -101,7 +101,7 @@ class StreamBody:
         self._changed = asyncio.Event()
 
     async def receive(self) -> None:
-        """Receives until the body is too large or the client disconnects; runs concurrently with `pieces`.
+        """Receives until a limit is exceeded or the client disconnects; runs concurrently with `pieces`.
 
         Raises:
             ClientDisconnect: the client disconnected, during or after its body.
@@ -124,7 +124,7 @@ class StreamBody:
             self._changed.set()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body in pieces as it arrives; raises Problem as soon as it is too large."""
+        """The body in pieces as it arrives; raises Problem as soon as a limit is exceeded."""
         while True:
             await self._changed.wait()
             self._changed.clear()

@@ -29,7 +29,7 @@ class Meters:
 
         self._queue = Gauge("agggen_queue_records", description="Records that wait in a replica.")
         self._batch_records = histogram("agggen_batch_records", "Records of a batch.", _COUNTS)
-        # Ray keeps a histogram's buckets and estimates its sum from them, so sums are counters.
+        # Ray exports only an estimate of a histogram's sum, so exact sums are counters.
         self._records = counter("agggen_worked_records", "Records processed.", "work")
         self._seconds = counter("agggen_worked_seconds", "Seconds of work on batches.", "work")
         self._batch_wait = histogram("agggen_batch_wait_seconds", "Seconds that the oldest record waited.", _SECONDS)
@@ -41,7 +41,6 @@ class Meters:
         )
 
     def queue(self, waiting: int) -> None:
-        """Sets the number of waiting records."""
         self._queue.set(waiting)
 
     def batch(self, work: str, records: int, waited: float, worked: float) -> None:

@@ -48,7 +48,7 @@ class RequestInfo:
     """The properties of a request for the log and the metrics."""
 
     id: str = "-"
-    trace: str = ""  # id of its trace; empty: it is not traced
+    trace: str = ""  # id of the request's trace; empty: the request is not traced
     caller: str = ""  # name of the request's API key; empty: none
     status: int = 0  # HTTP status of the answer; 0: none yet
     complete: bool = False  # whether the whole answer was sent
@@ -67,7 +67,7 @@ def current_request() -> RequestInfo:
 class JsonFormatter(logging.Formatter):
     """One JSON object per line: time, level, logger, request, message, and the members of ``extra={"fields": ...}``.
 
-    Exceptions are logged with their type and stack; their messages, which may quote texts, only if `texts` is set.
+    Exceptions are logged with type and stack. Their messages, which may quote texts, are logged only if `texts` is set.
     """
 
     def __init__(self, texts: bool = False, **constant: str) -> None:
@@ -150,7 +150,7 @@ class RequestContext:
         except Exception:
             _log.exception("request %s failed", info.id)
             if info.status:
-                raise  # the answer has begun: only closing the connection can still show that it is incomplete
+                raise  # the answer has begun: only a closed connection can tell the client that it is incomplete
             info.problem = "internal"
             problem = Problem("internal", "an unexpected error; the server's log has it under the request id")
             await problem.response(info.id)(scope, receive, send_observed)
@@ -162,7 +162,7 @@ class RequestContext:
             _current.reset(token)
 
     def _route(self, scope: Scope) -> str:
-        """The path without the prefix at which the application is mounted; ``other`` if it is unknown."""
+        """The path without the prefix at which the application is mounted; ``other`` for an unknown path."""
         path, root = str(scope["path"]), str(scope.get("root_path", ""))
         path = path.removeprefix(root) if path.startswith(root + "/") else path
         return path if path in self.paths else "other"
@@ -185,7 +185,7 @@ class RequestContext:
 
 
 def add_exception_handlers(app: FastAPI) -> None:
-    """Converts these exceptions to problem responses; `RequestContext` converts all others."""
+    """Converts these exceptions to problem responses; `RequestContext` converts all other exceptions."""
     for kind in (Problem, EngineError, HTTPException, RequestValidationError, ClientDisconnect):
         app.add_exception_handler(kind, _answered)
 

@@ -1,4 +1,4 @@
-"""The planner replica: finds the plans by which the generator writes texts. It needs a CPU and little memory."""
+"""The planner replica: finds the plans that the generator's texts follow. It needs a CPU and little memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PlannerReplica(Replica[_Search, Searched]):
     _examples: Examples | None
 
     def __init__(self, config: ServeConfig) -> None:
-        """Raises BundleError and StorageError as `Replica`."""
+        """Raises BundleError and StorageError like `Replica`."""
         super().__init__(config, config.planner)
         bundle = self._bundle
         del self._bundle  # frees most of its memory
@@ -56,15 +56,14 @@ class PlannerReplica(Replica[_Search, Searched]):
         self._config, self._examples = bundle.config, None
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
-        """The plans of each job by which the generator writes texts."""
+        """For each job, the plans that the generator's texts follow."""
         return await self._answers([_Search(job) for job in jobs], seconds)
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ByModel[list[PlannedRecord]]:
-        """The k best plans of each job's record at its level."""
+        """The k best plans of each job's record."""
         return await self._answers([_Search(job, k) for job in jobs], seconds)
 
     async def card(self) -> ModelCard:
-        """Describes the served bundle."""
         return self._card
 
     async def examples(self) -> Examples:

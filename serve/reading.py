@@ -1,6 +1,6 @@
 """Parses bodies of requests into raw records (JSON objects), which are validated later.
 
-JSON is parsed strictly: UTF-8, no NaN or Infinity, no number beyond a double, no duplicate key in an object.
+JSON is parsed strictly: UTF-8, no NaN or Infinity, no number too large for a double, no duplicate key in an object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
 _THREAD_BYTES = 32 << 10  # larger documents are parsed in a thread, so that the event loop stays free
-_MOST_CONTAINERS = 1 << 16  # lists and objects of a document: Python creates them while holding the GIL
+_MOST_CONTAINERS = 1 << 16  # lists and objects in a document at most; Python creates them while holding the GIL
 
 
 def check_media_type(request: Request, expected: str) -> None:

@@ -27,7 +27,7 @@ class Replica(ABC, Generic[T, A]):
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
         """Loads the bundle of the configuration and generates texts with it before the replica takes requests.
 
-        `config.bundle` must be a resolved address, since an alias may move. Torch gets one thread per CPU of the role.
+        `config.bundle` must not be an alias, since aliases can move. Torch gets one thread per CPU of the role.
 
         Raises:
             BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
@@ -47,7 +47,7 @@ class Replica(ABC, Generic[T, A]):
         self._batcher: Batcher[T, A] = Batcher(self._work, config.batch, self._measure, self._meters)
 
     async def _answers(self, items: Sequence[T], seconds: float) -> ByModel[Any]:
-        """The answers to the items within `seconds`, from batches with items of other calls."""
+        """The answers to the items within `seconds`; a batch may contain items of several calls."""
         return ByModel(await self._batcher.submit(items, seconds), self._fingerprint)
 
     @abstractmethod
@@ -63,14 +63,14 @@ class Replica(ABC, Generic[T, A]):
         """Runs a self-test in the batcher's thread and returns its failures."""
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """The metric that `serve.scaling.by_records` scales by; Serve's controller collects it."""
+        """The metric for `serve.scaling.by_records`, which Serve's controller collects."""
         return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
         """Checks that the replica works, and exports the bundle that it serves as a metric.
 
-        Unexpected failures of records count only if the self-test fails too: the device may be lost then, and a new
-        process may work.
+        After several unexpected failures of records in a row, the self-test runs. Only if it fails too is the replica
+        replaced: its device may be lost, and a new process may work.
 
         Raises:
             ReplicaError: the replica should be replaced.

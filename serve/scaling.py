@@ -18,8 +18,8 @@ RECORDS = "records"
 def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
     """Serve's autoscaling policy: the replicas that the current records need, before Serve applies bounds and delays.
 
-    Serve's own policy counts calls, and a call has 1 to 64 records. A call that waits for a replica counts as one
-    record. The number of calls is a lower bound, since ingress replicas report no records.
+    Serve's own policy counts calls, and a call has 1 to 64 records. Here, a call that waits for a replica counts as one
+    record. The number of calls is a lower bound of the records, since ingress replicas report no records.
     """
     reported = (context.aggregated_metrics or {}).get(RECORDS, {})
     records = sum(reported.values()) + (context.total_queued_requests or 0.0)
@@ -36,7 +36,7 @@ class Generators:
 
 
 def count_generators() -> Callable[[], Generators]:
-    """A function that queries Serve's controller at most once a second. It calls no generator, so it starts none."""
+    """A function that queries Serve's controller at most once a second. It calls, and so starts, no generator."""
     application = serve.get_replica_context().app_name
     steady = (DeploymentStatus.HEALTHY, DeploymentStatus.UPSCALING, DeploymentStatus.DOWNSCALING)
     queried_at, answer = float("-inf"), Generators(0, False)

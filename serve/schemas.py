@@ -1,8 +1,8 @@
 """The request bodies, as pydantic validates them and the OpenAPI document describes them.
 
-A request is checked in two steps, so that one bad record does not fail the others: a request's model skips its records
-and options; each record is then checked on its own. Bounds that the configuration sets (`limits.*`) are checked by
-`bounded` and `serve.answering`. Answers are `agggen_platform.client.answers`.
+A request is checked in two steps, so that an invalid record does not fail the valid ones: the request's model does not
+check the records and options (`SkipValidation`); then each record is checked separately. `bounded` and
+`serve.answering` check the limits of the configuration (`limits.*`). `agggen_platform.client.answers` has the answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from serve.errors import Problem
 
 LARGEST_SEED = 2**63 - 1
 _NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
-_NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # and no control characters
+_NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # without control characters
 _PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # checks the beginning; `Plan.parse` checks the rest
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
 _TAGS = ("as-list", "as-object", "str", "int")  # added by pydantic to the locations of errors
@@ -61,7 +61,7 @@ TripleIn = Annotated[
 
 
 def _or_row(example: dict[str, Any]) -> ConfigDict:
-    """Extends a record's schema: it may be a row instead, with a key for each predicate."""
+    """Extends a record's schema: instead of `triples`, a record may have a key for each predicate, like a table row."""
 
     def extend(schema: dict[str, Any]) -> None:
         schema["required"] = [name for name in schema["required"] if name != "triples"]
@@ -72,7 +72,7 @@ def _or_row(example: dict[str, Any]) -> ConfigDict:
 
 
 class RecordIn(_Body):
-    """What to write about: `triples`, or instead a key for each predicate, as in a row of a table
+    """A record: `triples`, or instead a key for each predicate, as in a row of a table
     (`{"name": "Silicon", "symbol": "Si"}`; `name` or `title` is the subject). `references` and `category`, which
     records of corpora have, are ignored."""
 
@@ -87,7 +87,7 @@ class RecordIn(_Body):
 
 
 class GenerateRecord(RecordIn):
-    """A record, and a human plan to follow exactly; without a plan the model makes one."""
+    """A record, and optionally a plan that its text follows exactly; without a plan, the model chooses one."""
 
     model_config = _or_row(EXAMPLE_RECORD | {"plan": "[category symbol]"})
 
@@ -198,9 +198,6 @@ class CheckRequest(_Body):
 RequestBody = GenerateRequest | PlanRequest | AlignRequest | CheckRequest
 
 
-# --- options ---------------------------------------------------------------------------------------------------------
-
-
 def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
     """The options within the limits and the model's largest group; a default above a limit becomes the limit.
 
@@ -220,14 +217,11 @@ def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
 
 
 def inference(options: GenerateOptions | PlanOptions, own: InferenceConfig) -> InferenceConfig:
-    """The bundle's own settings, overridden by those that the request sets."""
+    """The bundle's own settings, overridden by the settings in the request."""
     settings = {"level", "plans", "planner", "top_p", "ablation", "seed", "verify"}
     requested = options.model_dump(include=settings, exclude_none=True)
     beam = getattr(options, "beam", None)
     return replace(own, **requested, beam=own.beam if beam is None else replace(own.beam, beam=beam))
-
-
-# --- checks ---------------------------------------------------------------------------------------------------------
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -253,7 +247,7 @@ def checked(model: type[_Model], data: Any, prefix: str = "", code: str = "inval
 def problem_at(
     error: Mapping[str, Any], prefix: list[str], known: Iterable[str], code: str = "invalid", subject: str = "the query"
 ) -> Problem:
-    """Converts one of pydantic's errors to a problem; `known` are the valid names, of which it may suggest one."""
+    """Converts an error of pydantic to a problem; `known`: the valid names, from which a similar one is suggested."""
     *parts, last = error["loc"] or ("",)  # no location: a key is not Unicode
     unknown = error["type"] == "extra_forbidden"
     path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])

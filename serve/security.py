@@ -24,7 +24,7 @@ from serve.observe import current_request
 _log = logging.getLogger("agggen.serve")
 
 _LONGEST_KEY = 512  # bytes; longer credentials are invalid
-_RELOAD_SECONDS = 1.0  # between checks of the file
+_RELOAD_SECONDS = 1.0  # between checks whether the keys file has changed
 
 
 class KeyRing:
@@ -44,7 +44,7 @@ class KeyRing:
         self._checked_at = clock()
 
     def name_of(self, credential: bytes) -> str | None:
-        """The name of the key, None if it is invalid; in constant time for credentials of the same length."""
+        """The key's name, None for an invalid credential; in constant time for credentials of the same length."""
         self._reload_if_changed()
         if len(credential) > _LONGEST_KEY:
             return None

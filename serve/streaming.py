@@ -4,7 +4,7 @@ Records are sent to the engine in batches as they arrive. At most `limits.window
 answer that the client has not read; further input is buffered in a `serve.limits.StreamBody`.
 
 The last line is ``{"status": "end", "records", "ok", "errors"}``, with an ``error`` if the rest of the input was not
-read. A stream without this line was cut off. The work is cancelled when the client disconnects.
+read. A stream without this line is incomplete. The work is cancelled when the client disconnects.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Traces of requests for MLflow: reading, planning, writing and verifying; ids and sizes, never a record's content.
 
-Nothing imports this module unless `tracing.experiment` is set. Spans wait in a bounded queue of OpenTelemetry's SDK,
-whose thread sends them by MLflow's client to `tracing.server`, or to the server that MLFLOW_TRACKING_URI names in the
-ingress's environment. Lost spans are logged; no request waits for the export or fails because of it. Values of
-attributes are JSON, as MLflow stores them.
+This module is imported only if `tracing.experiment` is set. A thread of OpenTelemetry's SDK sends the spans from a
+bounded queue to the MLflow server `tracing.server`, by default MLFLOW_TRACKING_URI in the ingress's environment. A
+failed export is logged and loses its spans; no request waits for it. Attribute values are JSON, as MLflow stores them.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from serve.observe import current_request
 _log = logging.getLogger("agggen.serve")
 
 ROUTES = ("/v1/generate", "/v1/plan", "/v1/align", "/v1/check", "/v1/generate:stream")
-_REFUSED = (401, 403, 404, 405)  # not traced, so that requests without access cannot fill the experiment
-_MOST_CALLS = 256  # calls with a span in a trace, since a stream may have thousands of calls
-_MOST_IDS = 20  # ids of unfulfilled records in a trace
+_REFUSED = (401, 403, 404, 405)  # statuses not traced, so that requests without access cannot fill the experiment
+_MOST_CALLS = 256  # the largest number of calls with a span in a trace; a stream may make thousands of calls
+_MOST_IDS = 20  # the largest number of ids of unfulfilled records in a trace
 _QUEUE, _PAUSE_MS = 2048, 2000
 _TAG = "mlflow.traceTag."
 """Prefix of the root span's attributes that MLflow makes searchable tags of the trace."""
@@ -136,7 +135,7 @@ class Traced:
 
 
 def _describe(root: trace.Span, route: str, size: int, request: _Request, failure: str) -> None:
-    """Sets the attributes, tags and status of a request's span once it has been answered."""
+    """Sets the attributes, tags and status of the root span of an answered request."""
     info = current_request()
     failed = info.outcomes.total() - info.outcomes["ok"]
     facts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
@@ -144,7 +143,7 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
     if request.totals["texts"]:
         tags["fulfilled"] = _yes_or_no(not request.totals["unfulfilled"])
         tags["fallback"] = _yes_or_no(request.totals["fallback"])
-    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first in MLflow's narrow column
+    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first: MLflow's column is narrow
     outputs = {"status": info.status, **shown, **facts, "unfulfilled_ids": request.unfulfilled}
     inputs = {"route": route, "bytes": size, "records": facts["records"]}
     root.set_attributes(_as_json(facts | {_TAG + name: value for name, value in tags.items()}))
@@ -188,13 +187,13 @@ def _as_json(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 
 class MlflowExporter(SpanExporter):
-    """Sends spans to an MLflow server, creating the experiment if there is none of this name."""
+    """Sends spans to an MLflow server, and creates the experiment if it does not exist."""
 
     def __init__(self, experiment: str, uri: str | None = None) -> None:
         """`uri`: the server; None: MLFLOW_TRACKING_URI.
 
         Raises:
-            ConfigError: the address is not that of a server.
+            ConfigError: the address does not begin with http:// or https://.
         """
         uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
         if not uri.startswith(("http://", "https://")):
@@ -206,7 +205,7 @@ class MlflowExporter(SpanExporter):
         self._experiment, self._uri, self._id, self.lost = experiment, uri, "", 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Exports the spans; if the server does not accept them, they are lost, which is logged."""
+        """Sends the spans; spans that the server does not accept are lost, and a warning is logged."""
         from mlflow.entities import Span
         from mlflow.tracing.client import TracingClient
 
@@ -217,6 +216,6 @@ class MlflowExporter(SpanExporter):
             self.lost += len(spans)
             cause = masked(reason(error))
             _log.warning("MLflow did not take %d spans (%s); %d are lost so far", len(spans), cause, self.lost)
-            self._id = ""  # look it up again next time: the experiment may have been deleted
+            self._id = ""  # look the experiment up again next time: it may have been deleted
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS

@@ -3,8 +3,8 @@
     sudo python3 infra/compose/setup.py
     podman unshare python3 infra/compose/setup.py      # with rootless Podman
 
-Secrets are random, in files of mode 0600 that belong to user 10001, as which every service runs. Only root can change
-a file's owner. The script needs only the standard library.
+Secrets are random, in files of mode 0600 that belong to user 10001, which runs every service. Only root can change a
+file's owner. The script needs only the standard library.
 """
 
 from __future__ import annotations

@@ -2,14 +2,15 @@
 
     python start.py --host 0.0.0.0 --port 5000 --allowed-hosts 'localhost:*,127.0.0.1:*,agggen-mlflow:*'
 
-The options are those of ``mlflow server``, and so are the variables MLFLOW_BACKEND_STORE_URI (without a password:
-``postgresql://mlflow@postgres:5432/mlflow``), MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``), AWS_ENDPOINT_URL
-and AWS_SHARED_CREDENTIALS_FILE. ``--allowed-hosts`` is required: the names by which the server is called. The folder
-AGGGEN_MLFLOW_SECRETS (default: /run/secrets/mlflow) contains these files:
+The options are those of ``mlflow server``; ``--allowed-hosts``, the names by which the server is called, is required.
+So are the environment variables MLFLOW_BACKEND_STORE_URI (without a password:
+``postgresql://mlflow@postgres:5432/mlflow``) and MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``). The server also
+reads AWS_ENDPOINT_URL and AWS_SHARED_CREDENTIALS_FILE. The folder AGGGEN_MLFLOW_SECRETS (default: /run/secrets/mlflow)
+contains these files:
 
     username, password     of the administrator, created at the first start; the password has at least 12 characters
     session_key            signs the forms of MLflow's pages
-    database_password      PostgreSQL's, where the address of the database has a user and a host
+    database_password      of PostgreSQL; needed only if the address of the database has a user and a host
 
 Accounts are in a second database, named like the first with ``_auth`` appended, which must exist too.
 

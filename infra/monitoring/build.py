@@ -1,4 +1,4 @@
-"""Writes ``kubernetes/rules.yaml``, an object of the Prometheus operator, from the files in ``rules``.
+"""Writes ``kubernetes/rules.yaml``, a PrometheusRule of the Prometheus operator, from the files in ``rules``.
 
 python -m infra.monitoring.build
 """

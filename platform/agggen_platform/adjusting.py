@@ -21,10 +21,10 @@ def adjusted(
     wordings: Mapping[str, tuple[str, ...]] | None = None,
     phrases: str | None = None,
 ) -> Bundle:
-    """The bundle in `folder` with changes; its sources name the unchanged one.
+    """The bundle in `folder` with changes; its `sources` contain the fingerprint of the unchanged bundle.
 
     Args:
-        settings: inference settings, ``level=2``.
+        settings: inference settings, such as ``level=2``.
         wordings: more wordings of values, which the strict check accepts.
         phrases: sentences for predicates: a file, see `read_templates`, or a corpus of the catalogue with texts about
             single triples.

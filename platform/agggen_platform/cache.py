@@ -16,7 +16,7 @@ def cache_folder() -> Path:
 
 
 def cache_limit() -> int:
-    """The limit in bytes for all bundles, and for the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20 GB."""
+    """Maximum bytes of all bundles, and also of the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20 GB."""
     value = os.environ.get("AGGGEN_CACHE_GB") or "20"
     try:
         limit = int(float(value) * 1e9)

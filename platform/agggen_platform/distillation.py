@@ -1,7 +1,7 @@
 """Texts of trained models as a training corpus, by bulk generation (`agggen.training.distillation`).
 
     OUT/inputs.jsonl                    the records: training records, subsets of them, development records
-    OUT/teacher-FINGERPRINT/            the texts of each model, as of `agggen bulk`
+    OUT/teacher-FINGERPRINT/            the texts of each model, as `agggen bulk` writes them
     OUT/train.parquet, dev.parquet      the corpus: the records with an accepted text
     OUT/rejects.jsonl                   empty; written last
 
@@ -118,7 +118,7 @@ class Distillation:
             return dataset
 
     def _with_consensus(self, records: Sequence[Record], files: Sequence[Path]) -> Iterator[Record | None]:
-        """Each record with its reference, or None; reads the texts record by record."""
+        """Each record with its consensus text as reference, or None if no text is accepted; reads the texts lazily."""
         judge = self.teachers[0]
         accepts = load_generator(judge.address, judge.fingerprint, "cpu").accepts
         rows = merge(*map(_rows, files), key=lambda row: row["row"])

@@ -27,7 +27,7 @@ from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import command_line
 
 ALL = "all"
-"""As a split, the name of a file's only split: all its records."""
+"""The split name that selects all records of a file."""
 
 
 def named_corpus(corpus: str, split: str) -> tuple[str, str]:

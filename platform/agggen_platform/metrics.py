@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agggen_platform.sharded.worker import FinishedShard
 
 _log = logging.getLogger(__name__)
-_REFRESH_SECONDS = 5.0  # Ray's processes export every 10
+_REFRESH_SECONDS = 5.0  # Ray's processes export every 10 seconds
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,6 @@ class TrainingMeter(JobMetrics):
             self.set("training_workers", 0)
 
     def event(self, event: TrainingEvent) -> None:
-        """Counts an event of training."""
         stage, values = event.stage, event.metrics
         self.add("training_updates", event.step - self._steps.get(stage, event.step), stage=stage)
         self._steps[stage] = event.step
@@ -152,7 +151,6 @@ class TrainingMeter(JobMetrics):
         self.set("training_workers", count)
 
     def restarted(self) -> None:
-        """Counts a restart of the workers."""
         self.add("training_restarts", 1)
 
     def checkpoint(self, at: float) -> None:

@@ -1,6 +1,6 @@
 """The MLflow client of tracking and registry: its calls fail within seconds if MLflow does not answer.
 
-Only runs, names, tags, aliases and plain files are used; loading a model of an MLflow flavour would unpickle it.
+Only runs, names, tags, aliases and plain files are used. Models of MLflow's flavours are not, as MLflow unpickles them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
 
     for logger_name in ("mlflow", "alembic"):
         logging.getLogger(logger_name).setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs errors that it also raises
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs errors that are also raised
     return MlflowClient(uri, registry_uri)
 
 
@@ -58,7 +58,7 @@ def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:
         try:
             client.create_experiment(name, **options)
         except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # else another process created it
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # otherwise another process created the experiment
                 raise
         experiment = client.get_experiment_by_name(name)
     return experiment

@@ -40,8 +40,7 @@ class Cluster:
 
     cpus: float
     gpus: float
-    local: bool
-    """Whether this process started it."""
+    local: bool  # whether this process started the cluster
 
 
 @contextmanager
@@ -51,10 +50,10 @@ def connected(
     """Connects to Ray for the block; an existing connection is kept.
 
     Args:
-        address: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start one.
+        address: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start a local one.
         cpus: CPUs that a local cluster offers to tasks and actors; by default all of the machine.
-        gpus: likewise for GPUs.
-        dashboard: whether a local cluster has a dashboard. Without it, the workers of a dead trial keep their CPUs.
+        gpus: GPUs that a local cluster offers; by default all of the machine.
+        dashboard: whether a local cluster has a dashboard. Without one, workers of a dead trial keep their CPUs.
 
     Raises:
         ConfigError: Ray is not installed.

@@ -1,6 +1,6 @@
-"""All uses of Ray's undocumented interfaces, in one place, and why Ray's public ones (2.60) do not suffice.
+"""All uses of Ray's undocumented interfaces, and why its public interfaces (Ray 2.60) do not suffice.
 
-Ray may change them in any release; `tests/unit/test_ray_private.py` imports each.
+Ray may change undocumented interfaces in any release; `tests/unit/test_ray_private.py` imports each.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 from agggen_platform.ray_cluster import nodes
 
 # --- Ray Serve --------------------------------------------------------------------------------------------------------
-# The dashboard's REST API has all of this, but a local cluster runs without a dashboard. `serve.run` imports the
-# application in this process and replaces all replicas at every call; `serve.status` has no addresses and no routes.
+# The dashboard's REST API offers all of these functions, but a local cluster has no dashboard. `serve.run` imports the
+# application in this process and replaces all replicas at every call; `serve.status` returns no addresses and routes.
 
 
 def _serve_client() -> Any:
@@ -46,7 +46,7 @@ def deployed_applications() -> dict[str, dict[str, Any]]:
 
 
 # --- Ray's autoscaler -------------------------------------------------------------------------------------------------
-# `ray.cluster_resources` and `ray.nodes` have the present nodes only, `ray.autoscaler.sdk` no limits.
+# `ray.cluster_resources` and `ray.nodes` cover only the present nodes; `ray.autoscaler.sdk` returns no limits.
 
 
 def cluster_nodes() -> list[dict[str, float]]:
@@ -84,7 +84,7 @@ def keep_credentials_from_trials() -> None:
 
 
 def startup_errors() -> tuple[type[Exception], ...]:
-    """Ray Train's errors if workers got no resources in time, or died before they began to train."""
+    """The errors that Ray Train raises if workers got no resources in time, or died before they began to train."""
     from ray.train.v2._internal.exceptions import WorkerGroupStartupFailedError, WorkerGroupStartupTimeoutError
 
     return WorkerGroupStartupFailedError, WorkerGroupStartupTimeoutError

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired
 
-from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
+from typing_extensions import TypedDict  # before Python 3.12, pydantic refuses `typing.TypedDict`
 
 RecordLike = Mapping[str, Any]
-"""``{"id": "1", "triples": [["Aromi", "food", "English"]]}``, as of `Record.as_dict()`; with ``plan`` for a plan to
-follow, and with ``text`` (and optionally ``facts``) for a text to align or check."""
+"""``{"id": "1", "triples": [["Aromi", "food", "English"]]}``, as `Record.as_dict()` returns; optionally with a ``plan``
+to follow, or with a ``text`` (and its ``facts``) to align or check."""
 
 
 class ProblemDict(TypedDict):
@@ -43,8 +43,8 @@ class ProblemDict(TypedDict):
 class FactDict(TypedDict):
     """A span text[start:end] and the predicates that the plan assigns to it.
 
-    `missing`: predicates whose values the span does not state in full. `fallback`: true for a wording of the training
-    texts or a plain clause, which the model did not generate.
+    `missing`: predicates whose values the span does not state in full. `fallback`: whether the span is a wording of the
+    training texts or a plain clause instead of the model's output.
     """
 
     start: int
@@ -60,7 +60,7 @@ class TextDict(TypedDict):
 
     `plan_log_probability` is over all plans that the settings allow, null if unknown; `plan_search` is how the plan was
     found (exact, beam, given, ...). `fulfilled`: each fact states the values of its triples in full, and the strict
-    check finds no fault; `faults` lists what it finds. `unknown_predicates` are not in the training data; each is
+    check finds no fault; `faults` lists the faults. `unknown_predicates` are not in the training data; each is
     stated by a sentence of its own. `copied`: spans of words copied from the record because the vocabulary lacks them.
     """
 
@@ -83,7 +83,7 @@ class PlanDict(TypedDict):
     plan: str
     log_probability: float | None
     probability: float | None
-    search: str  # how it was found: exact, beam, two-stage, sample, ...
+    search: str  # how the plan was found: exact, beam, two-stage, sample, ...
 
 
 class AlignedFactDict(TypedDict):
@@ -144,7 +144,7 @@ class _Answer(TypedDict):
     index: int
     id: str
     status: Literal["ok"]
-    model: str  # fingerprint of the bundle that gave it
+    model: str  # fingerprint of the bundle that gave the answer
 
 
 class TextsAnswer(_Answer):
@@ -169,10 +169,10 @@ class AlignedAnswer(_Answer):
 class CheckedAnswer(_Answer):
     """The faults that the strict check finds in a text, one sentence each in `faults`, and their details.
 
-    `unnamed`: subjects that are never named in full. `invented`: numbers, names and value words that no triple
-    has, and words that speak of a predicate that the record lacks.
-    `repeated`: words that occur twice in a row. `swapped`: pairs of predicates whose values are exchanged. `misplaced`:
-    triples whose values are only in contexts that training does not have for their predicates.
+    `unnamed`: subjects that are never named in full. `invented`: numbers, names and value words that no triple has, and
+    words for a predicate that the record lacks. `repeated`: words that occur twice in a row. `swapped`: pairs of
+    predicates whose values are exchanged. `misplaced`: triples whose values occur only in contexts that do not fit the
+    predicate, judged by the training texts.
 
     If the endpoint has a critic, there are also the fields of ``agggen check --json``: `scores`, `risk` (1: certainly
     faulty), a verdict for each of the `triples`, and `invented_spans` text[start:end] that no triple supports.
@@ -242,7 +242,7 @@ class ModelDict(TypedDict):
     """The served model, its settings, and the limits of requests. `facts`: the segmenter of the training texts.
 
     `records_at_once`: how many records a client should have in flight to keep the running generators busy, and to make
-    the autoscaler start further ones; it grows with their number.
+    the autoscaler start further generators; it grows with their number.
     """
 
     fingerprint: str
@@ -250,7 +250,7 @@ class ModelDict(TypedDict):
     facts: str
     largest_group: int
     predicates: int
-    predicate_names: list[str]  # those in the training data
+    predicate_names: list[str]  # the predicates in the training data
     metrics: dict[str, float | None]
     model: dict[str, Any]
     inference: dict[str, Any]

@@ -44,8 +44,8 @@ class Client:
     - FailedError: an internal error of the endpoint.
     - AnswerError: the server is not an endpoint.
 
-    If some records fail and others succeed, the answers of those that failed have ``status`` "error". Options are those
-    of the endpoint's HTTP interface (serve/README.md), which refuses unknown ones.
+    If only some records fail, their answers have ``status`` "error". The endpoint's options are in serve/README.md;
+    unknown options are refused.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Client:
         Args:
             url: the endpoint's address, like http://127.0.0.1:8000.
             api_key: sent with every request; None: the environment variable AGGGEN_API_KEY, if set.
-            timeout: seconds to connect, and to wait for the next byte of an answer; 90 % of it is the deadline sent to
-                the endpoint.
+            timeout: seconds to connect, and to wait for the next byte of an answer; the endpoint gets 90 % of it as
+                deadline.
             deadline: seconds without a new answer, over all attempts of a call and the waits between them.
             retry: number of attempts, and waits between them.
             concurrency: concurrent requests of `stream`; None: as many as keep all of the endpoint's generators busy.
@@ -91,7 +91,7 @@ class Client:
     def generate(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> list[TextsAnswer | ErrorAnswer]:
-        """Texts for records, in one request (`stream` is not limited). A record may have a ``plan`` to follow."""
+        """Texts for records, in one request (for more records: `stream`). A record may have a ``plan`` to follow."""
         return self._request("/v1/generate", records, options, deadline)
 
     def plan(
@@ -243,7 +243,7 @@ def _object(record: object, index: int) -> dict[str, Any]:
 def _json(request: object) -> bytes:
     try:
         return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError) as error:  # among them UnicodeEncodeError, for a lone surrogate
+    except (TypeError, ValueError) as error:  # a lone surrogate causes UnicodeEncodeError, a ValueError
         raise RefusedError(f"the request cannot be written as JSON: {error}") from error
 
 
@@ -269,7 +269,7 @@ def _failed(error: EndpointError, count: int) -> list[Any]:
 
 
 def _reindexed(answer: Any, index: int, nameless: bool) -> Any:
-    """The answer with the `index` of its record in the stream, which is also the id of a record without one."""
+    """The answer with the record's `index` in the stream, which is also the id if the record is `nameless`."""
     if answer["index"] == index:
         return answer
     name = {"id": str(index)} if nameless else {}

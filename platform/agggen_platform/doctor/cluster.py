@@ -1,4 +1,4 @@
-"""Ray: the token, whether the job's cluster answers and has room for its workers, and whether it requires a token."""
+"""Ray: the token, whether the job's cluster answers, has room for the job's workers, and requires a token."""
 
 from __future__ import annotations
 
@@ -31,9 +31,6 @@ def check(settings: Settings) -> Iterator[Finding]:
     else:
         message = "Ray is not installed: `agggen sweep`, `bulk` and `serve` need it, and training with cluster.workers"
         yield note("cluster", message, install)
-
-
-# --- the token ---------------------------------------------------------------------------------------------------
 
 
 def token(settings: Settings) -> Iterator[Finding]:
@@ -74,9 +71,6 @@ def _token_file(path: Path) -> Finding:
     if mode & 0o077:
         return warning("token", f"other users can read the token in {path} (mode {mode:04o})", f"chmod 600 {path}")
     return ok("token", f"read from {path}, which only this user can read")
-
-
-# --- the cluster -------------------------------------------------------------------------------------------------
 
 
 def cluster(address: str, settings: Settings) -> Iterator[Finding]:

@@ -19,11 +19,10 @@ class Finding:
     """The result of one check."""
 
     level: Level
-    subject: str
-    """What was checked."""
+    subject: str  # what was checked
     message: str
     remedy: str | None = None
-    """A command, or the setting to change. Every warning and error has one."""
+    """A command, or the setting to change. Every warning and error has a remedy."""
 
 
 ok, note = partial(Finding, "ok"), partial(Finding, "note")
@@ -33,7 +32,7 @@ warning, error = partial(Finding, "warning"), partial(Finding, "error")
 def without_secrets(text: str) -> str:
     """Masks credentials in addresses and the values of environment variables that hold secrets.
 
-    Findings quote messages of servers and libraries, which may contain either.
+    Findings quote messages of servers and libraries, which may contain such secrets.
     """
     from agggen_platform.tracking.origin import is_secret, masked
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _REINSTALL = "pip install --force-reinstall torch  # the build for this machine's CUDA: compare with nvidia-smi"
 _NEEDED = 1 << 30  # free bytes that a run needs: its bundle, three checkpoints and its log
 _COMFORTABLE = 5 << 30  # fewer free bytes cause a warning
-_RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold; on a fuller disk, it creates no objects
+_RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold; on a fuller disk, Ray creates no objects
 
 
 def packages(_: Settings) -> Iterator[Finding]:
@@ -132,7 +132,7 @@ def disk(settings: Settings) -> Iterator[Finding]:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why no file can be created in `folder` or its nearest existing parent; None if one can."""
+    """Why no file can be created in `folder` or its nearest existing parent; None if a file can be created."""
     try:
         with tempfile.TemporaryFile(dir=_existing(folder)) as file:
             file.write(b"agggen")

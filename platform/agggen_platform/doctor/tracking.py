@@ -32,7 +32,7 @@ def check(settings: Settings) -> Iterator[Finding]:
 
 
 def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
-    """Connects to the MLflow at `uri` and calls `use` with the client; `use` returns the end of the message."""
+    """Connects to MLflow at `uri` and calls `use` with the client; `use` returns the end of the finding's message."""
     shown = without_credentials(uri)
     file = sqlite_file(uri)
     if file and not file.exists():
@@ -56,7 +56,7 @@ def _write(client: Any, name: str) -> str:
     """Sets a tag of the experiment: this needs the same permission as logging a run.
 
     Raises:
-        MlflowException: the server refuses it, or the experiment was deleted.
+        MlflowException: the server refuses the tag, or the experiment was deleted.
     """
     from mlflow.exceptions import MlflowException
 

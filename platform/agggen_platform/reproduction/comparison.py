@@ -20,10 +20,8 @@ class Row:
     """A system of the table."""
 
     system: str
-    scores: Mapping[str, tuple[float, ...]]
-    """For each column, one number per run, or the published number."""
-    source: str = ""
-    """The source of published numbers; empty for our systems."""
+    scores: Mapping[str, tuple[float, ...]]  # for each column, one number per run, or the published number
+    source: str = ""  # the source of published numbers; empty for our systems
     runs: tuple[RunRecord, ...] = ()
 
 
@@ -34,16 +32,15 @@ class Comparison:
     table: Table
     records: tuple[RunRecord, ...]
     rows: tuple[Row, ...]
-    missing: tuple[str, ...]
-    """Why numbers of our systems are missing."""
+    missing: tuple[str, ...]  # why numbers of our systems are missing
 
 
 def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     """Builds the table.
 
     Raises:
-        ConfigError: records differ in test records, recipe, inference settings of a system, or signature of a score;
-            the message names them.
+        ConfigError: records differ in test records, protocol, recipe, inference settings of a system, or signature of a
+            score; the message names the records.
     """
     _check(table, records)
     our_rows = {line.name: row for line in table.lines if (row := _ours(line, records))}
@@ -64,7 +61,7 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
 
 
 def _ours(line: Line, records: Sequence[RunRecord]) -> Row | None:
-    """The row of one of our systems; a column has numbers only if all its runs have one."""
+    """The row of one of our systems; a column has numbers only if all runs of the system have its score."""
     runs = tuple(record for record in records if record.system == line.system)
     scores = {}
     for column, name in line.scores.items():
@@ -115,9 +112,6 @@ def _check_equal(table: Table, subject: str, values: Sequence[tuple[str, object]
 
 def _remedy(table: Table) -> str:
     return f"remove it, or evaluate again: agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
-
-
-# --- output --------------------------------------------------------------------------------------------------------
 
 
 def rows_of(comparison: Comparison) -> list[list[str]]:

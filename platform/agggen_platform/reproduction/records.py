@@ -1,7 +1,7 @@
 """Run records: the scores of one system with one seed in a table, and what they depend on.
 
-A record is one line of JSON. New records are written to ``RUNS/records/TABLE/SYSTEM-SEED.json``; those that ship with
-agggen are the lines of ``records/TABLE.jsonl`` in this package.
+A record is one line of JSON. New records are written to ``RUNS/records/TABLE/SYSTEM-SEED.json``; the records that ship
+with agggen are the lines of ``records/TABLE.jsonl`` in this package.
 """
 
 from __future__ import annotations
@@ -30,13 +30,10 @@ class Score:
 
     __pydantic_config__ = _STRICT
 
-    value: float | None = None
-    """None: undefined, or not computed."""
-    interval: tuple[float | None, float | None] | None = None
-    """The 95 % confidence interval over records."""
+    value: float | None = None  # None: undefined, or not computed
+    interval: tuple[float | None, float | None] | None = None  # the 95 % confidence interval over records
     signature: str = ""
-    reason: str = ""
-    """Why it was not computed."""
+    reason: str = ""  # why the score was not computed
 
 
 @dataclass(frozen=True)
@@ -45,29 +42,22 @@ class RunRecord:
 
     __pydantic_config__ = _STRICT
 
-    system: str
-    """The system's key."""
+    system: str  # the system's key
     seed: int
-    recipe: tuple[str, ...]
-    """The preset and overrides of both trainings, without those that only concern the machine."""
-    corpus_fingerprint: str
-    """The fingerprint of the test records."""
-    inputs: int
-    """Number of test records."""
+    recipe: tuple[str, ...]  # the preset and overrides of both trainings, without settings of the machine
+    corpus_fingerprint: str  # the fingerprint of the test records
+    inputs: int  # number of test records
     protocol: str
-    bundle: str
-    """The fingerprint of the model."""
-    settings: Mapping[str, Scalar]
-    """Inference settings that the scores depend on."""
-    scores: Mapping[str, Score]
-    """The scores by ``section/name`` of the report."""
+    bundle: str  # the fingerprint of the model
+    settings: Mapping[str, Scalar]  # inference settings that the scores depend on
+    scores: Mapping[str, Score]  # the scores by ``section/name`` of the report
 
     @property
     def name(self) -> str:
         return f"{self.system}-{self.seed}"
 
     def inference(self, table: Table) -> dict[str, Scalar]:
-        """The inference settings that `table` depends on; those that the record lacks have their defaults."""
+        """The inference settings that `table` depends on; settings that the record lacks have their defaults."""
         return table.relevant(flatten(InferenceConfig()) | dict(self.settings))
 
     def to_json(self) -> str:

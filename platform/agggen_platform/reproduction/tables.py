@@ -32,14 +32,12 @@ _PLAN_SETTINGS = ("planner", "top_p", "order_beam", "aggregations", "level", "ab
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the models of a corpus are trained: a plain Transformer; AggGen, which starts from its weights; and, for some
-    tables, a student, which starts from AggGen's.
+    """How the models of a corpus are trained: a plain Transformer; AggGen, which starts from the Transformer's weights;
+    and, for some tables, a student, which starts from AggGen's weights.
     """
 
-    name: str
-    """The first part of the runs' names."""
-    corpus: str
-    """The name of the corpus in the catalogue."""
+    name: str  # the first part of the runs' names
+    corpus: str  # the name of the corpus in the catalogue
     preset: str
     overrides: tuple[str, ...] = ()
 
@@ -47,7 +45,7 @@ class Recipe:
         return f"{self.name}-{model}-{seed}"
 
     def decisive(self, more: Sequence[str] = ()) -> tuple[str, ...]:
-        """The preset and the overrides of all trainings, without those that only concern the machine."""
+        """The preset and the overrides of all trainings, without overrides that only concern the machine."""
         overrides = (*self.overrides, *more)
         return (self.preset, *(override for override in overrides if not override.startswith(_MACHINE_KEYS)))
 
@@ -66,12 +64,10 @@ class Recipe:
 class System:
     """A trained model with inference settings; each system and seed has one evaluation and one record."""
 
-    key: str
-    """The system's name in the names of records."""
+    key: str  # the system's name in the names of records
     name: str
     model: Model
-    inference: tuple[str, ...] = ()
-    """Overrides of the recipe's inference settings."""
+    inference: tuple[str, ...] = ()  # overrides of the recipe's inference settings
     phrases: str | None = None
     """Sentences for unknown predicates: a corpus with texts about single triples, or a file; see `adjusted`."""
 
@@ -82,20 +78,16 @@ class Column:
 
     name: str
     digits: int = 2
-    note: str = ""
-    """An explanation, if the name is not enough."""
+    note: str = ""  # an explanation of the name, if needed
 
 
 @dataclass(frozen=True)
 class Line:
     """The row of one of our systems."""
 
-    name: str
-    """If a published system has the same name, the row follows it."""
-    system: str
-    """The key of the system."""
-    scores: Mapping[str, str]
-    """For each column, ``section/name`` of the score in the report."""
+    name: str  # if a published system has the same name, the row follows it
+    system: str  # the key of the system
+    scores: Mapping[str, str]  # for each column, ``section/name`` of the score in the report
 
 
 @dataclass(frozen=True)
@@ -106,19 +98,16 @@ class Table:
     title: str
     recipe: Recipe
     corpus: str
-    split: str
-    """Each system is evaluated once on this split of the corpus."""
+    split: str  # each system is evaluated once on this split of the corpus
     columns: tuple[Column, ...]
     systems: tuple[System, ...]
     lines: tuple[Line, ...]
     published: tuple[Published, ...] = ()
-    how: str = ""
-    """How the published numbers were computed."""
-    inputs: int | None = None
-    """The number of test records of the published numbers; None: unknown."""
+    how: str = ""  # how the published numbers were computed
+    inputs: int | None = None  # the number of test records of the published numbers; None: unknown
 
     def relevant(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """The inference settings that the scores depend on: scores of plans and alignments only on those of plans."""
+        """The settings that the scores depend on: only planning settings for scores of plans and alignments."""
         names = [name for line in self.lines for name in line.scores.values()]
         of_plans = all(name.startswith(("plans/", "alignment/")) for name in names)
         return {name: value for name, value in settings.items() if not of_plans or name in _PLAN_SETTINGS}
@@ -218,7 +207,7 @@ def _plans() -> Table:
 
 
 def _alignment() -> Table:
-    names = ("precision", "recall", "f1", "accuracy")  # recall is the paper's: triples that got any fact
+    names = ("precision", "recall", "f1", "accuracy")  # recall as in the paper: the share of triples that have a fact
     rows = {
         "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in names},
         "rule-based": {name: f"alignment/rule_based_{name}" for name in names},
@@ -229,13 +218,13 @@ def _alignment() -> Table:
 def _all() -> Iterable[Table]:
     webnlg = _board("webnlg", "test-seen", "webnlg")
     values = ("values_whole", "values_lenient", "invented")
-    slots = ("values_whole", "invented")  # E2E's boards have slot errors
+    slots = ("values_whole", "invented")  # E2E's boards have slot error rates instead of values_lenient
     with_student = (*SYSTEMS, _STUDENT)
     yield table_of_texts("webnlg", "WebNLG 2017, seen categories", _WEBNLG, webnlg, values, with_student)
     unseen = _board("webnlg", "test-unseen", "webnlg")
     yield table_of_texts("webnlg-unseen", "WebNLG 2017, unseen categories", _WEBNLG, unseen, values, _UNSEEN_SYSTEMS)
     yield table_of_texts("webnlg-long", "WebNLG 2017, seen categories, trained longer", _WEBNLG_LONG, webnlg, values)
-    unpublished = Board("webnlg-3.0", "dev", 1667, "webnlg-3.0", "webnlg-2017", "", ())  # its test set is not public
+    unpublished = Board("webnlg-3.0", "dev", 1667, "webnlg-3.0", "webnlg-2017", "", ())  # the test set is not used yet
     title = "WebNLG 3.0, development set"
     yield table_of_texts("webnlg-3.0", title, _WEBNLG_3, unpublished, ("bleu", "meteor", "ter", *values), SYSTEMS[:2])
     for name, title, recipe, corpus in (

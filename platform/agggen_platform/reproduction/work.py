@@ -1,9 +1,9 @@
 """Creates the records of a table: trains the models of each seed, and evaluates each system once on the test split.
 
-    RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    runs as of `agggen train --name`
-    RUNS/texts-HASH/, RUNS/CORPUS-student-SEED/                texts of the teachers and a run, as of `agggen distill`
+    RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    runs, as `agggen train --name` writes them
+    RUNS/texts-HASH/, RUNS/CORPUS-student-SEED/                texts of the teachers and a run, as by `agggen distill`
     RUNS/CORPUS-agggen-SEED/bundle-PHRASES/                    the same model with sentences for unknown predicates
-    RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports as of `agggen evaluate`
+    RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports, as `agggen evaluate` writes them
     RUNS/records/TABLE/SYSTEM-SEED.json                        records, one per report
 
 After an interruption the same call resumes trainings from their last checkpoints and reuses existing reports. The test
@@ -133,16 +133,16 @@ class _Seed:
         return done
 
     def config_of(self, model: Model, name: str) -> JobConfig:
-        """The configuration of the training of a model from the corpus, as the run `name`."""
+        """The configuration of the run `name`, which trains the model on the corpus itself."""
         start = json.dumps(self.train("transformer").address) if model == "agggen" else ""
         settings = self.recipe.settings(model, self.seed, self.overrides, start)
         bundle = self.runs / name / "bundle"
-        if (bundle / "manifest.json").is_file():  # a finished run stays; systems do not use its inference settings
+        if (bundle / "manifest.json").is_file():  # reuse a finished run; systems set their own inference
             settings += as_overrides({"inference": resolved(load_bundle(bundle).inference)})
         return load_config(JobConfig, self.recipe.preset, settings)
 
     def prepare_student(self) -> tuple[JobConfig, Data]:
-        """Trains all teachers and lets them write texts; the configuration and data of the student."""
+        """Trains the teachers and lets them write texts; returns the student's configuration and data."""
         own = str(self.train("agggen").path)
         teachers = [open_model(str(self.of_seed(seed).train("agggen").path)) for seed in TEACHERS]
         distillation = Distillation(teachers, training_dataset(self.recipe.corpus), SUBSETS)

@@ -12,6 +12,6 @@ The other files of OUT:
     .work/                          notes on attempts and finished shards
 
 ``agggen.load_dataset`` reads the folder. The parts are the result: workers write each once, under its final name, and
-the driver reads none of them. A job is identified by its fingerprint JOB (inputs, segmenter, alignment). The same job
-resumes with the unfinished shards; killed at any time, it writes each record exactly once.
+the driver reads none of them. A job is identified by its fingerprint JOB (inputs, segmenter, alignment). Started again,
+a killed job resumes with the unfinished shards and writes each record exactly once.
 """

@@ -25,7 +25,7 @@ _LOOKUP = 500  # keys in one query; old versions of SQLite accept at most 999
 
 
 class FactCache:
-    """The facts of a segmenter by text. May be used by several threads, but not concurrently."""
+    """The facts of a segmenter by text. Several threads may use it, but not at the same time."""
 
     def __init__(self, folder: Path, fingerprint: str) -> None:
         self.errors = 0

@@ -23,14 +23,13 @@ FORMAT = 4  # version of the output format; incremented when the same job would 
 class SegmentConfig(ShardedConfig):
     """Settings of a segmentation job."""
 
-    facts: SegmenterConfig = field(default_factory=SegmenterConfig)
-    """The segmenter."""
+    facts: SegmenterConfig = field(default_factory=SegmenterConfig)  # the segmenter
     alignment: Literal["normal", "surface", "none"] = "normal"
     """The rule that aligns triples to facts (``agggen.alignment.align``); none: facts are not aligned."""
     batch_size: int = 4096
     """Texts per call of the segmenter, which processes each different sentence once; larger is faster."""
     cache: Literal["auto", "on", "off"] = "auto"
-    """Whether facts are cached; auto: not those of rule-based segmenters, which are as fast as the cache."""
+    """Whether facts are cached; auto: unless the segmenter is rule-based and therefore as fast as the cache."""
     cache_dir: str | None = None
     """A folder on a local disk. [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]"""
 

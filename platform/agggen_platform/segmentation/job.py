@@ -34,15 +34,12 @@ Progress = driver.Progress[Counts]
 class SplitReport:
     """Counts of a split of the output."""
 
-    rows: int
-    """Rows of the input."""
-    records: int
-    """Valid rows; these are in the parts."""
+    rows: int  # rows of the input
+    records: int  # valid rows, which are written to the parts
     references: int
     facts: int
     rejects: int
-    parts: tuple[PartFile, ...]
-    """The parts in input order."""
+    parts: tuple[PartFile, ...]  # the parts in input order
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,7 @@ class SegmentReport:
     """A finished job."""
 
     splits: dict[str, SplitReport]
-    progress: Progress | None = None
-    """The progress of this run; None if an earlier run had finished the job."""
+    progress: Progress | None = None  # the progress of this run; None if an earlier run had finished the job
     seconds: float = 0.0
 
     @property

@@ -26,16 +26,11 @@ class Counts(Tally):
     records: int = 0
     references: int = 0
     facts: int = 0
-    rejects: int = 0
-    """Invalid rows, and references without facts."""
-    failed: int = 0
-    """Distinct texts on which the segmenter failed; a later run retries them."""
-    segmented: int = 0
-    """Distinct texts that were passed to the segmenter."""
-    sentences: int = 0
-    """Sentences in these texts."""
-    cached: int = 0
-    """Distinct texts that were in the cache."""
+    rejects: int = 0  # invalid rows, and references without facts
+    failed: int = 0  # distinct texts on which the segmenter failed; a later run retries them
+    segmented: int = 0  # distinct texts that were passed to the segmenter
+    sentences: int = 0  # sentences in the segmented texts
+    cached: int = 0  # distinct texts that were in the cache
     cache_errors: int = 0
 
 
@@ -98,7 +93,7 @@ class RowSegmenter:
         return record, [_reference(record, reference) for reference in row.get("references") or ()]
 
     def _facts(self, texts: list[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-        """The facts by text, and the error by text for those that failed. Texts of similar length are batched."""
+        """The facts by text, and the errors by text for failed texts. Texts of similar length are batched."""
         cached = self.cache.get(texts) if self.cache else {}
         uncached = sorted((text for text in texts if text not in cached), key=len)
         segmented: dict[str, tuple[str, ...]] = {}
@@ -126,7 +121,7 @@ class RowSegmenter:
             return tuple(map(Fact, facts))
         names: list[list[str]] = [[] for _ in facts]
         for name, fact in zip(record.predicates, align(record, facts, self.config.alignment).fact_of, strict=True):
-            if fact is not None:  # not None here, since `align` completes by default
+            if fact is not None:  # always true, as `align` gives each triple a fact by default
                 names[fact].append(name)
         return tuple(Fact(text, tuple(predicates)) for text, predicates in zip(facts, names, strict=True))
 
@@ -135,7 +130,7 @@ def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
     try:
         if row is None or row["text"] is None:
             return "the reference has no text"
-        row["text"].encode()  # UnicodeError for a lone surrogate: Arrow allows none, but other callers' rows may
+        row["text"].encode()  # UnicodeError for a lone surrogate, which rows from elsewhere than Arrow may have
         plan = row.get("plan")
         reference = Reference(row["text"], None, Plan.parse(plan) if plan else None)
         if plan:

@@ -23,10 +23,8 @@ class Source:
     split: str
     corpus: str
     rows: int
-    fingerprint: str
-    """A hash of the file's content."""
-    groups: tuple[int, ...]
-    """The rows of each row group."""
+    fingerprint: str  # a hash of the file's content
+    groups: tuple[int, ...]  # the rows of each row group
 
     @property
     def address(self) -> str:
@@ -37,7 +35,7 @@ def open_source(folder: Folder, name: str) -> Source:
     """The split in a Parquet file of `folder`.
 
     Raises:
-        CorpusError: it is missing, not Parquet, or lacks columns of a prepared corpus.
+        CorpusError: the file is missing, not Parquet, or lacks columns of a prepared corpus.
     """
     opened = shards.inspect_parquet(
         folder, name, lambda columns, where: shards.check_columns(columns, _readable(), _NEEDED, where)

@@ -44,7 +44,7 @@ class ShardWorker(Worker[Counts]):
             JobError: the segmenter differs from the driver's.
         """
         # oneDNN caches kernels for the last 1024 tensor shapes, and texts have many: after two minutes of tagging,
-        # a process has 495 MB instead of 335. The variable is read when torch first computes.
+        # a process uses 495 MB instead of 335 MB. The variable is read when torch first computes.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         super().__init__(settings.out, settings.job)
         self.settings = settings
@@ -72,6 +72,5 @@ class ShardWorker(Worker[Counts]):
         )
 
     def close(self) -> None:
-        """Closes the cache."""
         if self.cache is not None:
             self.cache.close()

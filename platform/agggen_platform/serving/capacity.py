@@ -1,4 +1,4 @@
-"""Checks that a cluster has room for an endpoint; without room, Serve waits forever and only logs it."""
+"""Checks that a cluster has room for an endpoint, because Serve waits forever for missing room and only logs that."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _roles(config: ServeConfig) -> dict[str, ReplicaConfig]:
 def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
     """`config` with each unset `max_replicas` set to the number of replicas that fit on these nodes.
 
-    With ``update=beside``, room for one more of each is reserved: updates start new replicas before old ones stop.
+    ``update=beside`` reserves room for one more replica of each deployment, as new replicas start before old ones stop.
     """
     generator, beside = config.generator, config.update == "beside"
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
@@ -93,9 +93,9 @@ def most(config: ServeConfig) -> Room:
 
 
 def local_cpus(config: ServeConfig) -> int:
-    """The CPUs that a local cluster offers: twice as many as the machine has or all replicas need, for updates.
+    """The CPUs that a local cluster offers: twice those of the machine, or twice those that all replicas need, if more.
 
-    During an update the replicas of both bundles run. Ray uses CPUs only for scheduling and does not limit processes.
+    During an update, replicas of the old and the new bundle run. Ray uses CPUs only for scheduling, not as limits.
 
     Raises:
         CapacityError: the smallest number of replicas needs more CPUs than the machine has.

@@ -1,7 +1,7 @@
 """The endpoint's configuration: its bundle, replicas, limits and access.
 
-The same object is read by `agggen serve`, by ``serve run serve.app:app KEY=VALUE`` and from the ``args`` of a
-``serve deploy`` file, and reaches every replica:
+`agggen serve`, ``serve run serve.app:app KEY=VALUE`` and the ``args`` of a ``serve deploy`` file set a `ServeConfig`,
+which every replica receives:
 
     config = load_config(ServeConfig, None, ["bundle=models:/agggen@champion", "generator.max_replicas=4"])
 """
@@ -33,7 +33,7 @@ class HttpConfig:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the endpoint."""
         try:
             return ipaddress.ip_address(self.host.strip("[]")).is_loopback
         except ValueError:
@@ -52,8 +52,8 @@ class ReplicaConfig:
 
     min_replicas: int = 1
     max_replicas: int | None = None
-    """None: as many generators as fit on the cluster, autoscaling included, when the endpoint is deployed, and one
-    ingress and one planner for every eight generators."""
+    """None: chosen at deployment: as many generators as fit on the cluster, autoscaling included, and one ingress and
+    one planner for every eight generators."""
     target_records: float = 64.0
     """Queued and active records per replica (for the ingress: requests). Replicas are added if there are more for three
     seconds, and removed if there are fewer for `downscale_delay_s`."""
@@ -77,7 +77,7 @@ class BatchConfig:
 
     records: int = 64  # per batch; they have similar lengths
     wait_ms: float = 5.0  # the longest wait for further records
-    queue: int = 1024  # records that may wait in a replica; further ones are refused (429)
+    queue: int = 1024  # records that may wait in a replica; further records are refused (429)
 
     def __post_init__(self) -> None:
         check_minima(self, {"records": 1, "wait_ms": 0, "queue": 1}, "batch.")
@@ -89,7 +89,7 @@ class LimitsConfig:
 
     body_bytes: int = 4 << 20
     stream_bytes: int = 64 << 20  # body of one :stream request
-    stream_buffer_bytes: int = 256 << 20  # waiting bodies of all streams in an ingress replica; further ones get 429
+    stream_buffer_bytes: int = 256 << 20  # unread bytes of all streams in an ingress replica; further bytes get 429
     stream_records: int = 100_000
     line_bytes: int = 1 << 20  # in one line of a stream
     records: int = 256  # in one request
@@ -101,7 +101,7 @@ class LimitsConfig:
     n_best: int = 10
     plans: int = 50
     beam: int = 20
-    queue: int = 128  # waiting and active requests in an ingress replica; further ones get 429
+    queue: int = 128  # waiting and active requests in an ingress replica; further requests get 429
     deadline_s: float = 60.0  # default deadline of a request, and of each record of a stream
     longest_deadline_s: float = 600.0  # the longest deadline that a client may set
     window: int = 128  # active records per stream
@@ -143,19 +143,17 @@ class TracingConfig:
 class ServeConfig:
     """The endpoint."""
 
-    bundle: str
-    """A folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."""
+    bundle: str  # a folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION
     critic: str | None = "included"
-    """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: the check by words alone."""
+    """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: only the strict check."""
     fingerprint: str | None = None
     """The bundle's fingerprint; any other bundle at the address is refused. None: set from the bundle at deployment."""
     shown_as: str | None = None
     """The address that `GET /v1/model` returns. None: `bundle`, with an alias resolved to its version."""
     update: Literal["beside", "replace"] = "beside"
-    """How an update is rolled out. beside: new replicas start before old ones stop, which needs room for one more of
-    each; replace: old ones stop first, so with one replica, requests fail until the new one is ready."""
-    studio: bool = True
-    """Whether the plan studio, a page to edit plans and compare texts, is at ``/``."""
+    """How an update is rolled out. beside: new replicas start before old ones stop, which needs room for one more
+    replica of each deployment; replace: old replicas stop first, so with a single replica, requests fail meanwhile."""
+    studio: bool = True  # whether the plan studio, a page to edit plans and compare texts, is at ``/``
     http: HttpConfig = field(default_factory=HttpConfig)
     ingress: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(cpus=0.5))
     planner: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(target_records=512, cpus=0.5))
@@ -167,7 +165,7 @@ class ServeConfig:
     tracing: TracingConfig = field(default_factory=TracingConfig)
 
     def __post_init__(self) -> None:
-        for name in ("ingress", "planner"):  # `GET /readyz` calls both, so probes would keep starting them
+        for name in ("ingress", "planner"):  # else each `GET /readyz`, which calls both, would start them
             if getattr(self, name).min_replicas < 1:
                 raise ConfigError(f"{name}.min_replicas must be at least 1, not 0; generators alone scale to zero")
 
@@ -175,7 +173,7 @@ class ServeConfig:
 def serve_settings(bundle: str, overrides: Sequence[str], file: Path | None = None) -> ServeConfig:
     """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``.
 
-    If `bundle` is a KEY=VALUE, the user gave no bundle, and the shipped one is served.
+    If `bundle` has the form KEY=VALUE, it is an override, and the bundle ``elements`` that ships with agggen is served.
 
     Raises:
         ConfigError: a setting does not exist or has an invalid value.

@@ -36,11 +36,11 @@ from agggen_platform.serving.target import Target
 IMPORT_PATH = "serve.app:app"
 """The import path of the application, which this package does not import."""
 APPLICATION = "agggen"
-"""The application's name. Its route is ``/``, so a cluster can have only one."""
+"""The application's name. Its route is ``/``, so a cluster can have only one endpoint."""
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
 _PROXY_SECONDS = 300  # Serve replaces a proxy that is not ready in 5 s, the next one in 10 s, and so on
-_SECONDS_BETWEEN_CHECKS = 10.0  # each takes 20 ms of CPU time, here and in the controller
+_SECONDS_BETWEEN_CHECKS = 10.0  # a check takes 20 ms of CPU time, here and in the controller
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 Say = Callable[[str], None]
@@ -55,10 +55,8 @@ class Stopped(Exception):
 class State:
     """The state of the application according to Serve."""
 
-    status: str
-    """NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING."""
-    reason: str
-    """Why it failed, in one line; empty if it did not."""
+    status: str  # NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING
+    reason: str  # why the application failed, in one line; empty without a failure
 
 
 @contextmanager
@@ -84,7 +82,7 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default, replicas yield to all other processes
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
         check_fits(config, nodes())
-        if cluster.local:  # it offers twice the machine's CPUs, so that an update has room
+        if cluster.local:  # its CPUs are at least twice the machine's (`local_cpus`), so that an update has room
             cpus = (os.cpu_count() or 1) + one_of_each(config).cpus
             config = sized(config, [{"CPU": cpus, "GPU": cluster.gpus}])
         else:

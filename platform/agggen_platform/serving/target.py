@@ -22,13 +22,10 @@ from agggen_platform.storage.folder import Folder
 class Target:
     """A bundle pinned by address and fingerprint."""
 
-    source: str
-    """The folder or ``s3://`` address from which replicas load it, without using the registry."""
-    shown: str
-    """The address in messages: the version of a registered model, else `source`."""
+    source: str  # the folder or ``s3://`` address from which replicas load it, without using the registry
+    shown: str  # the address in messages: the version of a registered model, else `source`
     fingerprint: str
-    critic: str | None = "included"
-    """The address of the critic, not an alias."""
+    critic: str | None = "included"  # the critic's resolved address, as in `source`, or ``included``; None: no critic
 
     def fixed(self, config: ServeConfig) -> ServeConfig:
         """`config` with the pinned bundle and critic."""
@@ -58,7 +55,7 @@ def find_target(config: ServeConfig) -> Target:
 
 
 def check_target(target: Target) -> None:
-    """Raises BundleError if the bundle generates no texts on this CPU, or the critic is missing or judges none."""
+    """Raises BundleError if the bundle cannot generate texts on this CPU, or the critic is missing or cannot judge."""
     if faults := smoke(load_bundle(get_bundle(target.source))):
         raise BundleError(f"the bundle {target.shown} does not pass its self-test: {faults[0]}")
     if target.critic is not None and (faults := smoke(open_critic(target.critic)[0])):

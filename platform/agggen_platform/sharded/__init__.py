@@ -1,4 +1,4 @@
-"""Jobs that process an input in shards: what `segmentation` and `bulk` have in common.
+"""Jobs that process an input in shards: the common part of `segmentation` and `bulk`.
 
 `shards` divides files into shards (consecutive rows), `worker` processes one shard and commits its output, `driver`
 runs all shards in actors of Ray Data or in this process, `output` manages the folder of a job.

@@ -9,7 +9,7 @@ from agggen.errors import AggGenError, ConfigError
 SMALLEST_SHARD = 64
 """The smallest default of `shard_rows`."""
 ALL_FAILED = 20
-"""If this many inputs all fail, the model or the device is at fault, not the inputs."""
+"""If at least this many inputs are processed and all fail, the job stops: a model or device seems defective."""
 
 
 class JobError(AggGenError):
@@ -22,13 +22,11 @@ class JobError(AggGenError):
 class ShardedConfig:
     """Sharding and workers."""
 
-    max_reject_share: float = 0.01
-    """The job fails if more than this share of the rows is rejected."""
+    max_reject_share: float = 0.01  # the job fails if more than this share of the rows is rejected
     actors: int | None = None
     """The largest number of workers, with one CPU each. None: as many as the cluster has or may add CPUs for; 0: this
     process does the work, without Ray."""
-    ray_address: str | None = None
-    """The Ray cluster (see ``ray_cluster``)."""
+    ray_address: str | None = None  # the Ray cluster (see ``ray_cluster``)
     shard_rows: int = 0
     """Rows of a shard, which is processed, committed and retried as a whole and becomes one part of the output. 0: 1/64
     of the input, but at least 64 and at most 4,096 rows, regardless of the number of workers."""

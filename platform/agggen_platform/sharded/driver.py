@@ -32,28 +32,21 @@ class Progress(Generic[C]):
 
     shards: int
     total: int
-    reused: int
-    """Shards that an earlier run finished."""
-    counts: C
-    """Counts of this run."""
-    seconds: float
-    """Time since the first shard started."""
+    reused: int  # shards that an earlier run finished
+    counts: C  # counts of this run
+    seconds: float  # time since the first shard started
 
 
 @dataclass
 class Work(Generic[C]):
     """The results of a job's shards."""
 
-    total: int
-    """The number of shards."""
-    counts: C
-    """Counts of all finished shards, those of earlier runs included."""
+    total: int  # the number of shards
+    counts: C  # counts of all finished shards, those of earlier runs included
     _fresh: C
     _speed: Callable[[Progress[C]], dict[str, float]]
-    done: dict[int, FinishedShard[C]] = field(default_factory=dict)
-    """The finished shards by index."""
-    retries: int = 0
-    """Retries of shards whose worker died."""
+    done: dict[int, FinishedShard[C]] = field(default_factory=dict)  # the finished shards by index
+    retries: int = 0  # retries of shards whose worker died
     _reused: int = 0
     _began: float = field(default_factory=time.monotonic)
 
@@ -95,7 +88,8 @@ def process(
     """Processes all shards, in actors of a Ray cluster or in this process.
 
     Args:
-        worker: the class of the actors, created from `settings`, which have the folder `out` and the fingerprint `job`.
+        worker: the class of the actors, called with `settings`, which have the attributes `out` (the output folder) and
+            `job` (the job's fingerprint).
         make_local_worker: creates the worker that runs in this process if `actors` is 0.
         kind: the kind of job, a label of its metrics.
         actors: see `ShardedConfig`.
@@ -157,7 +151,7 @@ def _results(
 def run_in_actors(
     shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, max_actors: int, room: int, gpus: float
 ) -> Generator[FinishedShard[C]]:
-    """Starts at most `room` actors at first; Ray Data requests further ones, up to `max_actors`, from an autoscaler."""
+    """Starts at most `room` actors at first; Ray Data asks an autoscaler for more, up to `max_actors`."""
     import ray.data
 
     _silence_ray_data()

@@ -19,10 +19,8 @@ _JOB = ".job.json"
 class JobFolder(ABC):
     """The output folder of one job; the caller must hold the claim on the folder."""
 
-    kind: ClassVar[str]
-    """The kind of job, such as "segmentation"."""
-    product: ClassVar[str]
-    """The name of the job's output in messages, such as "texts"."""
+    kind: ClassVar[str]  # the kind of job, such as "segmentation"
+    product: ClassVar[str]  # the name of the job's output in messages, such as "texts"
 
     def __init__(self, folder: Folder, job: str) -> None:
         """`job`: its fingerprint."""
@@ -40,7 +38,7 @@ class JobFolder(ABC):
         """The manifest of this job; None if there is none, or if a file that it lists is missing or incomplete."""
         try:
             manifest = json.loads(self.folder.read(MANIFEST) or b"null")
-        except ValueError:  # a file of another program, for which `begin` refuses the folder
+        except ValueError:  # written by another program; `begin` refuses the folder
             return None
         is_own = isinstance(manifest, dict) and manifest.get("job") == self.job
         return manifest if is_own and self._is_complete(manifest) else None
@@ -50,7 +48,7 @@ class JobFolder(ABC):
         return all(sizes.get(file["name"]) == file["bytes"] for file in self.files(manifest))
 
     def publish(self, manifest: dict[str, Any], folders: Sequence[str]) -> None:
-        """Removes files in `folders` that the manifest does not list, then writes it, which completes the output.
+        """Removes files in `folders` that are not in `manifest`, then writes the manifest, which completes the output.
 
         Raises:
             DamagedError: a listed file in the store is incomplete.

@@ -1,7 +1,7 @@
 """Shards: consecutive rows of a job's input that are processed, written and committed as a unit.
 
-A shard is several whole row groups of a Parquet file, a part of a large row group, or consecutive lines of a text file:
-a worker reads only its own rows, and no input passes through Ray's object store.
+A shard is several whole row groups of a Parquet file, a part of a large row group, or consecutive lines of a text file.
+A worker therefore reads only its own rows, and no input passes through Ray's object store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agggen_platform.storage.folder import Folder
 
 _METADATA_PREFIX = "agggen."
 _PARTS_OF_A_GROUP = 256
-"""The most shards per row group: reading a shard decodes the group up to the shard's end, about 1 µs per row."""
+"""Maximum shards per row group, since reading a shard decodes the group up to the shard's end (1 µs per row)."""
 _BATCH_ROWS = 1 << 16
 HASHES_PER_BLOCK = 1 << 22
 """Number of hashes that are read together; up to twice as many are sorted together."""
@@ -38,16 +38,11 @@ class TextRange:
     """Whole lines of a text file."""
 
     begin: int
-    end: int
-    """Bytes."""
-    line: int
-    """The number of the first line, from 1."""
-    version: str
-    """The file's `Folder.version`."""
-    delimiter: str = ""
-    """The delimiter of a CSV."""
-    columns: tuple[str, ...] = ()
-    """The columns of a CSV; only the first shard contains the header."""
+    end: int  # the lines are the bytes [begin, end) of the file
+    line: int  # the number of the first line, from 1
+    version: str  # the file's `Folder.version`
+    delimiter: str = ""  # the delimiter of a CSV
+    columns: tuple[str, ...] = ()  # the columns of a CSV; only the first shard contains the header
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +52,19 @@ class Shard:
     index: int
     folder: str
     name: str
-    part: str
-    """The name of its output."""
+    part: str  # the name of the shard's output file
     groups: tuple[int, ...]
     skip: int
     first: int
     rows: int
-    address: str
-    """The file's name in messages."""
+    address: str  # the file's name in messages
     duplicates: tuple[tuple[int, int | str], ...] = ()
     """(row, location of the first record with the same id) of each duplicate."""
-    rows_before: int = 0
-    """Rows of the files before this one."""
-    text: TextRange | None = None
-    """The shard's lines, if the file is a text file, which has no row groups."""
+    rows_before: int = 0  # rows of the input files before this file
+    text: TextRange | None = None  # the shard's lines, if the file is a text file, which has no row groups
     prefix: str | None = None
     """A record without an id gets this prefix and its line or row number as id; None for prepared records."""
-    attempts: int = 0
-    """The number of earlier attempts."""
+    attempts: int = 0  # the number of earlier attempts
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -101,12 +91,10 @@ class ParquetInfo:
     """A Parquet file with records."""
 
     rows: int
-    groups: tuple[int, ...]
-    """The rows of each row group."""
+    groups: tuple[int, ...]  # the rows of each row group
     metadata: dict[str, str]
     """Metadata of ``agggen.corpora.prepared``, without the prefix ``agggen.``; empty for files of other programs."""
-    fingerprint: str
-    """A hash of the file's content."""
+    fingerprint: str  # a hash of the file's content
     columns: tuple[str, ...]
 
 
@@ -119,7 +107,7 @@ def inspect_parquet(
         check: is called with schema and address; raises CorpusError for wrong columns.
 
     Raises:
-        CorpusError: it is missing or not a Parquet file.
+        CorpusError: the file is missing, not Parquet, or refused by `check`.
     """
     where = folder.at(name)
     try:
@@ -132,7 +120,7 @@ def inspect_parquet(
         raise CorpusError(f"{where} does not exist; make it with: agggen prepare NAME --out DIR") from error
     except CorpusError:
         raise
-    except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two: types that Ray Data registers
+    except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two from Ray Data's types
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
     metadata = {
         key[len(_METADATA_PREFIX) :]: value.decode() for key, value in pairs.items() if key.startswith(_METADATA_PREFIX)
@@ -185,9 +173,9 @@ def cut(
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with ``{}`` in place of the shard's number.
         duplicates: the result of `find_repeated` for this file.
-        address: the user's name of the file, if this is a copy.
+        address: the file's name in messages, if the file in `folder` is a copy.
         first_index: the number of the first shard.
-        rows_before: rows of the files before this one.
+        rows_before: rows of the input files before this file.
     """
     shards: list[Shard] = []
     pairs = sorted(duplicates.items())
@@ -271,7 +259,7 @@ def find_repeated(
 ) -> list[dict[int, Where]]:
     """For each file, its duplicate rows, with the location of the first record with the same id (in any file).
 
-    Only rows whose hash is repeated are read. Invalid rows never mask a later valid one.
+    Only rows whose hash is repeated are read. An invalid row never counts as the first record with its id.
 
     Args:
         ids: the hashes of each file's ids.
@@ -336,11 +324,7 @@ def _batches(
 
 
 def bare_record(row: Mapping[str, Any]) -> Record:
-    """The record of a prepared row, without its references.
-
-    Raises:
-        RecordError: the row is not a record.
-    """
+    """The record of a prepared row, without its references; raises RecordError if the row is not a record."""
     triples = tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
     return Record(row["id"], triples, (), row.get("category"))
 

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 ATTEMPTS = 3
 """A shard is given up after this many workers have died while processing it."""
 WORK = ".work"
-"""The folder of notes. It is kept, so that a part that becomes damaged later can be written again."""
+"""The folder of notes, which is kept so that a part that becomes damaged later can be written again."""
 _BEGUN, _DONE = "begun-", "done.json"
 
 
@@ -68,17 +68,13 @@ class PartFile:
 
 @dataclass(frozen=True, slots=True)
 class FinishedShard(Generic[C]):
-    """A finished shard."""
+    """The result of a shard."""
 
-    shard: int
-    """The shard's index."""
+    shard: int  # the shard's index
     counts: C
-    files: tuple[PartFile, ...]
-    """The part, and the file of its rejects if there are any."""
-    reused: bool
-    """Whether an earlier run finished the shard."""
-    retries: int
-    """Earlier attempts, in all runs."""
+    files: tuple[PartFile, ...]  # the part, and the file of its rejects if there are any
+    reused: bool  # whether an earlier run finished the shard
+    retries: int  # earlier attempts, in all runs
     seconds: float
 
     def as_json(self) -> str:
@@ -103,8 +99,7 @@ class FinishedShard(Generic[C]):
 class Worker(ABC, Generic[C]):
     """Processes one shard per call; subclasses define `fill`."""
 
-    counts: ClassVar[type[Any]]
-    """The subclass of `Tally`."""
+    counts: ClassVar[type[Any]]  # the subclass of `Tally`
 
     def __init__(self, out: str, job: str) -> None:
         self.out, self.job = Folder(out), job
@@ -112,7 +107,7 @@ class Worker(ABC, Generic[C]):
     _node, _restarted = "", False
 
     def __call__(self, batch: dict[str, Any]) -> pa.Table:
-        """Processes a batch of Ray Data: one shard, as JSON. Returns errors as JSON too, because Ray loses messages.
+        """Processes a batch of Ray Data: one shard, as JSON. Returns errors as JSON too: Ray loses their messages.
 
         The table has as many rows as the shard, all null but the first, so that Ray's dashboard counts rows.
         """
@@ -177,14 +172,14 @@ class Worker(ABC, Generic[C]):
         """The error if `ATTEMPTS` workers died while processing this shard."""
 
     def is_final(self, counts: C) -> bool:
-        """Whether a finished shard need not be processed again: nothing in it failed."""
+        """Whether nothing in a finished shard failed, so that a later run need not process the shard again."""
         return not counts.numbers().get("failed")
 
     def close(self) -> None:
         """Releases resources; not called in actors."""
 
     def _deaths(self, notes: str, attempts: range) -> int:
-        """How many of these attempts died on a node that is still alive."""
+        """How many of these attempts ended by the death of a worker on a node that is still alive."""
         lost = dead_nodes() if attempts and self._node else set()
         return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in lost for number in attempts)
 
@@ -214,8 +209,8 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
     """The part of a finished shard.
 
     Raises:
-        DamagedError: it is incomplete.
-        CorpusError: it contains values that could run code, so no worker wrote it.
+        DamagedError: the part is incomplete.
+        CorpusError: the part contains values that could run code, so no worker wrote it.
     """
     where = folder.at(part)
     try:
@@ -243,7 +238,6 @@ def this_actor() -> tuple[str, bool]:
 
 
 def dead_nodes() -> set[str]:
-    """The ids of lost nodes."""
     import ray
 
     return {node["NodeID"] for node in ray.nodes() if not node["Alive"]}

@@ -1,8 +1,8 @@
 """The Python environment of AllenNLP.
 
 AllenNLP 2.10.1, the last release, needs torch below 1.13 and Python below 3.11, so it cannot share agggen's
-environment. A worker process runs it in a separate one, which users create with venv and ``requirements.txt``, or with
-another tool such as conda; it must have allennlp and allennlp-models.
+environment. A worker process runs AllenNLP in a separate environment with allennlp and allennlp-models, which users
+create with venv and ``requirements.txt``, or with another tool such as conda.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ class Environment:
     """A folder with a Python that has AllenNLP."""
 
     folder: Path
-    versions: dict[str, str]
-    """The versions of the packages in ``NEEDED``."""
+    versions: dict[str, str]  # the versions of the packages in ``NEEDED``
 
     @property
     def python(self) -> Path:
@@ -54,10 +53,10 @@ def environment_folder(path: Path | str | None = None) -> Path:
 
 
 def find_environment(path: Path | str | None = None) -> Environment:
-    """The environment in ``environment_folder(path)``. Starts nothing.
+    """The environment in ``environment_folder(path)``. Starts no process.
 
     Raises:
-        AllenNLPError: there is none, or it lacks a package; the message says how to create it.
+        AllenNLPError: the environment is missing or lacks a package; the message says how to create one.
     """
     folder = environment_folder(path)
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"

@@ -117,13 +117,12 @@ class JsonLinesProcess:
     def _exchange(self, request: bytes) -> bytes:
         """The line with which the child answers; incomplete if the child ended."""
         assert self._child.stdin and self._child.stdout
-        with contextlib.suppress(BrokenPipeError):  # it has ended; its output may contain the reason
+        with contextlib.suppress(BrokenPipeError):  # the child has ended; its output may contain the reason
             self._child.stdin.write(request)
             self._child.stdin.flush()
         return self._child.stdout.readline()
 
     def _ending(self) -> str:
-        """How the child ended."""
         try:
             code = self._child.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -133,7 +132,6 @@ class JsonLinesProcess:
         return f"was killed by {signal.Signals(-code).name}"
 
     def kill(self) -> None:
-        """Kills the child."""
         self._stop()
 
     def close(self, grace: float = 5.0) -> None:

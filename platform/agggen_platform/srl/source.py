@@ -1,9 +1,8 @@
 """Frames from any AllenNLP archive for semantic role labelling: the BERT model (``srl_bert``) or the BiLSTM (``srl``).
 
 An archive (``model.tar.gz`` or its unpacked folder) contains pickles: loading one runs its author's code. AllenNLP runs
-as a worker process in a separate environment (``environment.py``). In AllenNLP's own predictor, spaCy's English model
-finds the predicates; here another frame source does, by default the shipped tagger, or a spaCy model if one is
-configured.
+as a worker process in a separate environment (``environment.py``). The predicates are found by another frame source (by
+default the tagger that ships with agggen) or, as in AllenNLP's own predictor, by a spaCy model if one is configured.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class AllenNLPFrames:
     """A frame source that runs an AllenNLP archive in a worker, which starts with the first request.
 
     A worker that dies or hangs is restarted and gets the sentences of its batch one by one, so that only sentences that
-    crash it have no frames. After more than `restarts` deaths in a row, all requests fail. Thread-safe; a copy in
-    another process starts its own worker.
+    crash the worker have no frames. After more than `restarts` crashes in a row, all requests fail. Thread-safe; a copy
+    in another process starts its own worker.
     """
 
     name = "allennlp"
@@ -53,10 +52,10 @@ class AllenNLPFrames:
         """
         Args:
             config: the configuration, or the path of an archive.
-            predicates: finds the predicates; by default the shipped tagger, or the spaCy model of `config`.
+            predicates: finds the predicates; by default the spaCy model of `config`, else the shipped tagger.
 
         Raises:
-            ConfigError: both a spaCy model and a source of predicates.
+            ConfigError: `config` has a spaCy model, and `predicates` is also given.
         """
         self.config = config if isinstance(config, AllenNLPConfig) else AllenNLPConfig(str(config))
         if predicates is not None and self.config.spacy is not None:
@@ -127,7 +126,7 @@ class AllenNLPFrames:
         """The frames of each sentence, in the order of their predicates.
 
         Raises:
-            AllenNLPError: a sentence cannot be tagged (`answers` returns the frames of the others), or none can.
+            AllenNLPError: see `answers`; or a sentence cannot be tagged (`answers` returns the frames of the others).
         """
         frames: list[tuple[Frame, ...]] = []
         for sentence, answer in zip(sentences, self.answers(sentences), strict=True):
@@ -187,7 +186,7 @@ class AllenNLPFrames:
         if self._broken is not None:
             raise AllenNLPError(self._broken)
         self._end()
-        environment = self.environment  # fails faster than the archive, which is hashed
+        environment = self.environment  # before `archive_sha256`, which reads the whole archive
         config, sha256 = self.config.absolute, self.archive_sha256
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)

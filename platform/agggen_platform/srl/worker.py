@@ -1,6 +1,6 @@
 """The worker process: loads an AllenNLP archive and tags sentences. It runs in AllenNLP's Python environment.
 
-A single file for Python 3.9 and 3.10 that imports nothing of agggen. It reads JSON lines from standard input and
+This file must run on Python 3.9 and 3.10 and imports nothing of agggen. It reads JSON lines from standard input and
 answers each with a JSON line on standard output; the output of libraries goes to standard error. The first request is
 
     {"op": "start", "protocol": 1, "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null,
@@ -9,7 +9,7 @@ answers each with a JSON line on standard output; the output of libraries goes t
 answered by {"ready": {versions, ...}}; then {"op": "tag", "id": 1, "sentences": [{"words": [...], "predicates": [3]}]}
 by {"id": 1, "results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}. If a
 whole request fails, the answer is {"failed": "why"}. With "archive": null the worker only imports the libraries and
-answers with their versions. It ends when its input ends, or when its parent, whose process id is the argument, dies.
+answers with their versions. The worker ends with its input, or when its parent, whose process id is its argument, dies.
 
 An archive contains pickles: loading one runs its author's code.
 """
@@ -37,7 +37,7 @@ INSTANCES_AT_ONCE = 64
 
 
 class Refused(Exception):
-    """An error that the user can correct; its text says how."""
+    """An error that the user can correct; the message says how."""
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process when its parent has died; a fork of the parent may keep our input open."""
+    """Ends this process when its parent dies; the input may stay open then, in a fork of the parent."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
@@ -168,7 +168,7 @@ class Labeller:
         self.model, self.reader = archive.model, archive.validation_dataset_reader
         self.model.eval()
         if overrides:
-            self.reader.lowercase_input = "uncased" in name  # AllenNLP derives it from the replaced name
+            self.reader.lowercase_input = "uncased" in name  # AllenNLP used the folder's name instead
         self.limit = None
         if self.type == "srl_bert":
             self.limit = self.model.bert_model.config.max_position_embeddings
@@ -239,7 +239,7 @@ class Labeller:
 
 
 def _overrides(config: Any, folder: str) -> Any:
-    """The overrides that replace a BERT model's name in an archive by a folder, whose weights are not read."""
+    """The overrides that replace the BERT model's name in an archive by `folder`; weights in it are not read."""
     try:
         with open(os.path.join(folder, "config.json"), "rb") as stream:
             bert = json.loads(stream.read().decode("utf-8"))
