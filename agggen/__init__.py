@@ -5,7 +5,7 @@
     model.generate(data.test[0], plan=None).text
     agggen.evaluate(model, data.test)
 
-The names in `__all__` are stable; modules below this package change without notice.
+The names in `__all__` are stable; the modules of this package may change without notice.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``align`` is the aligner RB of the paper (AggGen, ACL 2021, section "Study of Alignment"): a triple is aligned to the
 fact with the largest token overlap with its predicate and object. ``hard_constraints`` derives the pruning of section
-3.3, in the form of the paper or the stricter one of the released system.
+3.3, by the rules of the paper or the stricter rules of the released system.
 
 Tokens are compared in a normal form (``words``): without accents and case, ``camelCase`` and ``snake_case`` split,
 numbers without thousands separators and trailing zeros, dates as year, month name and day, words truncated to a stem of
@@ -90,7 +90,7 @@ def words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def triple_words(predicate: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The distinct words of a predicate, and the further words of its object (none for "yes" and "no")."""
+    """The distinct words of a predicate, and its object's further distinct words (none for the objects yes and no)."""
     predicate_words = tuple(dict.fromkeys(words(predicate)))
     object_words = () if value.strip().lower() in ("yes", "no") else words(value)
     return predicate_words, tuple(word for word in dict.fromkeys(object_words) if word not in predicate_words)
@@ -113,10 +113,11 @@ def align(
 
     Args:
         rule: "normal" compares ``words`` and weights predicate and object equally; of tied facts, the one with the
-            largest overlap with the subject is chosen, then the first. "surface" is the rule behind the paper's
-            numbers: lower-cased words between spaces, all with equal weight; of tied facts, the first is chosen.
+            largest overlap with the subject is chosen, then the first. "surface" is the rule with which the paper's
+            numbers were computed: words are lower-cased, split at spaces and weighted equally; of tied facts, the
+            first is chosen.
         complete: whether a triple without overlap is aligned nevertheless, as in the paper: to the first fact without
-            triples, or, if every fact has one, to the fact with the largest overlap with the subject.
+            triples, or, if every fact has triples, to the fact with the largest overlap with the subject.
 
     Raises:
         AggGenError: there are no facts.
@@ -137,7 +138,7 @@ def align(
         ties = [fact for fact, share in enumerate(scores) if share == best] if best else []
         if len(ties) > 1:
             subject = _shares(words(triple.subject), fact_words)
-            ties.sort(key=lambda fact: -subject[fact])  # stable: the first fact wins ties
+            ties.sort(key=lambda fact: -subject[fact])  # stable: of equal facts, the first is chosen
         fact_of.append(ties[0] if ties else None)
     if complete and None in fact_of:
         _complete(record, fact_words, fact_of)
@@ -169,10 +170,10 @@ def _complete(record: Record, fact_words: Sequence[frozenset[str]], fact_of: lis
 
 @dataclass(frozen=True, slots=True)
 class HardAlignment:
-    """Constraints on the group of each fact (triples by index, facts by position).
+    """Constraints on the group of each fact. At least one group is allowed for every fact.
 
-    A group is allowed for fact t if it contains all of ``required[t]``, none of ``forbidden[t]`` and at most `max_size`
-    triples. At least one group is allowed for every fact.
+    A group, a set of triple indices, is allowed for fact t if it contains all of ``required[t]``, none of
+    ``forbidden[t]`` and at most `max_size` triples.
     """
 
     required: tuple[frozenset[int], ...]
@@ -193,14 +194,15 @@ def hard_constraints(
     "paper" (section 3.3): a triple is required in its best fact if that fact contains at least half of the triple's
     words. No triple is forbidden.
 
-    "release" (the released system): each fact votes for at most two triples, the one with the most predicate words in
-    it (unless tied) and the one with the most object words in it (if these are at least half of the object's). A
-    triple with votes of exactly one fact is required there and forbidden elsewhere. Groups have at most 1 triple if the
-    record has no more triples than facts, 2 if it has one more, else `max_size`.
+    "release" (the released system): each fact votes for at most two triples: the triple of whose predicate the fact
+    contains the most words (no vote if tied), and the triple of whose object it contains the most words (only objects
+    of which it contains at least half of the words). A triple with votes of exactly one fact is required in that fact
+    and forbidden in the others. Groups have at most 1 triple if the record has no more triples than facts, 2 if it has
+    one triple more than facts, else `max_size`.
 
-    Each fact keeps at least one group: if all triples of a fact would be forbidden, all are allowed; if more triples
-    are required than the limit allows, the limit is raised up to `max_size`, and beyond that only the triples with the
-    largest overlap stay required (the others are allowed).
+    Each fact keeps at least one group: if all triples would be forbidden in a fact, all are allowed. If a fact requires
+    more triples than the limit, the limit is raised up to `max_size`; of more than `max_size` required triples, those
+    with the largest overlap stay required and the others are only allowed.
 
     Args:
         max_size: the largest number of triples in a group.

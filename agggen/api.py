@@ -33,7 +33,7 @@ class Model:
     """A trained model; not thread-safe.
 
     Each method takes a record and returns a result, or takes several records (a list, DataFrame, Arrow table or file)
-    and returns `Results` in their order.
+    and returns `Results` in the order of the records.
     """
 
     def __init__(self, bundle: Bundle, path: Path, device: str = "cpu") -> None:
@@ -58,7 +58,7 @@ class Model:
         """The `k` most probable plans of each record, best first (`Results` of `PlannedRecord`).
 
         Args:
-            settings: see `settings`; ``planner="sample"`` draws plans by their probabilities instead.
+            settings: see `settings`; with ``planner="sample"``, `k` plans are sampled by their probabilities instead.
 
         Raises:
             PlanError, RecordError: a record cannot be planned.
@@ -98,7 +98,7 @@ class Model:
         return results[0] if single else Results(results)
 
     def check(self, records: Any, text: Any) -> Any:
-        """Checks each text against its record (`agggen.check`), with the wordings learned from the training texts."""
+        """Checks each text against its record (`agggen.check`), with the lexicon learned from the training texts."""
         return check(records, text, checker=self.generator.checker)
 
     def align(self, records: Any, text: Any, run_archives: bool = False) -> Any:
@@ -134,7 +134,8 @@ def load_model(address: Path | str, device: str = "cpu") -> Model:
     """Loads a model.
 
     Args:
-        address: the folder of a bundle or a run, ``elements``, ``s3://...`` or a registered ``models:/NAME@ALIAS``.
+        address: the folder of a bundle or a run, ``elements`` (the included bundle), ``s3://...``, or a model of the
+            registry, ``models:/NAME@ALIAS``.
         device: ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
     Raises:
@@ -158,22 +159,23 @@ def train(
 ) -> Model:
     """Trains a model on this machine and writes ``OUTPUT/bundle``.
 
-    The same call continues an interrupted run and returns the model of a finished one. Ctrl-C and SIGTERM save
-    a checkpoint before training stops. ``agggen train`` adds cluster workers, object stores and the run log.
+    The same call continues an interrupted run; if the run is finished, it returns the model. At Ctrl-C or SIGTERM, a
+    checkpoint is saved before training stops. The command ``agggen train`` also supports cluster workers, object stores
+    and the run log.
 
     Args:
         data: any source of `load_dataset` with the splits train and dev.
-        preset: ``auto`` (by size: ``tiny``, ``small`` or ``medium``), another preset's name, or a YAML file.
+        preset: ``auto`` (``tiny``, ``small`` or ``medium``, by the number of texts), a preset's name, or a YAML file.
         output: the run's folder.
         callbacks: called in both stages (`agggen.training.callbacks.Callback`).
-        progress: whether to print progress on standard error, or a function that receives the events.
+        progress: whether to print progress on standard error, or a function that is called with each `TrainingEvent`.
         max_reject_share: fraction of a split's records and texts that may be rejected (``OUTPUT/rejects.jsonl``).
         settings: override the preset: ``training={"seed": 2}, model={"width": 64}``.
 
     Raises:
         ConfigError: a preset or setting is unknown, or `output` has a run with other data or settings.
         CorpusError: the data cannot be read, or too many records are rejected.
-        StoppedError: a signal interrupted training; the same call continues it.
+        StoppedError: a signal interrupted training; the same call continues the run.
         TrainingError: see `agggen.errors.TrainingError`.
     """
     dataset = training_dataset(data)
@@ -194,18 +196,18 @@ def adapt(
     max_reject_share: float = 0.05,
     **settings: Any,
 ) -> Model:
-    """Continues the training of a model on new data and writes ``OUTPUT/bundle``; repeated calls as in `train`.
+    """Continues the training of a model on new data and writes ``OUTPUT/bundle``; a repeated call acts as in `train`.
 
-    New words and predicates are added; known words and predicates keep their vectors. Old texts are mixed in, so that
-    the model forgets less (``training={"replay": 0.5}``: half of all texts).
+    New words and predicates are added; known words and predicates start with their vectors. Old texts, on which the
+    model was trained before, are mixed in so that it forgets less (``training={"replay": 0.5}``: half of all texts).
 
     Args:
-        model: a model or its address (`load_model`). It is not changed; the new bundle has its fingerprint in
-            ``bundle.sources["start"]``.
+        model: a model or its address (`load_model`). The model is not changed; its fingerprint is stored in the new
+            bundle as ``bundle.sources["start"]``.
         data: see `train`.
         replay: the corpus of the old texts. [default: the corpus that the bundle names, if available]
         output, callbacks, progress, max_reject_share: see `train`.
-        settings: override those of the bundle and of the preset ``adapt``; the model's sizes cannot change.
+        settings: override the settings of the bundle and of the preset ``adapt``; the model's sizes cannot change.
 
     Raises:
         BundleError, RegistryError, StorageError: see `load_model`.

@@ -7,8 +7,8 @@
     lexicon.json           wordings learned from the training texts
     manifest.json          size and SHA-256 of each file
 
-There are no pickles, so an untrusted bundle cannot run code. A bundle may name an AllenNLP archive, which can run code
-and is only loaded with explicit permission. A file that differs from the manifest is an error.
+A bundle contains no pickles, so loading an untrusted bundle cannot run code. A bundle may name an AllenNLP archive,
+which can run code and is only loaded with explicit permission. A file that differs from the manifest is an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
 SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
-"""Folders of the bundles included in agggen, by name; the name is a valid address. `make bundle` trains them."""
+"""Folders of the bundles included in agggen, by name, which is also an address. `make bundle` trains them."""
 T = TypeVar("T")
 _KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
@@ -76,7 +76,8 @@ class Bundle:
         """The segmenter of texts without facts.
 
         Args:
-            run_archives: whether an AllenNLP archive that the bundle names may be loaded, which runs its author's code.
+            run_archives: whether an AllenNLP archive that the bundle names may be loaded; loading runs code of the
+                archive's author.
 
         Raises:
             ConfigError: the bundle names an archive and `run_archives` is False, or the segmenter cannot be loaded.
@@ -158,7 +159,7 @@ def place_of(address: str) -> str:
 
 
 def check_bundle(path: Path | str) -> None:
-    """Raises BundleError, with the first such file, if a file is missing or does not match the manifest."""
+    """Raises BundleError if a file is missing or does not match the manifest; names the first such file."""
     path = Path(path)
     if not path.is_dir():
         raise BundleError(f"there is no bundle at {path}; `agggen train` writes one and prints its path")
@@ -203,7 +204,7 @@ def load_bundle(path: Path | str) -> Bundle:
     """Reads a bundle after `check_bundle`.
 
     Raises:
-        BundleError: see `describe_bundle`; or the files do not fit each other.
+        BundleError: see `describe_bundle`; or the files are inconsistent with each other.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -248,12 +249,12 @@ def _build(kind: type[T], values: Mapping[str, Any], path: Path) -> T:
 
 
 def _check_sizes(config: ModelConfig, path: Path) -> None:
-    """Checks that the weights are large enough for the configuration, since a false one could exhaust the memory."""
+    """Raises BundleError if the weights are too few for the configuration, before memory for a model is allocated."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path / "weights.safetensors", framework="pt") as file:
-            stored = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a dict)
+            stored = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (no dict)
     except SafetensorError as error:
         raise BundleError(f"{path}/weights.safetensors cannot be read: {error}") from error
     per_layer = config.width * (config.width + config.feed_forward)

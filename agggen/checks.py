@@ -1,4 +1,4 @@
-"""Checks texts of any system against their records: by words (`agggen.verification.check`) and by the critic."""
+"""Checks texts of any system against their records, by words (`agggen.verification.check`) and by a learned critic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from agggen.verification.lenient import verify
 from agggen.verification.results import TextCheck
 
 RISKY = 0.14
-"""Texts of higher risk should be reviewed: of 712 rated texts, 3.5 % of those of lower risk were rated incorrect."""
+"""Texts of higher risk should be reviewed. Of 712 texts with human ratings, 60 % have at most this risk; 3.5 % of these
+are rated incorrect."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,18 @@ class CheckedText(Shown):
     record: Record
     text: str
     result: TextCheck
-    """The check by words, which is strict about values and does not see relations."""
+    """The check by words: strict about values, but it does not compare relations."""
     judgement: Judgement
     """The learned critic's verdict on each triple, and its scores of the text."""
 
     @property
     def said(self) -> tuple[Triple, ...]:
-        """The triples whose values the text expresses completely, by the check of words."""
+        """The triples whose values the text expresses completely, according to the check by words."""
         return tuple(value.triple for value in self.result.values if value.whole)
 
     @property
     def missing(self) -> tuple[Triple, ...]:
-        """The triples whose values the text does not express completely, by the check of words."""
+        """The triples whose values the text does not express completely, according to the check by words."""
         return self.result.missing
 
     @property
@@ -54,7 +55,7 @@ class CheckedText(Shown):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """The fractions of triples whose values are mentioned (lenient or strict) and of subjects named in full."""
+        """The fractions of triples whose value is mentioned (lenient or strict check) and of subjects named in full."""
         triples = self.record.triples
         unmentioned = set(verify(self.record, self.text).missing).difference(self.said)
         return (
@@ -66,9 +67,9 @@ class CheckedText(Shown):
     def scores(self) -> dict[str, float]:
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
-        Coverage and correctness are the critic's, averaged with the fraction of values that are mentioned and, at half
-        the weight, the fraction of subjects that are named in full (`shares`), since human ratings depend on both.
-        Fluency is correctness times the share of distinct word bigrams.
+        Coverage and correctness are weighted means of the critic's score (weight 1), the fraction of mentioned values
+        (1) and the fraction of subjects named in full (1/2; see `shares`), since human ratings depend on all three.
+        Fluency is correctness times the fraction of distinct word bigrams.
         """
         mentioned, named = self.shares
         shared = mentioned + named / 2
@@ -87,7 +88,6 @@ class CheckedText(Shown):
         return 1 - min(self.scores["coverage"], self.scores["correctness"])
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as JSON types."""
         verdicts = [
             {
                 "subject": verdict.triple.subject,
@@ -142,7 +142,7 @@ def check_all(
 
     Args:
         records, texts: one text per record.
-        checker: makes the check by words, with its learned wordings. [default: a checker without learned wordings]
+        checker: makes the check by words, with its lexicon. [default: a checker without a lexicon]
         critic: the learned critic. [default: the included critic]
 
     Raises:

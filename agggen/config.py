@@ -1,15 +1,15 @@
 """Typed configuration from dataclasses, a YAML preset and dotted overrides.
 
-The dataclasses are nested; each is defined beside what it configures:
+The dataclasses are nested; each is defined in the module that it configures:
 
     config = load_config(TrainConfig, "webnlg", ["model.width=128", "optimizer.rate=1e-3"])
     resolved(config)     # {"model": {"width": 128, ...}, ...}: plain JSON, stored in the bundle
     config_hash(config)  # 12 hexadecimal digits, for logs
 
-A preset may begin with ``extends: NAME`` (another preset, or a YAML file beside it), whose values it overrides.
-Overrides take precedence over the preset, and later overrides over earlier ones. Every key must exist and every value
-must have the type of its field; only an integer for a float and an unquoted number for a string are converted. Scalars
-follow YAML 1.2 (``1e-3`` is a number, ``no`` is a word).
+A preset may begin with ``extends: NAME`` (another preset, or a YAML file in the same folder), whose values it
+overrides. Overrides take precedence over the preset, and later overrides over earlier ones. Every key must exist and
+every value must have the type of its field; only an integer for a float and an unquoted number for a string are
+converted. Scalars follow YAML 1.2 (``1e-3`` is a number, ``no`` is a string).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from agggen.yaml12 import compose, construct, is_null, is_number
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 Where = Callable[[yaml.Node], str]
-"""The source of a YAML node, for messages: its file and line, or its override."""
+"""Returns the source of a YAML node for error messages: file and line, or the override."""
 
 PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
@@ -54,8 +54,8 @@ def load_config(
         defaults: overrides of lower precedence than the preset.
 
     Raises:
-        ConfigError: a preset or key is unknown (names the most similar one), a value has the wrong type, the YAML is
-            invalid, a required value is not set, or a dataclass raises it in ``__post_init__``.
+        ConfigError: a preset or key is unknown (the message names the most similar one), a value has the wrong type,
+            the YAML is invalid, a required value is not set, or ``__post_init__`` of a dataclass rejects a value.
     """
     settings = _Settings(cls)
     for default in defaults:
@@ -65,7 +65,7 @@ def load_config(
     for override in overrides:
         settings.read_override(override)
     try:
-        # Pydantic's strict mode accepts a list for a tuple, and a string for a path or enum, only if it validates JSON.
+        # Pydantic's strict mode accepts a list for a tuple, and a string for a path or enum, only in JSON input.
         return TypeAdapter(cls).validate_json(json.dumps(settings.values, default=str), strict=True)
     except ValidationError as error:
         problems = [settings.explain(detail) for detail in error.errors(include_url=False)]
@@ -120,7 +120,7 @@ class _Settings:
     def read_preset(
         self, preset: str | Path, package: str, beside: Traversable | Path | None = None, trail: tuple[str, ...] = ()
     ) -> None:
-        """Reads a preset after the presets that it extends; `beside` is the folder of relative paths in ``extends``."""
+        """Reads the presets that `preset` extends, then `preset`; a path `preset` is relative to `beside`."""
         is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
         if is_file:
             path: Traversable | Path = beside.joinpath(str(preset)) if beside else Path(preset)
@@ -171,7 +171,7 @@ class _Settings:
         self._set(key, node, annotation, lambda _: where)
 
     def _set(self, key: tuple[str, ...], node: yaml.Node, annotation: Any, where: Where) -> None:
-        """Sets `key`, of type `annotation`, to the value of `node`; a section is updated key by key."""
+        """Sets `key`, of type `annotation`, to the value of `node`; in a section, only the keys of `node` are set."""
         section, source = _section(annotation), where(node)
         self.sources[key] = source
         if isinstance(node, yaml.MappingNode) and section:

@@ -34,7 +34,7 @@ SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 _STANDARD_SPLITS = ("train", "dev", "test")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _REMOTE = "agggen_platform.local:read_remote"
-"""Reads corpora in object stores; part of the platform, which has the clients."""
+"""The function that reads corpora in object stores; it is in agggen_platform, which has the clients of the stores."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,21 +48,18 @@ class Dataset:
 
     @property
     def train(self) -> list[Record]:
-        """The training records."""
         return self.split("train")
 
     @property
     def dev(self) -> list[Record]:
-        """The development records."""
         return self.split("dev")
 
     @property
     def test(self) -> list[Record]:
-        """The test records."""
         return self.split("test")
 
     def split(self, name: str) -> list[Record]:
-        """The records of a split. Raises CorpusError if there is no such split."""
+        """The records of a split; raises CorpusError if there is no such split."""
         if name not in self.splits:
             raise CorpusError(f"{self.name} has no split {name!r}; it has {', '.join(sorted(self.splits)) or 'none'}")
         return self.splits[name]
@@ -128,13 +125,13 @@ def load_dataset(
 
     Args:
         source: the name of a corpus of the catalogue; a file; a folder with one file per split; a pattern such as
-            ``my/{train,dev,test}.jsonl``; ``s3://...``; a DataFrame, an Arrow table, a list; a mapping of splits to any
-            of these; a `Dataset`, which is returned.
+            ``my/{train,dev,test}.jsonl``; ``s3://...``; a DataFrame, an Arrow table, a list; a mapping from each split
+            to one of these sources; a `Dataset`, which is returned unchanged.
         name: the dataset's name. [default: the source's name or path, else ``data``]
         splits: the splits to load. [default: train, dev and test of a corpus of the catalogue, else all]
         seed: seed of `divide`, if the source has no splits.
         columns: the columns of a table that are not predicates: ``id``, ``subject``, ``text`` (one or more), ``split``,
-            ``category``, ``ignore``; and ``rename``, predicates by column (`Columns`).
+            ``category``, ``ignore``; and ``rename``, a mapping from columns to their predicates (see `Columns`).
 
     Raises:
         CorpusError: the source or a split does not exist, a file cannot be read, or there are too few records to be
@@ -197,7 +194,7 @@ def _unknown_source(path: Path) -> str:
 def _split_files(folder: Path) -> dict[str, Path]:
     """The files of a folder by split: every Parquet file, and other files that are named after a standard split.
 
-    In the output of `agggen segment`, a split is a folder of Parquet files.
+    In the output of `agggen segment`, each split is a folder of Parquet files.
     """
     from agggen.corpora.prepared import MANIFEST, listed_parts
 
@@ -224,7 +221,7 @@ def _from_splits(name: str, parts: Mapping[str, Any], columns: Columns, splits: 
 
 
 def _from_table(name: str, table: Table, seed: int, splits: Sequence[str] | None) -> Dataset:
-    """The dataset of a table, split by its column of splits or, if it has none, by `divide`."""
+    """The dataset of a table, split by the table's column of splits or, without such a column, by `divide`."""
     undivided = table.records.get(None, [])
     if undivided and len(table.records) > 1:
         count = f"{len(undivided):,} records have no split, record {undivided[0].id!r} first"
@@ -243,8 +240,8 @@ def _from_table(name: str, table: Table, seed: int, splits: Sequence[str] | None
 def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> dict[str, list[Record]]:
     """80 % train, 10 % dev, 10 % test, in the order of the records.
 
-    The split of a record depends only on the seed and the triples of all records, so records with the same triples stay
-    together. Records without a text are in train; training skips them.
+    The split of a record depends only on the seed and the triples of all records; records with the same triples are in
+    the same split. Records without a text are in train; training skips them.
 
     Raises:
         CorpusError: fewer than three different records have texts.
@@ -274,8 +271,8 @@ def _table(source: Any, columns: Columns) -> Table:
     return read_table(_rows(source), "the data", columns)
 
 
-def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 (it is frozen)
-    """The records of a file in the format of its suffix (`SUFFIXES`); JSON lines for any other.
+def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 (`Columns` is frozen)
+    """The records of a file in the format of its suffix (`SUFFIXES`); files with other suffixes are read as JSON lines.
 
     Raises:
         CorpusError: the file cannot be read.
@@ -321,7 +318,7 @@ def _check_objects(items: Iterable[tuple[int, Any] | Reject], label: str) -> Ite
 
 
 def _rows(source: Any, label: str = "the data") -> Iterator[tuple[int, Mapping[str, Any] | Record] | Reject]:
-    """The rows of a DataFrame, an Arrow table, or records and mappings, numbered from 1."""
+    """The rows of a DataFrame or an Arrow table, or the given records or mappings, numbered from 1."""
     if hasattr(source, "to_pylist"):
         rows = source.to_pylist()
     elif hasattr(source, "to_dict") and hasattr(source, "columns"):

@@ -1,4 +1,4 @@
-"""Encodes records and texts as examples: vocabulary, predicate table, and the hard alignment of METHOD 4."""
+"""Encodes records and texts as `Example`s: token ids, predicate ids, and the hard alignment (METHOD 4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEXTS_PER_CALL = 4096  # per call of a segmenter; if a call fails, its texts ar
 
 @dataclass(frozen=True)
 class Encoder:
-    """Turns records into examples. Predicate id 0 is used for all predicates that are not in the table."""
+    """Turns records into examples. Predicates that are not in the table have the id 0."""
 
     vocabulary: Vocabulary
     predicates: tuple[str, ...]  # unique names as in Record.predicates; the first is UNKNOWN_PREDICATE
@@ -44,15 +44,12 @@ class Encoder:
         return (UNKNOWN_PREDICATE, *sorted({name for record in records for name in record.predicates}))
 
     def source(self, record: Record) -> tuple[Example, list[str]]:
-        """The example of a record without a text, and the record's out-of-vocabulary words.
-
-        The k-th such word, from 0, has the id ``len(vocabulary) + k``.
-        """
+        """The example of a record without a text, and the out-of-vocabulary words (`EncodedSource.extras`)."""
         encoded = self.vocabulary.encode_source(record)
         return self._source(record, encoded), encoded.extras
 
     def predicate_ids(self, record: Record) -> tuple[int, ...]:
-        """The ids of the record's predicates; ``isPartOf_2`` has the id of ``isPartOf`` if it is not in the table."""
+        """The ids of the record's predicates. If ``isPartOf_2`` is not in the table, it has the id of ``isPartOf``."""
         triples = zip(record.predicates, record.triples, strict=True)
         return tuple(self._index.get(name, self._index.get(triple.predicate, 0)) for name, triple in triples)
 
@@ -68,7 +65,7 @@ class Encoder:
         """The example of a record with a text.
 
         Args:
-            facts: the segments of the text, which concatenate to it; those in which no word starts are dropped.
+            facts: the segments of the text, which concatenate to it; segments in which no word starts are dropped.
             constraints: how the hard alignment prunes groups.
 
         Raises:
@@ -99,11 +96,11 @@ def segmented(
     rejects: list[Reject],
     corpus: str = "",
 ) -> list[Record]:
-    """The records with facts in every reference: from the segmenter or, if it is None, from the corpus.
+    """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 
     Args:
-        rejects: receives the references that cannot be segmented; these references are dropped, and so are records
-            without any other reference.
+        rejects: receives the references that cannot be segmented. These references are dropped, and so are records of
+            which all references are dropped.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.

@@ -1,7 +1,7 @@
 """Errors that a user can cause and correct.
 
-Each derives from :class:`AggGenError`, a ``ValueError``; its message says what was wrong, where (file, line, record id)
-and what would be right. The command line prints ``str(error)`` without a traceback and exits with ``exit_code``.
+Each derives from :class:`AggGenError`, a ``ValueError``; its message states what is wrong, where (file, line, record
+id), and what is valid. The command line prints ``str(error)`` without a traceback and exits with ``exit_code``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TrainingError(AggGenError):
 
 
 class StoppedError(TrainingError):
-    """Training was interrupted and has saved its state; the same command continues it."""
+    """Training was interrupted and its state was saved; the same command continues the run."""
 
     def __init__(self, message: str, exit_code: int = TrainingError.exit_code) -> None:
         """`exit_code` is 128 plus the number of the signal, if a signal interrupted training."""
@@ -54,17 +54,17 @@ class StoppedError(TrainingError):
 
 
 class StoppedEarlyError(StoppedError):
-    """Training was ended because its results fell behind those of other runs; it must not be continued."""
+    """Training was ended because other runs had better results; the run must not be continued."""
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    """What a message about an unknown name adds: the most similar known name, if there is one, and all of them."""
+    """The end of a message about an unknown name: the most similar known name, if there is one, and all known names."""
     near = get_close_matches(name, known, 1)
     return (f"did you mean {near[0]}? There are " if near else "there are ") + (", ".join(known) or "none")
 
 
 def check_minima(section: object, minima: Mapping[str, float], prefix: str = "") -> None:
-    """Raises ConfigError if a setting of `section` is below its minimum, or not a number; `prefix` begins its name."""
+    """Raises ConfigError, with `prefix` before the setting's name, if a setting is below its minimum or NaN."""
     for name, minimum in minima.items():
         if not getattr(section, name) >= minimum:
             raise ConfigError(f"{prefix}{name} must be at least {minimum}, not {getattr(section, name)}")

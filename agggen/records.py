@@ -6,8 +6,8 @@ tuple of the record's predicates that share one fact; a *plan* is a sequence of 
 record occurs exactly once. Plans are written ``[eatType] [near customerRating]`` (AggGen, ACL 2021, section 3.5); a
 predicate with white space, brackets or quotes is written as a JSON string: ``["customer rating" near]``.
 
-A predicate that occurs twice in a record is made unique by a suffix (``isPartOf``, ``isPartOf_2``), so the predicates
-of a record are a set and can name its triples.
+If a predicate occurs twice in a record, the second is made unique by a suffix (``isPartOf``, ``isPartOf_2``), so each
+predicate identifies one triple of the record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from agggen.errors import PlanError, RecordError
 
 NO_SUBJECT = ""
-"""The subject of triples without one: ``["", "eatType", "pub"]``."""
+"""The subject of triples without a subject: ``["", "eatType", "pub"]``."""
 
 State = tuple[str, ...]
 """An ordered group of distinct predicates that are verbalised in one fact."""
@@ -58,7 +58,7 @@ class Triple:
 
     @classmethod
     def of(cls, parts: Any) -> Triple:
-        """Reads ``[subject, predicate, object]`` or a mapping with these keys; the subject is ``""`` if there is none.
+        """Reads ``[subject, predicate, object]``, or a mapping with these keys; ``""`` stands for a missing subject.
 
         Raises:
             RecordError: there are not three parts, a part is not a string, or predicate or object is empty.
@@ -102,7 +102,7 @@ class Plan:
         """Reads ``[eatType] [near customerRating]``; a predicate with spaces, brackets or quotes is a JSON string.
 
         Raises:
-            PlanError: names the column (counted from 1) at which the text stops being a plan.
+            PlanError: the text is not a plan; names the column (counted from 1) of the first error.
         """
         groups: list[list[str]] = []
         opened: int | None = None
@@ -143,7 +143,7 @@ class Plan:
 
     @property
     def predicates(self) -> tuple[str, ...]:
-        """All predicates in the plan's order."""
+        """All predicates, in the order of the plan."""
         return tuple(predicate for state in self.states for predicate in state)
 
     def __str__(self) -> str:
@@ -156,10 +156,7 @@ def _quote(predicate: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A segment of a reference text; `predicates` are the triples that it verbalises, None if unknown.
-
-    Empty `predicates` mean that the fact is known to verbalise none of the record's triples.
-    """
+    """A segment of a reference text, with the predicates of the triples that it verbalises; None if unknown."""
 
     text: str
     predicates: tuple[str, ...] | None = None
@@ -169,8 +166,8 @@ class Fact:
 class Reference:
     """A text for a record, with its facts and plan if known.
 
-    The facts' texts concatenate exactly to `text`. The plan is the human order and grouping of the triples; it may be
-    known without facts (WebNLG 1.6: sentence splits).
+    The facts' texts concatenate exactly to `text`. The plan is the order and grouping of the triples in the text; it
+    may be known although the facts are not (in WebNLG 1.6, which annotates the triples of each sentence).
     """
 
     text: str
@@ -217,7 +214,7 @@ class Record:
         ``{"text", "predicates"}``.
 
         Raises:
-            RecordError: a part is missing, unknown or of the wrong form; names it.
+            RecordError: a part is missing, unknown or of the wrong form; names the part.
         """
         if not isinstance(data, Mapping):
             raise RecordError(f"a record must be an object with id and triples, not {type(data).__name__}")
@@ -280,11 +277,7 @@ def _fact(item: object) -> Fact:
 
 
 def _list(value: object, name: str) -> Sequence[Any]:
-    """`value` if it is a list, or ``()`` if it is None.
-
-    Raises:
-        RecordError: `value` has another type, such as a string.
-    """
+    """`value` if it is a list, ``()`` if it is None; raises RecordError for other types, such as strings."""
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):

@@ -1,9 +1,9 @@
 """The training pipeline: segments and aligns the records, trains the baseline and the joint model, saves a bundle.
 
-`prepare` encodes the records, `fit` trains on them, alone or as one of several workers, and `train` does both. Its
-folder contains:
+`prepare` encodes the records, `fit` trains on them, alone or as one of several workers, and `train` does both. The
+folder of `train` contains:
 
-    checkpoints/{baseline,joint}.safetensors    the state of training, from which the same configuration continues
+    checkpoints/{baseline,joint}.safetensors    the state of training, to continue with the same configuration
     bundle/                                     the model
     rejects.jsonl                               rejected records and texts
 """
@@ -46,7 +46,7 @@ from agggen.verification.lexicon import Lexicon
 
 Listen = Callable[[ObjectiveName], Sequence[Callback]]
 _SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "copy_next", "unseen_words")
-"""Of encoder and decoder."""
+"""The settings in `ModelConfig` on which the weights of encoder and decoder depend."""
 _TRANSITION_SETTINGS = ("predicate_dim", "max_group_size", "transition")
 
 P = ParamSpec("P")
@@ -71,7 +71,7 @@ class CorpusConfig:
 class FactsConfig(FrameSettings):
     """How texts are segmented into facts, and which groups the hard alignment excludes (METHOD 3a, 4)."""
 
-    source: FactSource = "embedded"  # corpus: the facts of its references
+    source: FactSource = "embedded"  # "corpus": the references of the corpus already have facts
     constraints: Constraints = "release"
 
     def __post_init__(self) -> None:
@@ -84,27 +84,27 @@ class FactsConfig(FrameSettings):
 
     @property
     def for_new_texts(self) -> SegmenterConfig:
-        """The segmenter of new texts: `embedded` if the training texts came with their facts."""
+        """The segmenter of new texts: `embedded` if the facts of the training texts are from the corpus."""
         return self.segmenter or self.with_source("embedded")
 
 
 @dataclass(frozen=True)
 class TextConfig:
-    """The vocabulary; other words can only be copied from the record."""
+    """The vocabulary. Words outside the vocabulary can only be copied from the record."""
 
     min_count: int = 2  # minimum number of occurrences of a word in the training records
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The two stages; see StageConfig."""
+    """The two stages of training (`StageConfig`), and their common settings."""
 
     seed: int = 1
     device: str = "auto"  # cpu, cuda, cuda:1, ...; auto is a GPU if there is one
     precision: Precision = "auto"  # of matrix products; auto is bfloat16 on a GPU and float32 on a CPU
     threads: int = 0  # torch threads on CPU (0: torch's default)
     start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: random weights
-    grow: bool = False  # add the words and predicates of the training records to `start` (`training.growth`)
+    grow: bool = False  # add the training records' words and predicates to those of `start` (`training.growth`)
     replay: float = 0.0  # fraction of old texts among the training texts of `agggen adapt`
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
@@ -157,7 +157,7 @@ class Prepared:
     segmenter: str  # the segmenter's fingerprint, or "corpus"
     rejects: dict[str, list[Reject]] = field(default_factory=dict)  # rejected references by CORPUS/SPLIT
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts, or that of `start`
-    start: dict[str, Tensor] = field(default_factory=dict)  # initial weights by name; the others are random
+    start: dict[str, Tensor] = field(default_factory=dict)  # initial weights by name; weights not listed are random
 
 
 @_with_threads
@@ -171,18 +171,17 @@ def prepare(
     """Segments the texts, builds vocabulary and predicate table from the training records, aligns and encodes.
 
     References are rejected if they cannot be segmented, contain no words, or their record has too many triples to be
-    planned. If ``training.start`` is set, vocabulary, predicate table, lexicon and weights are those of its bundle
-    (weights of transitions only if the configuration has the same transition model). With ``training.grow`` they are
-    extended by the words and predicates of the training records (`agggen.training.growth`).
+    planned. If ``training.start`` names a bundle, vocabulary, predicate table, lexicon and weights are those of the
+    bundle (weights of transitions only if the configuration has the same transition model). With ``training.grow`` they
+    are extended by the words and predicates of the training records (`agggen.training.growth`).
 
     Args:
-        train: training records; those without references are skipped.
-        dev: development records; those without references are skipped.
+        train, dev: the records of both splits; records without references are skipped.
         max_reject_share: the fraction of a split's references that may be rejected.
         start: the bundle at ``training.start``, if it is already loaded.
 
     Raises:
-        ConfigError: ``training.start`` has other sizes than ``model``, or another vocabulary setting than ``text``.
+        ConfigError: the bundle's sizes differ from ``model``, or its vocabulary setting from ``text``.
         BundleError: there is no bundle at ``training.start``.
         CorpusError: more than `max_reject_share` of a split's references are rejected.
         TrainingError: no training or no development record has a reference text, or all are rejected.
@@ -233,7 +232,7 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
     """The weights of `start` with which a model of `config` can be initialised.
 
     Raises:
-        ConfigError: `start` has another size, variant or vocabulary setting; names the settings that differ.
+        ConfigError: a size, variant or vocabulary setting of `start` differs from `config`; names the differences.
     """
     requested, existing, grow = asdict(config.model), asdict(start.model.config), config.training.grow
     keys = (*_SHARED_SIZES, *_TRANSITION_SETTINGS) if grow else _SHARED_SIZES
@@ -292,7 +291,7 @@ def fit(
 ) -> tuple[JointModel, dict[str, float]]:
     """Trains both stages, resuming from `keeper`'s checkpoints; returns the model and its dev losses.
 
-    All workers of `group` must call it with the same configuration, data and checkpoints; they get the same model.
+    All workers of `group` must call `fit` with the same configuration, data and checkpoints; they get the same model.
 
     Args:
         keeper: saves a checkpoint every `checkpoint_seconds`, after each epoch, and when training stops.
@@ -377,7 +376,7 @@ def train(
         rejects: the rejects of the corpus reader, written to ``rejects.jsonl`` with those of `prepare`.
 
     Raises:
-        TrainingError: the run is finished; or see `prepare` and `fit`.
+        TrainingError: ``folder/bundle`` exists; or see `prepare` and `fit`.
     """
     if (folder / "bundle").exists():
         raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train again")

@@ -36,7 +36,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     """Writes tensors and metadata to the file `path`.
 
     Raises:
-        OSError: the file cannot be written; safetensors wraps this in an error of its own.
+        OSError: the file cannot be written (raised in place of safetensors' own error).
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file

@@ -1,6 +1,6 @@
-"""YAML with the scalars of YAML 1.2: ``1e-3`` is a number, ``no`` a word, ``1:30`` and ``2020-01-01`` are text.
+"""YAML with the scalars of YAML 1.2: ``1e-3`` is a number; ``no``, ``1:30`` and ``2020-01-01`` are strings.
 
-PyYAML follows YAML 1.1, in which these are a string, false, the number 90 and a date.
+PyYAML follows YAML 1.1, in which ``1e-3`` is a string, ``no`` is false, ``1:30`` is 90 and ``2020-01-01`` is a date.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ def construct(node: yaml.Node, label: str) -> Any:
 
 
 def is_null(node: yaml.Node) -> bool:
-    """Whether the node is null (or empty)."""
     return node.tag == "tag:yaml.org,2002:null"
 
 

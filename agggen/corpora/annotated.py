@@ -1,14 +1,15 @@
 """Human plans and alignments: the annotated WebNLG references published with the AggGen paper.
 
 For 100 inputs of WebNLG's seen test set, crowd workers annotated which triples each fact of a reference verbalises
-(paper, section "Human-annotated Alignments"); texts with disagreement are excluded. Line i of each file is text i::
+(paper, section "Human-annotated Alignments"); texts on which they disagreed are excluded. Line i of each file is about
+text i::
 
     webnlg_ann_src.jsonl    the tokenised triples, then their predicates: triple TAB triple TAB leader|isPartOf
     rst_ann_gt_plan.jsonl   the triples of each fact: isPartOf&&leader||capital; empty for a fact without triples
     rst_ann_tgt.jsonl       the tokenised facts: tree TAB fact TAB fact
 
-Records and texts are those of WebNLG, matched by their letters and digits. The release states no licence, so users must
-copy the files themselves.
+Records and raw texts come from WebNLG; they are matched by their letters and digits. The release states no licence, so
+users must copy the files themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _VARIANTS = {
     "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
 }  # variants of quotes and dashes
 _TO_ASCII = str.maketrans({variant: mark for mark, variants in _VARIANTS.items() for variant in variants})
-_MIN_SIMILARITY = 0.85  # of a raw text and its tokenised form, in which the segmenter dropped or moved words
+_MIN_SIMILARITY = 0.85  # of raw and tokenised text; the authors' segmenter dropped or moved some words
 _CLOSERS = ",.;:!?)]}%"
 SOURCES, PLANS, TEXTS = "webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl"
 
@@ -39,11 +40,11 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
     """The annotated records among `records`, in the order of the files, with their annotated texts as references.
 
     A reference is the record's raw text if it can be matched, or else the tokenised text of the release. Its facts have
-    the annotated predicates; they form its plan if they contain each triple exactly once. An invalid row is a `Reject`
-    of the file of plans.
+    the annotated predicates; these groups are its plan if they contain each triple exactly once. An invalid row is a
+    `Reject` of the file `PLANS`.
 
     Raises:
-        CorpusError: a file is missing or empty, or the numbers of lines differ.
+        CorpusError: a file is missing, empty or not UTF-8, a line cannot be read, or the numbers of lines differ.
     """
     paths = [Path(folder) / name for name in (SOURCES, PLANS, TEXTS)]
     sources, plans, texts = files = [list(_tab_separated(path)) for path in paths]
@@ -74,7 +75,7 @@ def _triple_texts(record: Record) -> list[str]:
 
 
 def _key(triples: Iterable[str]) -> tuple[str, ...]:
-    """A key that does not depend on the triples' order and tokenisation."""
+    """A key of triples that does not depend on their order and tokenisation."""
     return tuple(sorted(letters(text) for text in triples))
 
 
@@ -113,7 +114,7 @@ def _raw_pieces(record: Record, annotated: Reference) -> tuple[str, ...] | None:
     """A raw text of the record, segmented like `annotated`; None if no text has the same letters and segments."""
     matches = [reference.text for reference in record.references if letters(reference.text) == letters(annotated.text)]
     facts = [fact.text for fact in annotated.facts or ()]
-    # Texts with the same letters may differ in punctuation: use the most similar one.
+    # Texts with the same letters may differ in punctuation: use the most similar text.
     for text in get_close_matches(annotated.text, matches, 1, cutoff=0):
         pieces = attach_facts(text, facts)
         if pieces is not None and len(pieces) == len(facts):
@@ -127,11 +128,11 @@ def _raw_pieces(record: Record, annotated: Reference) -> tuple[str, ...] | None:
 def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
     """Segments the raw `text` like the tokenised `facts`; the segments concatenate exactly to `text`.
 
-    Whitespace at a boundary belongs to the segment before it; kinds of quotes and dashes are ignored. If other
+    Whitespace at a boundary belongs to the segment before it. Variants of quotes and dashes count as equal. If other
     characters differ, boundaries are transferred by a character alignment and moved to the beginning of a word.
 
     Returns:
-        The segments, or None if the two are not the same text (`_MIN_SIMILARITY`).
+        The segments, or None if the similarity of `text` and `facts` is below `_MIN_SIMILARITY`.
     """
     positions = [position for position, character in enumerate(text) if not character.isspace()]
     # Penn Treebank quotes are replaced only as complete tokens; in the raw text, offsets must not change.
@@ -153,7 +154,7 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list[bool]) -> list[int] | None:
-    """The positions in `raw` of the boundaries in `tokenised`, both without whitespace; None if they differ too much.
+    """The positions in `raw` of the boundaries in `tokenised`, both texts without whitespace; None if they differ much.
 
     Args:
         space_after: whether whitespace follows each character of the raw text (except the last).
@@ -205,11 +206,6 @@ def aligned_reference(columns: Sequence[str]) -> Reference:
 
 
 def _tab_separated(path: Path) -> Iterator[list[str]]:
-    """The columns of each line of a file.
-
-    Raises:
-        CorpusError: the file is missing, empty or not UTF-8, or a line cannot be read.
-    """
     with open_source(path) as (stream, name):
         for _, text in without_rejects(read_lines(stream, name)):
             yield text.rstrip("\r\n").split("\t")

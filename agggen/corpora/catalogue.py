@@ -25,22 +25,21 @@ Items = Iterator[Record | Reject]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus of the catalogue; `folder` is below the data home, None for a corpus that is included in agggen."""
+    """A corpus of the catalogue; `folder` is in the data home, None for a corpus that is included in agggen."""
 
     name: str
     title: str
     licence: str
     citation: str
     files: Mapping[str, str]
-    """The file or folder of each split, below `folder`."""
+    """The file or folder of each split, in `folder`."""
     read: Callable[[Path, str], Items]
     folder: str | None
     copied_from: str = ""
-    """The source that users must copy themselves for lack of a licence; empty for a corpus that can be downloaded."""
+    """The source from which users must copy an unlicensed corpus themselves; empty if the corpus can be downloaded."""
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits."""
         return tuple(self.files)
 
 
@@ -167,12 +166,11 @@ _CORPORA = (
 
 
 def list_corpora() -> tuple[Corpus, ...]:
-    """All corpora of the catalogue."""
     return _CORPORA
 
 
 def get_corpus(name: str) -> Corpus:
-    """The corpus with this name. Raises CorpusError with the most similar name if there is none."""
+    """The corpus with this name; raises CorpusError, with the most similar name, if there is no such corpus."""
     names = [corpus.name for corpus in _CORPORA]
     if name in names:
         return _CORPORA[names.index(name)]
@@ -189,8 +187,8 @@ def load(name: str, split: str, home: Path | str | None = None) -> Items:
     """The records and rejects of a split, in file order.
 
     Raises:
-        CorpusError: the corpus or split is unknown, or its files are missing (says how to get them); during iteration,
-            a file is invalid.
+        CorpusError: the corpus or split is unknown, or its files are missing (the message states how to get them);
+            during iteration, a file is invalid.
     """
     corpus = get_corpus(name)
     if split not in corpus.files:

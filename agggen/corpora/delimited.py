@@ -18,7 +18,7 @@ Row = tuple[int, dict[str, str]]
 
 
 def delimiter_in(header: bytes) -> str:
-    """The delimiter of a file by its first line: comma, semicolon or tab, whichever is most frequent."""
+    """The delimiter of a file: the most frequent of comma, semicolon and tab in its first line."""
     return max(",;\t", key=lambda sign: header.count(sign.encode()))
 
 
@@ -91,5 +91,5 @@ def read_rows(
 
 
 def identifier_of(row: Mapping[str, str]) -> str:
-    """The id of a row's record: the cell of the column id, or that of subject if there is no id; may be empty."""
+    """The id of a row's record: the cell of the column id or, without this column, of subject; may be empty."""
     return (row["id"] if "id" in row else row["subject"]).strip()

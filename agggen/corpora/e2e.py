@@ -6,7 +6,7 @@ references of one record. In the cleaned set a slot may be missing or have sever
 
 - several values of a slot become several triples (eatType, eatType_2);
 - a second name becomes a triple (first name, name, second name);
-- a name without other slots becomes (name, name, name), to keep its text (2 rows of the cleaned dev set);
+- a name X without other slots becomes (X, name, X), so that its text is kept (2 rows of the cleaned dev set);
 - without a name the triples have no subject: ("", eatType, pub) (43 rows of train, 7 of dev, 3 of test).
 """
 
@@ -55,7 +55,7 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
     """The triples of one meaning representation.
 
     Raises:
-        RecordError: it is malformed (names the column), or a slot has no value.
+        RecordError: `meaning` is malformed (names the column), or a slot has no value.
     """
     slots: list[tuple[str, str]] = []
     position = 0
@@ -79,6 +79,6 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
 
 
 def _predicate(attribute: str) -> str:
-    """``customer rating`` in the form of the other slots: ``customerRating``."""
+    """A slot's name in camel case: ``customer rating`` becomes ``customerRating``."""
     first, *others = attribute.split()
     return first + "".join(word[:1].upper() + word[1:] for word in others)

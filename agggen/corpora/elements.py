@@ -1,15 +1,16 @@
 """The included corpus `elements`: triples about the chemical elements, and texts with gold facts and plans.
 
 A record has one to seven triples of one element and three references. Each reference has gold facts with their
-predicates, and a plan. The splits have disjoint elements.
+predicates, and a plan. Each element is in one split only.
 
     split  elements  records  references  triples/record  facts/reference
     train        94     1128        3384            4.11             3.10
     dev          12       72         216            4.29             3.28
     test         12       72         216            4.54             3.27
 
-The plans of a record's references often differ. For records of at least two triples, the mean NMI of two plans is .90
-(.91 in dev); of a plan and the more similar of the other two, .93 (test) to .95 (dev): an upper bound for planners.
+The plans of a record's references often differ. For records of at least two triples, the mean NMI of two reference
+plans is .90 (.91 in dev); the mean NMI of a reference plan and the more similar of the other two is .93 (test) to .95
+(dev), an upper bound for planners.
 
 ``elements.jsonl.gz`` in this folder has all splits, one record per line. The triples were written from general
 knowledge, the texts by a random grammar. The demo and the learning tests use this corpus.

@@ -13,7 +13,7 @@ from agggen.verification.check import Checker
 FEW = 20
 """Predicates with fewer training texts are reported as rare."""
 CHECKED_TEXTS = 2_000
-"""Maximum number of training texts that are checked, spread over the split."""
+"""Maximum number of training texts that are checked, evenly spaced in the split."""
 _EXAMPLES = 3
 
 
@@ -25,9 +25,9 @@ class PredicateUse:
     """Number of texts of records with the predicate."""
     values: set[str] = field(default_factory=set)
     checked: int = 0
-    """Number of these texts that were checked."""
+    """Number of values of the predicate that were checked."""
     missing: int = 0
-    """Number of checked values of which no word is in the text."""
+    """Number of checked values without any word in the text."""
     examples: list[str] = field(default_factory=list)
     """The missing values, as ``'VALUE' (record ID)``."""
 
@@ -46,8 +46,6 @@ class Finding:
 
 @dataclass(frozen=True)
 class Examination:
-    """The result of `examine`."""
-
     predicates: dict[str, PredicateUse]
     """The predicates of the training records, by descending number of texts."""
     findings: tuple[Finding, ...]
@@ -113,7 +111,7 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequen
 
 
 def _shared(items: Iterable[tuple[str, Record, object]]) -> list[str]:
-    """For each content that is in several splits: these splits, each with the id of the content's first record."""
+    """For each content that occurs in several splits: the names of these splits, each with the id of one record."""
     ids: dict[object, dict[str, str]] = defaultdict(dict)
     for split, record, content in items:
         ids[content].setdefault(split, record.id)

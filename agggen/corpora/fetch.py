@@ -1,7 +1,7 @@
 """Downloads the files of a corpus from fixed URLs and verifies their SHA-256.
 
 ``manifests/NAME.tsv`` lists path, bytes, sha256 and url. A file without bytes and sha256 (WebNLG 3.0's test set) is
-downloaded without verification. A file under its final name is always complete.
+downloaded without verification. Files get their final names only when they are complete.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def fetch_files(
 
 
 def _download(file: RemoteFile, progress: Progress, attempts: int, timeout: float, pause: float) -> bytes:
-    """The content at the file's URL, or its beginning if it is longer than expected."""
+    """The content at the file's URL; if the content is longer than expected, only its beginning."""
     limit = math.inf if file.bytes is None else file.bytes
     for attempt in range(1, attempts + 1):
         content = b""

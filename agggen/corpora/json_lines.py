@@ -1,4 +1,4 @@
-"""Reads users' records from JSON lines, one object a line: with triples (`Record.of`), or a key for each predicate.
+"""Reads users' records from JSON lines, with triples (`Record.of`) or with a key for each predicate.
 
     {"id": "1", "triples": [["Aromi", "food", "English"]], "references": ["Aromi serves English food."]}
     {"id": "1", "name": "Aromi", "food": "English", "text": "Aromi serves English food."}
@@ -48,7 +48,7 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
 def read_values(
     stream: BinaryIO, name: str, undecodable: Undecodable = "raise", first: int = 1
 ) -> Iterator[tuple[int, Any] | Reject]:
-    """The number and JSON value of each line, with one line in memory at a time; blank lines are skipped.
+    """The number and JSON value of each non-blank line, with one line in memory at a time.
 
     Args:
         first: the line number of the stream's first line in its file.
@@ -70,7 +70,7 @@ def read_values(
 
 
 def _parse(text: str) -> Any:
-    """The JSON value. Raises ValueError, whose message is the reason of a reject, if the text is invalid."""
+    """The JSON value of `text`; raises ValueError, whose message is the reason of a reject, if `text` is invalid."""
     try:
         value = json.loads(text)
         if "\\u" in text:  # may be half of a surrogate pair, which cannot be written as UTF-8

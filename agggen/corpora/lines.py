@@ -1,4 +1,4 @@
-"""Reads the lines of a file or stream with bounded memory; the basis of the text readers."""
+"""Reads the lines of a file or stream with bounded memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_LINE_BYTES = 10_000_000
 """Longer lines are rejected without being loaded into memory."""
 
 Undecodable = Literal["raise", "reject", "keep"]
-"""How a line that is not UTF-8 is treated; ``keep`` decodes its bytes as lone surrogates (``surrogateescape``)."""
+"""How a line that is not UTF-8 is treated; ``keep`` decodes invalid bytes as surrogates (``surrogateescape``)."""
 Source = Path | str | BinaryIO
 """A path, or an open binary stream (standard input)."""
 
@@ -46,7 +46,7 @@ def read_lines(
         first: the line number of the stream's first line in its file.
 
     Raises:
-        CorpusError: the stream is empty, or a line is not UTF-8 (names the line; only if `undecodable` is ``raise``).
+        CorpusError: the stream is empty, or a line is not UTF-8 and `undecodable` is ``raise``; names the line.
     """
     number = first - 1
     while line := stream.readline(max_bytes + 1):

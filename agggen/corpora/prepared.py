@@ -3,7 +3,7 @@
 Columns, with one row per record::
 
     id          string
-    corpus      string                   the same in each row, to distinguish corpora and splits after concatenation
+    corpus      string                   repeated in each row, to distinguish corpora and splits after concatenation
     split       string
     category    string | null
     triples     list<struct<subject: string, predicate: string, object: string>>
@@ -103,10 +103,10 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
 
 
 def read_records(path: Path | str) -> list[Record]:
-    """The records of a prepared split, verified by the file's fingerprint.
+    """The records of a prepared split, after the file's fingerprint is verified.
 
     Args:
-        path: a file, or the folder of a split that `listed_parts` names.
+        path: a file, or the folder of a split that ``manifest.json`` lists (`listed_parts`).
 
     Raises:
         CorpusError: the file is missing, not a prepared split, of another format version, or modified.
@@ -133,7 +133,7 @@ def read_records(path: Path | str) -> list[Record]:
 
 
 def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
-    """The files of each split, in the order of the records, that a ``manifest.json`` of `agggen segment` lists.
+    """The files that a ``manifest.json`` of `agggen segment` lists for each split, in the order of the records.
 
     Returns:
         ``name`` (relative to the manifest's folder) and ``bytes`` of each file; {} if there is no such manifest.
@@ -142,7 +142,7 @@ def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
         splits = json.loads(manifest.read_bytes())["splits"]
         return {split: entry["parts"] for split, entry in splits.items() if isinstance(entry["parts"], list)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # no file, one of another program, or one of an older version, which wrote one file per split
+        return {}  # no file, or a file of another program or of an older version, which wrote one file per split
 
 
 def _complete_parts(split: Path) -> list[Path]:
@@ -164,7 +164,7 @@ def fingerprint(path: Path | str) -> str:
 
 
 def is_prepared(path: Path | str) -> bool:
-    """Whether the file is a prepared split; also True if it cannot be read, so that `read_records` says why."""
+    """Whether the file is a prepared split; also True if it cannot be read, so that `read_records` raises the error."""
     try:
         return _FORMAT_KEY in (pq.read_metadata(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError, TypeError):
@@ -181,7 +181,7 @@ def describe(path: Path | str) -> dict[str, str]:
         metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError as error:
         raise CorpusError(f"{path} does not exist; make it with: agggen prepare NAME --out DIR") from error
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the last two from extension types
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # extension types raise the last two
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
     version = metadata.get(_FORMAT_KEY)
     if version is None or _FINGERPRINT_KEY not in metadata:

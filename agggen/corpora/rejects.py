@@ -34,7 +34,7 @@ class Reject:
 
 
 def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[Reject]]:
-    """The records and the rejects of a reader's stream, each in its order."""
+    """The records and the rejects of a reader's stream, both in its order."""
     records: list[Record] = []
     rejects: list[Reject] = []
     for item in items:
@@ -59,7 +59,7 @@ def write_rejects(path: Path | str, rejects: Iterable[Reject]) -> int:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     count = 0
     try:
-        # A reason may quote invalid characters, so they are escaped.
+        # Non-ASCII characters are escaped, since a reason may quote characters that are invalid in UTF-8.
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
             for reject in rejects:
                 stream.write(json.dumps(asdict(reject)) + "\n")
@@ -77,7 +77,7 @@ def check_reject_share(records: int, rejects: list[Reject], limit: float, source
         records: the number of valid items.
 
     Raises:
-        CorpusError: the limit is exceeded; names the numbers and the first reject.
+        CorpusError: the limit is exceeded; states the numbers and the first reject.
     """
     total = records + len(rejects)
     if rejects and len(rejects) / total > limit:

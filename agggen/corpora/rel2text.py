@@ -1,8 +1,8 @@
 """Reads Rel2Text (Kasner, Konstas and Dušek, EACL 2023): texts about single triples, over 1,522 relations.
 
 An item is ``{"in": "<head> Chiltern Firehouse <rel> serves cuisine <tail> American cuisine", "out": "..."}``. The
-relation, with its spaces, is the predicate. The raw annotation, published with the splits, also has the texts that
-annotators rejected.
+relation, with its spaces, is the predicate. The raw annotation, which is published with the splits, also contains the
+texts that annotators rejected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INPUT = re.compile(r"<head> (.+) <rel> (.+) <tail> (.+)")
 
 
 def read_rel2text(path: Path | str, split: str) -> Iterator[Record | Reject]:
-    """Reads one of the published splits. Texts of one triple are the references of a record, ``rel2text-dev-0001``.
+    """Reads a published split. All texts about a triple are references of one record, with ids ``rel2text-dev-0001``.
 
     Raises:
         CorpusError: the file is missing or not JSON with a list ``data``.

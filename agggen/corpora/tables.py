@@ -1,15 +1,15 @@
-"""Reads users' records from rows of a CSV, a Parquet file or a DataFrame, or JSON objects, in three forms:
+"""Reads users' records from JSON objects or the rows of a CSV, a Parquet file or a DataFrame, in three forms:
 
     long    subject, predicate, object        one triple per row; rows with the same id (or subject) form a record
     record  triples, references               see `Record.of`
     wide    any other keys                    one record per row; the other columns are predicates, their cells objects
 
-``name`` or ``title`` is the subject of a wide row. Nested objects are flattened (``{"director": {"name": "X"}}``: the
-predicate ``director_name``), lists are one triple per item, whitespace in predicates becomes ``_``. Empty cells and
-columns without a name are ignored. The columns ``text``, ``text2``, ``reference``, ... have reference texts. Rows with
-the same id (or, without ids, the same triples) form one record with several texts. The columns ``split`` and
-``category`` contain the record's split and category. A review table (`agggen.report.review`) has the record form, with
-``triples`` as JSON and the text in ``corrected``.
+In a wide row, the column ``name`` or ``title`` has the subject. Nested objects are flattened, so that
+``{"director": {"name": "X"}}`` has the predicate ``director_name``; lists become one triple per item; whitespace in
+predicates becomes ``_``. Empty cells and columns without a name are ignored. The columns ``text``, ``text2``,
+``reference``, ... have reference texts. Rows with the same id (or, without ids, the same triples) form one record with
+several texts. The columns ``split`` and ``category`` contain the record's split and category. A review table
+(`agggen.report.review`) has the record form, with ``triples`` as JSON and the text in ``corrected``.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Items = Iterable[tuple[int, Mapping[str, Any] | Record] | Reject]
 
 _TEXT_COLUMN = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
 _UNDECODED = re.compile("[\ud800-\udfff]")
-"""Bytes that are not UTF-8 (``surrogateescape``), and lone surrogates in JSON."""
+"""Lone surrogates: bytes that are not UTF-8 (``surrogateescape``), or escapes in JSON."""
 REJECTED_ROW = "another row of this record was rejected"
-"""The reason of the reject for a record in the long form; its invalid row has a reject of its own."""
+"""The reason of the reject for a record in the long form; the record's invalid row has a separate reject."""
 _SPLIT_SYNONYMS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
 
 
@@ -53,7 +53,7 @@ class Columns:
     split: str | None = None
     category: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
-    """The predicate by column, if it is not the name of the column."""
+    """The predicates of columns whose names are not their predicates."""
     ignore: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Columns:
 
     @property
     def named(self) -> set[str]:
-        """The columns that a user named; they must exist."""
+        """The columns that the user named, all of which must exist."""
         chosen = (self.id, self.subject, self.split, self.category, *self.text, *self.rename, *self.ignore)
         return {name for name in chosen if name is not None}
 
@@ -84,7 +84,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Table:
-    """The records of a table by split (None without one), and the rejects."""
+    """The records of a table by split (None: records without a split), and the rejects."""
 
     records: dict[str | None, list[Record]]
     rejects: list[Reject]
@@ -100,7 +100,7 @@ class _Draft:
     references: list[Reference] = field(default_factory=list)
     category: str | None = None
     complete: bool = True
-    """Whether each row has all triples of the record, unlike in the long form."""
+    """Whether one row has all triples of the record (False in the long form)."""
 
 
 def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
@@ -165,7 +165,7 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
 
 
 def id_of_row(row: Mapping[str, Any], default_id: str) -> str:
-    """The id of the row's record in `record_of_row`. Raises RecordError if it is neither text nor a number."""
+    """The id of the row's record in `record_of_row`; raises RecordError if the id is neither text nor a number."""
     if "triples" in row:
         return str(row.get("id", default_id)).strip()
     key = Columns().find(row, "id")
@@ -176,7 +176,7 @@ def record_of_row(row: Any, default_id: str) -> Record:
     """The record of a single object: with ``triples``, or in the wide form.
 
     Raises:
-        RecordError, PlanError: the record is invalid, the row is in the long form, or a key resembles ``triples``.
+        RecordError, PlanError: the record is invalid, the row is in the long form, or a key is similar to ``triples``.
     """
     if not isinstance(row, Mapping) or "triples" in row or row.keys() <= {"id", "references", "category"}:
         return Record.of(row, default_id)
@@ -195,11 +195,7 @@ def record_of_row(row: Any, default_id: str) -> Record:
 def _draft_of_row(
     row: Mapping[str, Any], line: int, identifier: str, columns: Columns, used: set[str | None]
 ) -> tuple[Any, _Draft]:
-    """A key that the rows of a record share, and a draft of the record from this row.
-
-    Args:
-        used: the keys of the split and the id, which are not predicates.
-    """
+    """A key that all rows of a record have, and a draft of the record; `used` are the columns of split and id."""
     if "triples" in row:
         if "corrected" in row:
             row = _corrected(row)

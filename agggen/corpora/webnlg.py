@@ -1,8 +1,8 @@
 """Reads the XML benchmark files of WebNLG: 2017, the enriched 1.6, 2.1 and 3.0.
 
-The triples are those of ``modifiedtripleset``, unchanged with underscores and quotes. In 1.6, each text has the human
-order and sentence split of its triples (``sortedtripleset``), from which the reference's plan is made, with one group
-per sentence. There is no plan if the annotation does not contain each triple exactly once.
+The triples are those of ``modifiedtripleset``, with underscores and quotes unchanged. Version 1.6 lists the triples of
+each sentence of a text, in text order (``sortedtripleset``); they become the reference's plan, with one group per
+sentence. There is no plan if the annotation does not contain each triple exactly once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CHUNK = 1 << 16
 def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
     """Reads one benchmark file, or all ``*.xml`` files below a folder (by size, then name).
 
-    Ids are ``webnlg-SPLIT-SIZE-CATEGORY-EID``, the same in 2017 and 1.6; 2.1 uses some ids for several entries, of
-    which the later ones get ``-2``, ``-3``. The id of a rejected text is that of its entry with the text's ``lid``
-    appended.
+    Ids are ``webnlg-SPLIT-SIZE-CATEGORY-EID``, the same in 2017 and 1.6. Version 2.1 uses some ids for several entries;
+    the second of them gets the suffix ``-2``, the third ``-3``. The id of a rejected text is the id of its entry with
+    the text's ``lid`` appended.
 
     Raises:
         CorpusError: there is no file, or a file is not valid XML (names the line) or has a document type declaration.
@@ -53,7 +53,7 @@ def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
 
 
 def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
-    """The root element, and the line of each entry (which ElementTree does not record)."""
+    """The root element, and the line number of each entry, which ElementTree does not provide."""
     builder = TreeBuilder()
     lines: dict[Element, int] = {}
     parser = expat.ParserCreate(encoding="UTF-8")

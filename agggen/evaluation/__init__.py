@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A number with a signature of what exactly was computed; ``str(score)`` shows both."""
+    """A number with a signature that states how it was computed; ``str(score)`` shows both."""
 
     value: float
     signature: str
@@ -21,5 +21,5 @@ class Score:
 
 
 def method(signature: str) -> str:
-    """The part of a signature that two scores must share to be comparable: all but the counts ``|said:...``."""
+    """The part of a signature that comparable scores have in common: everything except the counts ``|said:...``."""
     return re.sub(r"\|said:[^|]*", "", signature)

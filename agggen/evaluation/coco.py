@@ -1,7 +1,7 @@
-"""ROUGE-L, CIDEr and the PTB tokeniser of the MS-COCO caption scorer, which the E2E challenge's scorer wraps.
+"""ROUGE-L, CIDEr and the PTB tokeniser of the MS-COCO caption scorer, which the E2E challenge's scorer uses.
 
-The metrics are those of pycocoevalcap. The tokeniser's jar is started here, since pycocoevalcap's wrapper writes into
-the installed package.
+The metrics are computed by pycocoevalcap. This module starts the tokeniser's jar directly, since pycocoevalcap's
+wrapper writes into the folder of the installed package.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def cider_statistics(hypotheses: Sequence[str], references: References) -> Segme
     from pycocoevalcap.cider.cider import Cider
 
     values = np.zeros(len(references))
-    if any(text.split() for group in references for text in group):  # else there are no n-grams
+    if any(text.split() for group in references for text in group):  # otherwise there are no n-grams
         scores = Cider().compute_score(dict(enumerate(references)), {i: [text] for i, text in enumerate(hypotheses)})
         values = np.array(scores[1], dtype=float)
     return mean_statistics(values, signature)

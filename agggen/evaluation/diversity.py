@@ -1,7 +1,7 @@
 """Diversity of the n-best plans and texts of a record, and of all texts of a system.
 
-Distinct plans in n-best lists, distinct-n (Li et al. 2016) and self-BLEU (Zhu et al. 2018). None of them measures
-correctness, so report them together with metrics that do.
+Distinct plans in n-best lists, distinct-n (Li et al. 2016) and self-BLEU (Zhu et al. 2018). These do not measure
+correctness, so report them together with metrics of correctness.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def distinct_plans(n_best: Sequence[Sequence[Plan]]) -> SegmentStatistics:
 def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
     """Distinct-n (Li et al. 2016): the fraction of distinct n-grams among the n-grams of all texts, in [0, 1].
 
-    It decreases with the amount of text, so compare only sets of similar size. Tokens are sacreBLEU's 13a tokens,
-    lower-cased. NaN if no text has n tokens.
+    Distinct-n decreases with the amount of text, so compare only sets of texts of similar size. Tokens are sacreBLEU's
+    13a tokens, lower-cased. NaN if no text has n tokens.
     """
     tokenise = Tokenizer13a()
     tokens = [tokenise(text.lower()).split() for text in texts]
@@ -40,7 +40,7 @@ def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
 def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
     """Self-BLEU (Zhu et al. 2018), in percent: the mean sentence BLEU of a text against the other texts of its record.
 
-    100 means that all texts of a record are equal. Records with a single text are ignored; NaN if all have one.
+    100 means that all texts of a record are equal. Records with a single text are ignored; NaN without other records.
     """
     metric = BLEU(lowercase=True, effective_order=True)
     counts = []

@@ -1,7 +1,7 @@
 """Reads files to be scored: JSON objects; texts as plain lines, or as JSON lines with ids.
 
-Unlike the corpus readers, these do not skip invalid input, since a score over a part of it would be misleading: the
-first error is raised with its file and line.
+Unlike the corpus readers, these functions do not skip invalid input, since a score over only a part of the texts would
+be misleading: the first error is raised with its file and line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
     """The text of each record, in the order of the records.
 
     A ``.jsonl`` file has objects with "id" and "text" in any order, like the output of `agggen generate` and a report's
-    records.jsonl. Any other file has one text per line in the order of the records; a blank line is an empty text.
+    records.jsonl. Other files have one text per line in the order of the records; a blank line is an empty text.
 
     Args:
         records_name: the records' file, for messages.

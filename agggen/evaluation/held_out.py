@@ -1,4 +1,4 @@
-"""A model's output for held-out records: generated texts, most likely plans, alignments of the references."""
+"""A model's output for records that were not used in training: texts, most likely plans, alignments of references."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class HeldOut:
     n_best: list[list[Generation]]
     """The texts of each record, best first."""
     planned: list[Plan]
-    """The most likely plan of each record, independent of the texts."""
+    """The most likely plan of each record, which need not be the plan of its text."""
 
     @property
     def generations(self) -> list[Generation]:
-        """The best text of each record."""
+        """The best text of each record, with plan and facts."""
         return [generations[0] for generations in self.n_best]
 
     @property
     def texts(self) -> list[str]:
-        """The best text of each record, as strings."""
+        """The best text of each record, as a string."""
         return [generation.text for generation in self.generations]
 
 
@@ -68,7 +68,7 @@ def write(
 def alignments(
     generator: Generator, records: Sequence[Record]
 ) -> dict[str, tuple[Sequence[Positions], Sequence[Positions]]]:
-    """Predicted and gold alignments of the annotated reference texts, for ``viterbi`` and ``rule_based``."""
+    """Predicted and gold alignments of the annotated reference texts, by aligner: ``viterbi`` and ``rule_based``."""
     annotated = [(record, reference) for record in records for reference in record.references if reference.facts]
     annotated = [pair for pair in annotated if all(fact.predicates is not None for fact in pair[1].facts or ())]
     if not annotated:

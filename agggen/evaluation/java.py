@@ -1,4 +1,4 @@
-"""Runs the Java tools of the Python package pycocoevalcap: one process, which prints one line per input line."""
+"""Runs the Java tools of the Python package pycocoevalcap, which print one line per input line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """METEOR 1.5 (Denkowski and Lavie 2014): the jar counts the matches, this module computes the score.
 
-Segment and corpus scores equal those of the jar to the last digit, in the logs of the WebNLG challenge. One Java
-process serves any number of texts. It takes seconds to load its paraphrases, so score several systems as one corpus and
-select each system's part of the statistics.
+Segment and corpus scores equal the jar's scores in the logs of the WebNLG challenge to the last digit. The Java process
+takes seconds to load its paraphrases, but then scores any number of texts, so score the texts of several systems in one
+call and select each system's part of the statistics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEPARATOR = "|||"
 
 
 def meteor_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """METEOR with the options `-l en -norm`, in percent; it tokenises and lower-cases the texts.
+    """METEOR with the options `-l en -norm`, in percent; METEOR tokenises and lower-cases the texts.
 
     Raises:
         AggGenError: there is no Java runtime or no jar, or the process failed.

@@ -1,7 +1,7 @@
 """NIST and the tokeniser of mteval-v13a, as in the E2E challenge's scorer (Doddington 2002; tuetschek/e2e-metrics).
 
-NLTK's corpus_nist differs: for each order it matches a text against its single best reference and uses the length of
-that reference, whereas mteval clips counts by their maximum over all references.
+NLTK's corpus_nist differs from mteval: for each order, NLTK matches a text against its best reference and uses the
+length of this reference, whereas mteval clips counts by their maximum over all references.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def mteval_tokens(text: str) -> str:
 
 
 def nist_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """NIST over 5-grams of texts tokenised by spaces, in its own unit (not a percentage).
+    """NIST over n-grams of up to 5 words of texts whose tokens are separated by spaces; not a percentage.
 
-    The weight of an n-gram is log2(count of its first n - 1 words / its count) over all references. The reference
-    length is the mean over references.
+    The weight of an n-gram is log2(count of its first n - 1 words / count of the n-gram) over all references. The
+    reference length is the mean over references.
     """
     groups = [[text.split() for text in group] for group in references]
     reference_counts = Counter(ngram for group in groups for words in group for ngram in _ngrams(words))

@@ -1,11 +1,11 @@
 """Agreement of plans with human plans (paper, section "Study of Sentence Planning").
 
 A plan is a clustering of the record's triples into facts, scored by normalised mutual information (NMI), and a ranking
-(the position of each triple's fact), scored by Kendall's tau-b. NMI rewards plans that do not aggregate; therefore the
-chance-corrected AMI and ARI, the number of groups and the rate of exact matches are reported too.
+(the position of each triple's fact), scored by Kendall's tau-b. Plans with one triple per fact have a high NMI;
+therefore the chance-corrected AMI and ARI, the number of groups and the rate of exact matches are reported too.
 
 If the record's predicates are passed, plans may omit some of them. An omitted predicate is a cluster of its own and has
-no position, so tau ignores it; ``placed`` is the fraction of predicates that are not omitted.
+no position, so tau ignores the predicate; ``placed`` is the fraction of predicates that are not omitted.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ def plan_statistics(
 ) -> dict[str, SegmentStatistics]:
     """All measures by name: in [0, 1], tau in [-1, 1], groups as numbers; NaN if a measure is undefined for all inputs.
 
-    As in the paper, ``_max`` is the mean over inputs of the best reference and ``_avg`` the mean over all pairs of plan
-    and reference. Tau skips plans and references of a single group, which have no order. ``human_...`` compares the
-    references of an input with each other; ``human_nmi_max`` uses only inputs with three references, if there are any.
+    As in the paper, ``_max`` is the mean over inputs of the score with the best reference and ``_avg`` the mean over
+    all pairs of plan and reference. Tau skips plans and references of a single group, which have no order.
+    ``human_...`` compares the references of an input with each other; ``human_nmi_max`` uses only inputs with at least
+    three references, if there are any.
 
     Args:
-        predicates: of each input's record; by default all predicates of its references.
+        predicates: the predicates of each input's record; by default all predicates of its references.
 
     Raises:
         PlanError: a plan has a predicate that is not in its record.
@@ -131,16 +132,13 @@ def _labels(plan: Plan, reference: Plan, predicates: Collection[str]) -> Labels:
     return tuple(sorted((first.get(name, -1), second.get(name, -1)) for name in predicates))
 
 
-# Pairs of plans have few distinct shapes and the libraries are slow, hence the caches.
-
-
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 14)  # scikit-learn is slow, and many pairs of plans have equal labels
 def _clustering(measure: str, labels: Labels) -> float:
-    """Agreement of two clusterings: ``nmi`` and ``ami`` (arithmetic mean; Vinh et al. 2010) or ``ari``."""
+    """Agreement of two clusterings: ``nmi`` or ``ami`` (arithmetic mean; Vinh et al. 2010) or ``ari``."""
     from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
     functions = {"nmi": normalized_mutual_info_score, "ami": adjusted_mutual_info_score, "ari": adjusted_rand_score}
-    # An omitted predicate is a cluster of its own, with a negative number.
+    # Each omitted predicate becomes a separate cluster, with a negative number.
     first = [-1 - index if label == -1 else label for index, (label, _) in enumerate(labels)]
     second = [-1 - index if label == -1 else label for index, (_, label) in enumerate(labels)]
     return float(functions[measure](first, second))
@@ -148,7 +146,7 @@ def _clustering(measure: str, labels: Labels) -> float:
 
 @lru_cache(maxsize=1 << 14)
 def _tau(labels: Labels) -> float:
-    """Kendall's tau-b of the positions; NaN if a plan has a single group, or fewer than two predicates are in both."""
+    """Kendall's tau-b of the positions; NaN if a plan has one group, or fewer than two predicates are in both plans."""
     from scipy.stats import kendalltau
 
     placed = [pair for pair in labels if -1 not in pair]

@@ -1,15 +1,15 @@
-"""Evaluation protocols: sets of text metrics that are computed like published scores, and so comparable with them.
+"""Evaluation protocols: sets of text metrics that are computed like published scores, so that scores are comparable.
 
 `plain`: sacreBLEU's BLEU, chrF and TER, case-sensitive; for new corpora.
 
 `e2e`: tuetschek/e2e-metrics, the E2E challenge's scorer: BLEU and NIST of mteval-v13a; METEOR, ROUGE-L and CIDEr over
-PTB tokens without punctuation. It tokenises all input: texts may be raw or tokenised, but references must have the
-same form. The paper's E2E rows were measured against the tokenised references of its release.
+PTB tokens without punctuation. All input is tokenised: texts may be raw or tokenised, but references must have the same
+form. The paper's E2E scores were measured against the tokenised references of its release.
 
-`webnlg-2017`: the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu, which pads missing
-references with empty ones; TER of tercom; METEOR 1.5. Raw texts are tokenised like the challenge's. The paper's outputs
-and references were tokenised by Stanza: `tokenised` reproduces its printed numbers; without it, they are re-tokenised
-and comparable with raw texts and with the challenge's systems.
+`webnlg-2017`: the scorers of the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu,
+with empty texts in place of missing references; TER of tercom; METEOR 1.5. Raw texts are tokenised as in the challenge.
+The paper's outputs and references are tokenised by Stanza. With `tokenised`, the paper's printed scores are reproduced;
+without `tokenised`, the texts are tokenised again and comparable with raw texts and with the challenge's systems.
 
 Scores are in percent, except NIST and CIDEr, which have their own units.
 """
@@ -38,7 +38,7 @@ PROTOCOLS: Mapping[str, tuple[str, ...]] = {
     "e2e": ("bleu", "nist", "meteor", "rouge_l", "cider"),
     "webnlg-2017": ("bleu", "meteor", "ter"),
 }
-"""Each protocol's metrics."""
+"""The metrics of each protocol."""
 
 _WEBNLG_REFERENCES = 3
 _NOT_WORD = re.compile(r"(\W)")
@@ -57,14 +57,14 @@ def measure(
     metrics: Sequence[str] | None = None,
     tokenised: bool = False,
 ) -> dict[str, SegmentStatistics]:
-    """Segment statistics of the texts by metric, for corpus scores, segment scores and significance tests.
+    """Statistics of the texts by metric, for scores of the corpus and of single texts and for significance tests.
 
     Args:
         protocol: one of ``PROTOCOLS``.
-        references: at least one per text; blank ones are ignored.
+        references: at least one per text; blank references are ignored.
         metrics: names of metrics of the protocol; all by default.
-        tokenised: texts and references are already tokenised, with spaces between tokens, and are not tokenised again
-            (except by e2e).
+        tokenised: whether texts and references are already tokenised, with spaces between tokens, and are not tokenised
+            again (except by e2e).
 
     Raises:
         AggGenError: a name is unknown, a text cannot be scored (see ``present_references``), or the Java runtime or
@@ -142,7 +142,7 @@ def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]
 
 
 def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str]) -> None:
-    """Raises AggGenError unless `metrics` is a non-empty list of names in `known`, the metrics of the protocol."""
+    """Raises AggGenError if `metrics` is empty or has a name that is not in `known`, the metrics of the protocol."""
     if not metrics:
         raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
     for name in metrics:

@@ -1,8 +1,8 @@
 """Scores of published systems with their sources, by corpus, split, training data and protocol.
 
 ``published.yaml`` has the numbers as printed in the sources, in the units of `agggen.evaluation.protocols` (percent).
-Rows of the AggGen paper and of the shared tasks were verified with the official scorers on the outputs of those
-systems; the others are marked as cited.
+Scores of the AggGen paper and of the shared tasks were verified with the official scorers on the systems' outputs;
+other scores are marked as cited.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Published:
     """Score by metric name (a metric of `agggen.evaluation.protocols` or ``ser...``), in the metric's unit."""
     source: str
     runs: int = 1
-    """Number of runs or checkpoints over which the scores are means; 1 if the source does not state it."""
+    """Number of runs or checkpoints over which the scores are means; 1 if the source does not state the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Board:
     inputs: int
     """Number of records of the test set."""
     trained_on: str
-    """The systems' training corpus, as named in the catalogue."""
+    """The systems' training corpus, by its name in the catalogue."""
     protocol: str
     how: str
     """How the published numbers were computed."""
@@ -58,13 +58,13 @@ BOARDS = tuple(Board(**(board | {"systems": _systems(board["systems"])})) for bo
 PLANNING = _systems(_DATA["planning"])
 """Agreement with human plans on the corpus `webnlg-plans`, by the names and in the units of `plans.plan_statistics`.
 
-The ``human_...`` scores compare human plans; their tau skips inputs whose system plan is a single group.
+The ``human_...`` scores compare human plans with each other; their tau skips inputs whose system plan has one group.
 """
 
 ALIGNMENT = _systems(_DATA["alignment"])
 """Agreement with human alignments on the corpus `webnlg-plans`, by the names of `alignment_statistics`, in percent.
 
-The Viterbi scores are over 273 of the 274 texts, since the release lacks the alignment of one text.
+The Viterbi scores are computed on 273 of the 274 texts, since the release lacks the alignment of one text.
 """
 
 

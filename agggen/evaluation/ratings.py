@@ -45,10 +45,10 @@ class Agreement:
 
 
 def read_ratings(path: Path) -> list[RatedText]:
-    """The rated texts of a file, with those of the `DIMENSIONS` that each line rates.
+    """The rated texts of a file, each with its ratings in `DIMENSIONS`.
 
     Raises:
-        CorpusError: a line has no valid triples, text, system, or no dimension; names the line.
+        CorpusError: a line has no valid triples, text or system, or no rating; names the line.
     """
     rated = []
     for line, data in json_objects(path):
@@ -67,7 +67,7 @@ def read_ratings(path: Path) -> list[RatedText]:
 
 
 def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
-    """The correlation of a score, with one number per text, with each dimension that is rated for all texts."""
+    """The correlation of `scores`, one per text, with each dimension in which all texts are rated."""
     values = np.asarray(scores, dtype=float)
     systems = sorted({text.system for text in rated})
     masks = [np.array([text.system == system for text in rated]) for system in systems]
@@ -93,7 +93,7 @@ def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
 
 
 def passed_but_incorrect(rated: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
-    """The share of texts that pass, and the share of passing texts that people rated as incorrect."""
+    """The fraction of texts that pass, and the fraction of passing texts that people rated as incorrect."""
     incorrect = [text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated, passes, strict=True) if passed]
     return len(incorrect) / len(rated), sum(incorrect) / max(1, len(incorrect))
 

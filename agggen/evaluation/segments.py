@@ -1,7 +1,7 @@
-"""Segment statistics of a metric: counts per text, from which scores of corpora, subsets and bootstrap samples follow.
+"""Segment statistics of a metric: counts per text, from which scores of corpora, parts and bootstrap samples follow.
 
-A metric computes one row of counts per text; its formula maps sums of rows to scores. Thus a bootstrap sample costs one
-sum, and the seen and unseen parts of a test set need no second run.
+A metric computes one row of counts per text; its formula maps sums of rows to scores. Thus the metric need not be
+computed again for bootstrap samples and parts of a test set, only the sum.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SegmentStatistics:
     def corpus(self, only: Sequence[int] | slice | None = None) -> Score:
         """The score of the corpus, or of a part of it.
 
-        Statistics over all references are not recomputed for a part: NIST's weights, CIDEr's document frequencies.
+        Statistics over all references (NIST's weights, CIDEr's document frequencies) are not recomputed for a part.
 
         Args:
             only: indices of the part's texts.
@@ -44,11 +44,11 @@ class SegmentStatistics:
         return Score(float(self.formula(part.sum(0))), f"{self.signature}|texts:{len(part)}of{len(self.rows)}")
 
     def with_remark(self, remark: str) -> SegmentStatistics:
-        """A copy with `remark`, on how the texts were preprocessed, in the signature."""
+        """A copy with `remark`, which states how the texts were preprocessed, in the signature."""
         return replace(self, signature=f"{self.signature}|{remark}")
 
     def samples(self, weights: np.ndarray) -> np.ndarray:
-        """The scores (samples,) of samples that contain text i `weights[s, i]` times; `weights` is (samples, texts)."""
+        """The scores (samples,) of bootstrap samples; `weights` (samples, texts) is how often each has each text."""
         return self.formula(weights @ self.rows)
 
 
@@ -68,7 +68,7 @@ def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> S
     """Statistics of a metric whose corpus score is the quotient of two sums; NaN if the second sum is 0.
 
     Args:
-        counts: numerator and denominator of each text.
+        counts: each text's summands of numerator and denominator.
     """
 
     def formula(sums: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
 
     Raises:
         AggGenError: there are no texts, the numbers of texts and reference lists differ, a text has no reference, or
-            its references are a string in place of a list.
+            its references are a string instead of a list.
     """
     if len(hypotheses) != len(references):
         raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; the numbers must be equal")
@@ -110,11 +110,11 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
 
 
 def count_of_references(references: Sequence[Sequence[object]]) -> str:
-    """The number of references, for signatures, if it is the same for all texts, else `var`."""
+    """The number of references per text, for signatures; `var` if the number varies."""
     counts = {len(group) for group in references}
     return str(counts.pop()) if len(counts) == 1 else "var"
 
 
 def one_line(text: str) -> str:
-    """`text` with spaces for line ends of any kind, for tools that read one text per line."""
+    """`text` with line ends of any kind replaced by spaces, for tools that read one text per line."""
     return " ".join(text.splitlines())

@@ -38,7 +38,7 @@ class Comparison:
     first: float
     second: float
     p_value: float
-    """Two-sided: the probability of a difference at least this large if the systems were equal."""
+    """Two-sided: the probability of a difference at least as large as the observed one if the systems were equal."""
     signature: str
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""Scores a system's texts by a protocol's metrics and the value measures, with confidence intervals and comparisons."""
+"""Scores a system's texts by a protocol's metrics and `agggen.evaluation.values`, with intervals and comparisons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen.verification.e2e import VERSION, Reading, slot_errors, slot_of
 from agggen.verification.results import check_paired
 
 SER = "ser"
-"""The slot error rate; part of protocol e2e if all predicates are slots of E2E."""
+"""The slot error rate, a metric of protocol e2e if all predicates are slots of E2E."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -24,11 +24,11 @@ class Measured:
     statistics: SegmentStatistics
     interval: Interval | None = None
     comparison: Comparison | None = None
-    """The comparison with the other system, which is its `second`."""
+    """The comparison with the other system (`second` in the comparison)."""
 
 
 def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence[Record]) -> tuple[str, ...]:
-    """The requested metrics without duplicates; by default all metrics that the protocol has for the records.
+    """The requested metrics without duplicates; by default all metrics of the protocol that apply to the records.
 
     Raises:
         AggGenError: the protocol or a metric is unknown, or `requested` is empty.
@@ -42,7 +42,7 @@ def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence
 
 
 def foreign_predicate(records: Sequence[Record]) -> str | None:
-    """The first predicate that is not a slot of E2E and its record, as text for messages; None if all are slots."""
+    """Names, for messages, the first predicate that is not a slot of E2E and its record; None if all are slots."""
     for record in records:
         for triple in record.triples:
             if slot_of(triple.predicate) is None:
@@ -61,11 +61,11 @@ def measure_system(
 ) -> dict[str, Measured]:
     """Scores the text of each record. The slot error rate is ``ser.add``, ``ser.miss``, ``ser.wrong`` and ``ser.ser``.
 
-    Values are checked without a lexicon, since the model is not known.
+    Values are checked without a lexicon, since lexicons belong to models and the system may be of any kind.
 
     Args:
         metrics: the result of `metrics_of`.
-        records: with references.
+        records: records with references.
         against: another system's texts, for a paired comparison.
         tokenised: see `agggen.evaluation.protocols.measure`.
 

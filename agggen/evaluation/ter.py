@@ -1,10 +1,10 @@
 """Translation edit rate of tercom 0.7.25, the scorer of the WebNLG challenge (Snover et al. 2006).
 
 Edits are insertions, deletions, substitutions and shifts of word sequences. The search for shifts is greedy, so the
-result depends on its order: with this order, edits and tried shifts equal tercom's logs on 5,586 texts. sacreBLEU's
-TER searches in a different order, which changes the edits of 31 of 1,862 texts and a score by up to .13, and takes
-1.5 to 2 times as long, since it fills a table of distances for each shift. Here, a bit-parallel distance (Hyyrö 2003)
-replaces the table, except for the few shifts that are affected by tercom's pruning.
+result depends on the order of the search. In this module's order, edits and tried shifts equal tercom's logs on 5,586
+texts. sacreBLEU's TER searches in a different order, which changes the edits of 31 of 1,862 texts and a score by up to
+.13, and takes 1.5 to 2 times as long, since sacreBLEU fills a table of distances for each shift. This module replaces
+the table by a bit-parallel distance (Hyyrö 2003), except for the few shifts that are affected by tercom's pruning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 MAX_SHIFT_WORDS = 10
 MAX_SHIFT_DISTANCE = 50
 BEAM = 20
-"""Paths with this many more edits than the best of their column are pruned; distances up to BEAM are exact."""
+"""Table cells with over BEAM edits more than the best of their column are pruned; distances up to BEAM are exact."""
 
 _UNREACHED = 1 << 30
 _SUBSTITUTE, _INSERT, _DELETE = range(3)
@@ -29,7 +29,7 @@ def edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
 class Distance:
     """Levenshtein distance from sequences of words to one reference.
 
-    A column of the distance table is represented by two bit vectors: where it increases and decreases by one.
+    A column of the distance table is represented by two bit vectors: where its values increase and decrease by one.
     """
 
     def __init__(self, reference: Sequence[str]) -> None:
@@ -66,11 +66,12 @@ class _Alignment(NamedTuple):
     missed: list[bool]
     """For each word of the reference: whether it is deleted or substituted."""
     position: list[int]
-    """For each word of the reference: the aligned word of the hypothesis, or the last one before it; -1 if none."""
+    """For each word of the reference: the index of the aligned word of the hypothesis; if the word is deleted, of the
+    last hypothesis word before the deletion (-1: none)."""
 
 
 class _Search:
-    """The search for edits to one reference, with its index of word sequences."""
+    """The search for edits to one reference, with an index of the reference's word sequences."""
 
     def __init__(self, reference: list[str]) -> None:
         self.reference = reference
@@ -93,10 +94,10 @@ class _Search:
             shifts += 1
 
     def _best_shift(self, words: list[str], alignment: _Alignment) -> list[str] | None:
-        """The words after the best shift, if it saves at least its own cost of one edit.
+        """The words after the best shift; None if no shift saves at least its own cost of one edit.
 
-        Longer shifts are tried first. A shift of n words saves at most 2 n edits, so the search stops once the shorter
-        ones cannot save more.
+        Longer shifts are tried first. A shift of n words saves at most 2 n edits, so the search stops when the
+        remaining shorter shifts cannot save more.
         """
         before = alignment.distance
         min_cost, best = before, None
@@ -114,9 +115,9 @@ class _Search:
         return best
 
     def _shifts(self, words: list[str], alignment: _Alignment) -> list[tuple[int, list[tuple[int, int]]]]:
-        """The candidate shifts by length, as (first word, word after which to insert it or -1 for the beginning).
+        """The candidate shifts by length: (first word, word after which it is inserted; -1: at the beginning).
 
-        A sequence is a candidate if it also occurs in the reference, at another position, with errors at both.
+        A sequence is a candidate if it also occurs at another position of the reference, with errors at both positions.
         """
         shifts: list[list[tuple[int, int]]] = [[] for _ in range(MAX_SHIFT_WORDS)]
         position = alignment.position
@@ -147,7 +148,7 @@ def _is_reachable(start: int, position: int) -> bool:
 
 
 def _targets(start: int, end: int, index: int, position: list[int]) -> list[int]:
-    """Targets for words[start:end], which occur in the reference at `index`: after the words aligned there."""
+    """Targets for words[start:end], which occur in the reference at `index`: the words that are aligned there."""
     targets = [-1] if index == 0 else []
     for offset in range(-1 if index else 0, end - start):
         target = position[index + offset]
@@ -157,7 +158,7 @@ def _targets(start: int, end: int, index: int, position: list[int]) -> list[int]
 
 
 def _shift(words: list[str], start: int, end: int, target: int) -> list[str]:
-    """Moves words[start:end] after the word `target`; a target inside the sequence moves it right by the offset."""
+    """Moves words[start:end] after the word `target`; if `target` is inside the sequence, right by target - start."""
     run = words[start:end]
     if target < start:
         return words[: target + 1] + run + words[target + 1 : start] + words[end:]
@@ -187,8 +188,8 @@ def _align(words: list[str], reference: list[str]) -> _Alignment:
 def _table(words: list[str], reference: list[str]) -> tuple[int, list[list[int]]]:
     """The distance, and the last operation for each prefix of the words and of the reference.
 
-    Of operations with equal cost, substitution (or match) precedes insertion, insertion precedes deletion. Cells more
-    than BEAM worse than the best substitution into their column are pruned.
+    Of operations with equal cost, substitution (or match) is preferred to insertion, and insertion to deletion. Cells
+    more than BEAM worse than the best substitution into their column are pruned.
     """
     size = len(reference)
     column = [0] + [_UNREACHED] * size

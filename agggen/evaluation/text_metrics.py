@@ -29,7 +29,7 @@ def bleu_statistics(
     """sacreBLEU's BLEU; segment scores use the effective order.
 
     Args:
-        tokenised: the texts are tokenised, with spaces between tokens; otherwise 13a tokenises them.
+        tokenised: whether the texts are tokenised, with spaces between tokens; if not, 13a tokenises them.
     """
     return _bleu(present_references(hypotheses, references), hypotheses, lowercase, tokenised, missing=None)
 
@@ -37,8 +37,8 @@ def bleu_statistics(
 def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
     """Moses multi-bleu over lower-cased, tokenised texts, as in the paper's WebNLG column.
 
-    Missing references are padded with empty ones, as in the paper's reference files. Their length of 0 may be
-    closest to that of a short text, which favours short output. Like the Perl script, this does not smooth.
+    Missing references are replaced by empty texts, as in the paper's reference files. For a short text, the closest
+    reference length may be their length 0, which favours short output. As in the Perl script, there is no smoothing.
     """
     groups = present_references(hypotheses, references)
     width = max(map(len, references))
@@ -91,7 +91,7 @@ def _bleu(
 
 
 def _rows(metric: Metric, hypotheses: Sequence[str], groups: References) -> np.ndarray:
-    """sacreBLEU's statistics of each text (texts, counts); references are passed as columns, missing ones as None."""
+    """sacreBLEU's statistics of each text (texts, counts); `groups` has the references of each text."""
     width = max(map(len, groups))
     columns = [[group[i] if i < len(group) else None for group in groups] for i in range(width)]
     return np.array(metric._extract_corpus_statistics(list(hypotheses), columns), dtype=float)
@@ -111,7 +111,7 @@ def _scores(metric: Metric, sums: np.ndarray) -> np.ndarray:
 class _FastTER(TER):
     """sacreBLEU's TER with the same counts, six times faster (971 texts of WebNLG: 20 s instead of 118 s).
 
-    The search for shifts is sacreBLEU's; the distances are bit-parallel.
+    The search for shifts is sacreBLEU's; the distances are computed by `Distance`.
     """
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, list[list[str]]]) -> list[float]:
@@ -137,9 +137,9 @@ def _sacrebleu_edits(words: list[str], reference: list[str]) -> int:
 class _SacrebleuDistance(lib_ter.BeamEditDistance):
     """Distances within sacreBLEU's beam, with the edit path only for the words that were passed to `start`.
 
-    A path with d edits deviates from the diagonal by at most (d + difference of lengths) / 2. If the beam is wider, the
-    exact distance is the beam's. Otherwise the beam can only increase it, so a shift that does not improve the
-    exact distance does not improve it within the beam.
+    A path with d edits deviates from the diagonal by at most (d + difference of lengths) / 2. If the beam is wider than
+    this, the distance within the beam is the exact distance. Otherwise, it may be larger than the exact distance, so a
+    shift that does not improve the exact distance does not improve the distance within the beam.
     """
 
     def __init__(self, reference: list[str]) -> None:

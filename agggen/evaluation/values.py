@@ -21,7 +21,7 @@ VALUES: Mapping[str, str] = {
     "texts_without_faults": "percentage of texts without a fault (strict)",
     "invented": "hallucinated numbers, names and value words, which are in no triple, per 100 texts (strict)",
 }
-"""The measures and their definitions."""
+"""The definition of each measure."""
 
 FULFILLED = "share of texts that have no fault and whose facts each say the values of their group whole (strict)"
 """The signature of ``fulfilled``."""
@@ -29,7 +29,7 @@ FULFILLED = "share of texts that have no fault and whose facts each say the valu
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReadValues:
-    """The strict and the lenient check of texts, and the measures that follow from them."""
+    """The strict and the lenient check of texts, and the measures that are computed from these checks."""
 
     checks: Sequence[TextCheck]
     """The strict check of each text."""
@@ -40,12 +40,12 @@ class ReadValues:
 
 
 def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> ReadValues:
-    """Applies both checks to the text of each record.
+    """Applies the strict and the lenient check to the text of each record.
 
-    The signature of ``values_whole`` contains, after ``said``, the number of whole values by kind of match.
+    The signature of ``values_whole`` contains, after ``said``, the number of values by kind of match.
 
     Args:
-        checker: the strict checker of the model; by default one without a lexicon, which matches values by rule only.
+        checker: the strict checker of the model. [default: without a lexicon, so that values match by rule only]
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.

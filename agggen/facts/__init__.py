@@ -33,7 +33,7 @@ def check_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
     """Checks that `facts` are a segmentation of `text`, and returns them.
 
     Raises:
-        AggGenError: they do not concatenate to the text, one of them is blank, or a non-blank text has none.
+        AggGenError: the facts do not concatenate to the text, a fact is blank, or a non-blank text has no facts.
     """
     if not text.strip():
         if facts:
@@ -52,7 +52,7 @@ def check_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
 def segment_each(segmenter: FactSegmenter, texts: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """The facts of each distinct text, and the error message of each text on which the segmenter fails.
 
-    After a failure, the texts are bisected to find those that the segmenter fails on.
+    After a failure, the texts are bisected to find the texts on which the segmenter fails.
     """
     if not texts:
         return {}, {}

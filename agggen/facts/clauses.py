@@ -1,12 +1,12 @@
-"""Segmentation into clauses by rules, without a model: the fallback without semantic role labels.
+"""Segmentation into clauses by rules, without a model of semantic roles.
 
 Within a sentence (``agggen.facts.sentences``) a new fact starts at a word that begins a clause (a relative pronoun, a
-conjunction before a verb or before a subject with a verb, a participle with its complement, ...) if the fact before it
-already has a verb. Thus "Bolt, who was drawn by Gary Cohn, | is a comic character | and was published in 1990" keeps
-the noun with its relative clause, like the facts that the paper derives from semantic roles.
+conjunction before a verb or before a subject with a verb, a participle with its complement, ...) if the current fact
+already has a verb. Thus "Bolt, who was drawn by Gary Cohn, | is a comic character | and was published in 1990" has the
+noun and its relative clause in one fact, like the facts that the paper derives from semantic roles.
 
-Precision and recall of boundaries against the paper's released facts, on the development texts from which the rules
-were written: WebNLG P .91 R .80 (.89 and .80 on its tokenised texts), E2E P .91 R .76.
+Precision and recall of boundaries against the paper's released facts, on the development texts for which the rules were
+written: WebNLG P .91 R .80 (P .89 R .80 on tokenised texts), E2E P .91 R .76.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ClauseSegmenter:
         return rules_fingerprint(self.name, SentenceSegmenter().fingerprint, VERSION, *_RULES)
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The clauses of each text; whitespace between two belongs to the first."""
+        """The clauses of each text; whitespace between two clauses belongs to the first."""
         return [cut(text, _fact_starts(text)) for text in texts]
 
 
@@ -131,7 +131,7 @@ def _opens_clause(raw: Sequence[str], words: Sequence[str], index: int) -> bool:
 
 
 def _opens_coordinate(words: Sequence[str], index: int) -> bool:
-    """Whether the words from `index`, after "and", are a clause or verb phrase, not another noun."""
+    """Whether the words from `index`, after "and", begin a clause or verb phrase, not a coordinated noun."""
     lower = words[index].lower()
     if _is_verb(words, index) or lower in _RELATIVE or words[index] in _PARTICIPLE or words[index] in _GERUND:
         return True

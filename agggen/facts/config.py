@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 SegmenterName = Literal["embedded", "allennlp", "clauses", "sentences"]
 FactSource = Literal["corpus", SegmenterName]
-"""A segmenter, or ``corpus`` for the facts that the corpus has."""
+"""A segmenter, or ``corpus`` if the corpus already has facts."""
 
 SEGMENTERS: tuple[SegmenterName, ...] = get_args(SegmenterName)
 RULES: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
 """Rule-based segmenters: always available, and too fast to need a cache."""
 _ALLENNLP = "agggen_platform.srl.source:AllenNLPFrames"
-"""The frame source that runs AllenNLP's archives; in the platform, since it starts processes and downloads."""
+"""The frame source that runs AllenNLP's archives; in agggen_platform, since it starts processes and downloads files."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllenNLPConfig:
-    """An AllenNLP archive and how to run it."""
+    """An AllenNLP archive, and settings of the worker process that runs the archive."""
 
     archive: str
-    """Path on each machine: ``model.tar.gz`` or its unpacked folder. Loading runs code of the archive's author."""
+    """The path on each machine of ``model.tar.gz`` or its unpacked folder. Loading runs code of its author."""
     sha256: str | None = None
     """The archive's expected digest; None accepts any archive."""
     bert: str | None = None
@@ -42,19 +42,19 @@ class AllenNLPConfig:
     online: bool = False
     """Whether the model may download missing files from the Hugging Face hub."""
     spacy: str | None = None
-    """A folder with a model for the environment's spaCy that finds predicates; by default the role tagger does."""
+    """A folder with a spaCy model, for `environment`, that finds predicates. [default: the included role tagger]"""
     environment: str | None = None
-    """AllenNLP's environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"""
+    """The virtual environment with AllenNLP. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"""
     device: str = "cpu"
-    """``cpu``, or ``cuda:0`` etc. if torch 1.12 supports the GPU."""
+    """``cpu``, or ``cuda:0`` etc. if torch 1.12, which AllenNLP uses, supports the GPU."""
     threads: int | None = None
-    """Threads of the worker. [default: torch's]"""
+    """Threads of the worker process. [default: torch's default]"""
     batch_size: int = 64
-    """Sentences per request to the worker."""
+    """Sentences per request to the worker process."""
     timeout: float = 900.0
-    """Seconds that the worker may take to start, and to process a batch."""
+    """Seconds that the worker process may take to start, and to process a batch."""
     restarts: int = 3
-    """Consecutive crashes of the worker that are tolerated."""
+    """Maximum number of consecutive crashes after which the worker process is restarted."""
 
     def __post_init__(self) -> None:
         if "://" in self.archive:
@@ -69,7 +69,7 @@ class AllenNLPConfig:
 
     @property
     def absolute(self) -> AllenNLPConfig:
-        """This configuration with absolute paths, for processes that work in another folder."""
+        """This configuration with absolute paths, for processes with another working directory."""
         return replace(
             self,
             archive=_absolute(self.archive),
@@ -84,7 +84,7 @@ class FrameSettings:
     """Settings of segmentation by semantic role frames."""
 
     level: Level = "full"
-    """How trees become facts (``agggen.facts.tree``); ``paper`` is exactly the paper's appendix B."""
+    """The rules by which frames become facts (``agggen.facts.tree``); ``paper``: exactly the paper's appendix B."""
     allennlp: AllenNLPConfig | None = None
     """The archive of the source ``allennlp``."""
 
@@ -110,7 +110,7 @@ class SegmenterConfig(FrameSettings):
 
     @property
     def absolute(self) -> SegmenterConfig:
-        """This configuration with absolute paths, for processes that work in another folder."""
+        """See `AllenNLPConfig.absolute`."""
         return replace(self, allennlp=self.allennlp and self.allennlp.absolute)
 
 

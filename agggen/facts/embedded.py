@@ -1,4 +1,4 @@
-"""Frames from the included role tagger: without a service or download, several hundred sentences per second.
+"""Frames from the included role tagger, which needs no download and tags several hundred sentences per second.
 
 The tagger (``agggen.facts.tagger``) was trained on PropBank EWT; its weights are CC BY-SA 4.0, see
 ``agggen/facts/tagger_model/README.md``.
@@ -20,13 +20,13 @@ SHIPPED = Path(__file__).with_name("tagger_model")
 
 
 class EmbeddedFrames:
-    """A frame source with the role tagger in `folder`, by default the included one.
+    """A frame source with the role tagger in `folder` (default: the included tagger).
 
     The folder is verified by its manifest and loaded at the first use, once per process. Sentences are batched by
-    length, so pass many in one call. Long sentences are not truncated.
+    length, so pass many sentences in one call. Long sentences are not truncated.
 
     Raises:
-        BundleError: at the first use: a file of the tagger is missing or modified.
+        BundleError: a file of the tagger is missing or modified (raised at the first use).
     """
 
     name = "embedded"

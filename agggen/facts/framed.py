@@ -1,4 +1,4 @@
-"""Segmentation by semantic role frames from any source (paper, section 3.1 and appendix B)."""
+"""Segmentation by semantic role frames of any `FrameSource` (paper, section 3.1 and appendix B)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FrameSegmenter:
         """The facts of each text; whitespace between two facts belongs to the first.
 
         Raises:
-            AggGenError: the source fails, or returns a wrong number of results.
+            AggGenError: the frame source fails, or returns a wrong number of results.
         """
         starts = [
             [sentence.words.spans[word][0] for sentence in sentences for word in fact_starts(sentence, self.level)]
@@ -45,9 +45,9 @@ class FrameSegmenter:
         return [cut(text, text_starts) for text, text_starts in zip(texts, starts, strict=True)]
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
-        """The sentences of each text with the source's frames."""
+        """The sentences of each text with their frames."""
         split = [split_sentences(text) for text in texts]
-        # Sentences may recur, and frames depend on the words only.
+        # Equal sentences are passed to the source once, since frames depend on the words only.
         distinct = {sentence.words: sentence for sentences in split for sentence in sentences}
         frames = self.source.frames(list(distinct.values())) if distinct else []
         if len(frames) != len(distinct):

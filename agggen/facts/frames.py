@@ -1,8 +1,8 @@
 """Semantic role frames, over words with their offsets in the text.
 
-A frame is a predicate with its arguments, contiguous words with a PropBank role: ``ARG0`` .. ``ARG5``, ``ARGM-LOC``
-etc., ``R-ARG0`` for a relative pronoun that refers to an argument, ``C-ARG0`` for the continuation of a discontinuous
-one. A `FrameSource` returns the frames of sentences.
+A frame is a predicate with its arguments. An argument is contiguous words with a PropBank role: ``ARG0`` .. ``ARG5``,
+``ARGM-LOC`` etc., ``R-ARG0`` for a relative pronoun that refers to an argument, ``C-ARG0`` for the continuation of a
+discontinuous argument. A `FrameSource` returns the frames of sentences.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ class Phrase(NamedTuple):
 
     @property
     def is_predicate(self) -> bool:
-        """Whether this is the predicate, or the second part of one ("take ... off")."""
+        """Whether this is the predicate, or the second part of a divided predicate ("take ... off")."""
         return self.role in ("V", "C-V")
 
     @property
     def is_core(self) -> bool:
-        """Whether the role is numbered, as those of core arguments are."""
+        """Whether the role is numbered (``ARG0`` .. ``ARG5``), so that this is a core argument."""
         return self.role.startswith("ARG") and not self.role.startswith("ARGM")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A predicate with its arguments."""
-
     predicate: int
     """Index of the predicate's first word."""
     phrases: tuple[Phrase, ...]
-    """The predicate and the arguments, in text order, without overlap; a discontinuous argument has several."""
+    """The predicate and the arguments in text order, without overlap; a discontinuous argument is several phrases."""
 
     @property
     def start(self) -> int:
@@ -51,7 +49,7 @@ class Frame:
 
     @property
     def has_arguments(self) -> bool:
-        """Whether the frame has a phrase besides its predicate's (frames of auxiliaries do not)."""
+        """Whether the frame has an argument (frames of auxiliary verbs have none)."""
         return not all(phrase.is_predicate for phrase in self.phrases)
 
 
@@ -65,15 +63,13 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence with its frames."""
-
     words: Words
     frames: tuple[Frame, ...]
 
 
 @runtime_checkable
 class FrameSource(Protocol):
-    """Returns the frames of tokenised sentences: a tagger, a parser, a service.
+    """A tagger, parser or service that returns the frames of tokenised sentences.
 
     Frames depend on a sentence's words only; sources with the same fingerprint return the same frames.
     """
@@ -97,7 +93,7 @@ class FrameSource(Protocol):
 def frame_of_tags(tags: Sequence[str]) -> Frame | None:
     """The frame of BIO tags, one per word: ``B-ARG0 I-ARG0 B-V O``; None without a predicate.
 
-    An ``I-`` tag that does not continue a phrase begins one.
+    An ``I-`` tag that does not continue a phrase begins a new phrase.
 
     Raises:
         AggGenError: a tag is neither ``O`` nor ``B-`` or ``I-`` with a role.

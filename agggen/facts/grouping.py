@@ -1,21 +1,22 @@
 """Argument grouping: each predicate forms a fact with its leaf arguments (paper, appendix B, step 2).
 
-A new fact starts where the frame that owns the words changes. Words outside all arguments belong to the following fact,
-punctuation to the preceding one, as do words at the end of a sentence or argument.
+Each word is assigned to a frame of the tree, and a new fact starts where the frame changes. Words outside all arguments
+belong to the following fact; punctuation and words at the end of a sentence or argument belong to the preceding fact.
 
-These are the rules of level ``paper``. Level ``full`` decides, as in the released facts, to which fact the words of an
-argument with an embedded frame belong:
+These are the rules of level ``paper``. Level ``full`` adds rules for an argument that contains an embedded frame. As in
+the released facts, the words of the argument belong to the fact of the embedded frame ("has | a runway named 18R"),
+except:
 
-- The words of the argument outside the embedded frame belong to its fact, too: "has | a runway named 18R".
 - The antecedent of a relative clause (the words before its ``R-`` argument) belongs to the governing fact: "Bolt was
-  drawn by Cohn, | who lives in Rome". So does the antecedent of a reduced clause in an ``ARG2``, the complement of a
-  copula, which would otherwise be empty: "Dutch is the language | spoken there". A single labelled word between
-  antecedent and clause belongs to the antecedent: "a series first | aired on television".
+  drawn by Cohn, | who lives in Rome". The same applies to the antecedent of a reduced clause in an ``ARG2``, the
+  complement of a copula, which would otherwise be empty: "Dutch is the language | spoken there". A single labelled word
+  between antecedent and clause belongs to the antecedent: "a series first | aired on television".
 - A clause of which only the predicate remains is not a fact: "is the language spoken".
-- A clause at the beginning of the governing frame keeps its antecedent: "Bolt, who was drawn by Cohn, | is a comic
-  character".
-- An opening bracket or quote belongs to the following fact. A fact of punctuation only is joined with the preceding
-  one, a fact of conjunctions only with the following one.
+- At the beginning of the governing frame, the antecedent belongs to the fact of the clause: "Bolt, who was drawn by
+  Cohn, | is a comic character".
+
+In level ``full``, an opening bracket or quote belongs to the following fact, a fact of punctuation only is joined with
+the preceding fact, and a fact of conjunctions only with the following fact.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ RULES = "1"
 """Part of a segmenter's fingerprint; increase it when this module's rules change."""
 
 Owners = list[Node | None]
-"""The node of each word of a sentence; None for words outside all arguments."""
+"""The node to which each word of a sentence is assigned; None for words outside all arguments."""
 
 
 def fact_starts(sentence: Sentence, level: Level = "full") -> list[int]:
-    """The indices of the words at which a sentence's facts begin, the first 0; empty for a sentence without words."""
+    """The indices of the words at which a sentence's facts begin: 0, ...; empty for a sentence without words."""
     words = sentence.words.words
     if not words:
         return []
@@ -50,7 +51,7 @@ def fact_starts(sentence: Sentence, level: Level = "full") -> list[int]:
 
 
 def _assign_leaves(node: Node, owners: Owners) -> None:
-    """Makes `node` and the nodes below it the owners of their phrases without embedded frames (level ``paper``)."""
+    """Assigns phrases without embedded frames to `node` and the nodes below it (level ``paper``)."""
     for number, phrase in enumerate(node.phrases):
         if number in node.children:
             for child in node.children[number]:
@@ -61,7 +62,7 @@ def _assign_leaves(node: Node, owners: Owners) -> None:
 
 
 def _assign(node: Node, start: int, owners: Owners) -> None:
-    """Makes `node` and its children the owners of their phrases, `node` from the word `start` on (level ``full``)."""
+    """Assigns the words of `node` from `start` on to `node` and the nodes below it (level ``full``)."""
     for phrase in node.phrases:
         first = max(phrase.start, start)
         owners[first : phrase.end] = [node] * (phrase.end - first)
@@ -74,7 +75,7 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
             begin = None if at_beginning else _start_after_antecedent(child, phrase.role)
             if begin is None:
                 begin = child.start if index else phrase.start
-            if index and begin == child.start:  # words between two children belong to neither
+            if index and begin == child.start:  # words between two children are assigned by `_assign_remaining`
                 previous_end = children[index - 1].end
                 owners[previous_end:begin] = [None] * (begin - previous_end)
             if phrase.end - begin > 1:
@@ -85,10 +86,10 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
 
 
 def _start_after_antecedent(child: Node, role: str) -> int | None:
-    """The first word of the clause `child` after its antecedent; None if the antecedent stays with the clause.
+    """The first word of the clause `child` after its antecedent; None if the antecedent is in the fact of the clause.
 
     Args:
-        role: of the governing frame's argument that contains the clause.
+        role: the role of the governing frame's argument that contains the clause.
     """
     predicate = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)
     first = next((number for number in range(predicate) if child.phrases[number].role.startswith("R-")), None)
@@ -102,7 +103,7 @@ def _start_after_antecedent(child: Node, role: str) -> int | None:
 
 
 def _assign_remaining(words: tuple[str, ...], owners: Owners, level: Level) -> None:
-    """Assigns the words outside all arguments to the owner of the following or preceding word, if there is one."""
+    """Assigns words outside all arguments to the node of the following or preceding word, if there is one."""
     following: Node | None = None
     for index in range(len(words) - 1, -1, -1):
         if owners[index] is None and (_is_word(words[index]) or (level == "full" and _is_opening(words, index))):
@@ -114,17 +115,17 @@ def _assign_remaining(words: tuple[str, ...], owners: Owners, level: Level) -> N
 
 
 def _is_word(word: str) -> bool:
-    """Whether a token contains a letter or digit; tokens that do not are punctuation."""
+    """Whether a token contains a letter or digit, so that it is not punctuation."""
     return any(character.isalnum() for character in word)
 
 
 def _is_opening(words: tuple[str, ...], index: int) -> bool:
-    """Whether a word is an opening bracket or quote; straight quotes alternate."""
+    """Whether a word is an opening bracket or quote; of straight quotes, the first, third, ... are opening."""
     return words[index] in _OPENING or (words[index] == '"' and words[:index].count('"') % 2 == 0)
 
 
 def _merge_wordless(words: tuple[str, ...], starts: list[int]) -> list[int]:
-    """`starts` without facts of punctuation (merged with the preceding fact) or conjunctions (with the following)."""
+    """`starts` after merging facts of punctuation with the preceding, and of conjunctions with the following fact."""
     merged: list[int] = []
     joins_next = True  # the first fact
     for start, end in pairwise((*starts, len(words))):

@@ -49,7 +49,7 @@ class SentenceSegmenter:
         )
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The sentences of each text; whitespace between two belongs to the first."""
+        """The sentences of each text; whitespace between two sentences belongs to the first."""
         return [cut(text, sentence_starts(text)) for text in texts]
 
 

@@ -5,11 +5,11 @@ only the first is used. The widest frame is the root. Each further frame, by des
 argument (of a frame in the tree) that contains its predicate, and trimmed to this argument. A frame separated from all
 trees by at least one word or punctuation mark becomes another root. All other frames are dropped.
 
-Level ``paper`` inserts one frame per argument. ``full`` adds:
+Level ``paper`` inserts at most one frame per argument. ``full`` also inserts:
 
-- Several frames side by side in an argument ("where Rome is the capital, the leader is Conte").
-- Coordinates, whose predicates share their first argument and are joined by a conjunction ("Rome is big and was built
-  early"): only the first coordinate keeps the shared argument; the others begin where they are joined.
+- several frames side by side in an argument ("where Rome is the capital, the leader is Conte");
+- coordinates: frames whose predicates have the same first argument and are joined by a conjunction ("Rome is big and
+  was built early"). Only the first coordinate keeps the shared argument; the others keep the phrases after it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ RULES = f"1 {MIN_WORDS} {sorted(CONJUNCTIONS)}"
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A frame in the tree, trimmed to its argument; it covers the words [start, end)."""
+    """A frame in the tree, trimmed to the argument that contains the frame; it covers the words [start, end)."""
 
     predicate: int
     phrases: tuple[Phrase, ...]
     """The frame's phrases after trimming: the predicate and, unless it is a coordinate, an argument."""
     children: dict[int, list[Node]] = field(default_factory=dict)
-    """The frames inside a phrase, by the phrase's number, in text order."""
+    """The frames inside each phrase, by the number of the phrase, in text order."""
     is_coordinate: bool = False
-    """Whether the frame shares its first argument with the preceding node, which owns the argument."""
+    """Whether the frame shares its first argument with the preceding node, to which the argument is assigned."""
 
     @property
     def start(self) -> int:
@@ -62,7 +62,7 @@ class Node:
 
 
 def build_tree(sentence: Sentence, level: Level = "full") -> list[Node]:
-    """The roots of a sentence's frames, in text order; empty without frames that state a fact."""
+    """The roots of a sentence's trees, in text order; empty without frames that state a fact."""
     widest = sorted(
         (frame for frame in sentence.frames if frame.has_arguments and frame.end - frame.start >= MIN_WORDS),
         key=lambda frame: (frame.start - frame.end, frame.predicate, frame.phrases),
@@ -103,7 +103,7 @@ def _place(frame: Frame, nodes: list[Node], start: int, end: int, words: Sequenc
 
 
 def _trim(frame: Frame, start: int, end: int) -> Node | None:
-    """The part of a frame in the words [start, end), which contain its predicate; None if it has no argument there."""
+    """The part of a frame in the words [start, end), which contain its predicate; None if this part has no argument."""
     trimmed = (Phrase(role, max(first, start), min(last, end)) for role, first, last in frame.phrases)
     phrases = tuple(phrase for phrase in trimmed if phrase.start < phrase.end)
     if all(phrase.is_predicate for phrase in phrases):
@@ -112,7 +112,7 @@ def _trim(frame: Frame, start: int, end: int) -> Node | None:
 
 
 def _insert_coordinate(frame: Frame, outer: Node, nodes: list[Node], words: Sequence[str]) -> None:
-    """Inserts before `outer` a frame whose predicate is between the arguments of `outer`, if they are coordinates."""
+    """Inserts before `outer` a frame whose predicate is between phrases of `outer`, if the two are coordinates."""
     n_shared = next(number for number, phrase in enumerate(outer.phrases) if phrase.start > frame.predicate)
     shared, remaining = outer.phrases[:n_shared], outer.phrases[n_shared:]
     first_predicate = next(phrase.start for phrase in outer.phrases if phrase.is_predicate)

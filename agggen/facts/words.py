@@ -28,7 +28,7 @@ RULES = f"1 {_WORD_RULES}"
 
 
 def split_sentences(text: str) -> tuple[Words, ...]:
-    """The words of each sentence (``agggen.facts.sentences``); each visible character is in exactly one."""
+    """The words of each sentence (``agggen.facts.sentences``); each visible character is in exactly one word."""
     edges = (0, *sentence_starts(text), len(text))
     sentences = (split_words(text, start, end) for start, end in pairwise(edges))
     return tuple(words for words in sentences if words.words)

@@ -82,7 +82,7 @@ class Batch:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copies a tensor to `device` without blocking the CPU; returns a tensor that is already there unchanged."""
+    """Copies a tensor to `device` without blocking the CPU; a tensor already on `device` is returned unchanged."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()  # pageable memory is copied synchronously
     return tensor.to(device, non_blocking=tensor.device.type == "cpu")
@@ -138,8 +138,8 @@ def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
 def allowed_sets(batch: Batch, lattice: Lattice, most_broken: int = 0) -> Tensor:
     """(B, T, C): whether a set may emit a fact, after pruning by alignment.
 
-    A set must break at most `most_broken` of the fact's alignments and have at most `max_size` triples. A fact
-    without any such set keeps all sets of the record up to `max_size` or, if there are none, all sets of the record.
+    A set must break at most `most_broken` of the fact's alignments (`broken_alignments`) and have at most `max_size`
+    triples. A fact without any such set keeps all sets of at most `max_size` or, without these, all sets of the record.
     """
     missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
     in_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)

@@ -3,8 +3,8 @@
 One backward recursion computes the likelihood, the best path and the k best paths in different semirings. Posteriors
 and paths are gradients of the result with respect to the node potentials.
 
-p_out sees only the last predicate of one state and the first of the next. The backward variable therefore depends on
-z_{t-1} through its last predicate alone, and a step costs O(S + J^2) instead of O(S^2):
+p_out depends only on the last predicate of one state and the first of the next. The backward variable is therefore a
+function of the last predicate of z_{t-1}, and a step costs O(S + J^2) instead of O(S^2):
 
     m_t(o)      = sum over states s that begin with o of  node_t(s) * beta_t(last(s))
     beta_t-1(p) = sum over o of  out(p, o) * m_t(o)
@@ -67,7 +67,7 @@ def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
 
 
 def _differentiable(potentials: Potentials) -> Potentials:
-    """Detached copies whose node potentials require gradients, which inference tensors cannot."""
+    """Detached copies, since inference tensors cannot require gradients; the node potentials require gradients."""
     copies = Potentials(*(tensor.detach().clone() for tensor in potentials))
     copies.node.requires_grad_()
     return copies
@@ -84,8 +84,8 @@ def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
 def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tensor, Tensor]:
     """The k best state sequences of each text: log-potentials (B, k) in descending order and states (B, k, T).
 
-    States are -1 beyond a text's length, and in missing paths if there are fewer than k (whose log-potential is at
-    most `IMPOSSIBLE` / 2). The states of a path are where the gradient of its value is 1.
+    States are -1 beyond a text's length. If a text has fewer than k paths, the missing paths have states -1 and
+    log-potentials of at most `IMPOSSIBLE` / 2. A path consists of the states at which the gradient of its value is 1.
     """
     with torch.inference_mode(False), torch.enable_grad():
         copies = _differentiable(potentials)

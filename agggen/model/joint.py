@@ -1,11 +1,12 @@
 """The joint model: p(y, z | x) = transitions over plans times emissions of facts (paper section 3, METHOD 2-3).
 
-Emission: the decoder generates fact t token by token. Its cross-attention sees only the tokens of the triples in z_t,
-its self-attention all earlier tokens of the text. The emission depends on the *set* of triples, so each distinct set is
-scored once per fact, in one batched pass over rows (fact, set), and shared by the set's orderings.
+Emission: the decoder generates fact t token by token, with cross-attention to the tokens of the triples in z_t only and
+self-attention to all earlier tokens of the text. The emission depends on the *set* of triples, so each distinct set is
+scored once per fact, in one batched pass over rows (fact, set), and the score is used for all orderings of the set.
 
-History, two named variants (METHOD 3): `shared` encodes y_1..t-1 once under the mask of all triples and lets every set
-and every later fact read it; `masked` encodes it anew under each z_t's mask, as the original does.
+History, two named variants (METHOD 3): `shared` encodes y_1..t-1 once, with cross-attention to all triples, for all
+sets and later facts; `masked` encodes y_1..t-1 again for each set, with cross-attention to its triples only, as the
+original does.
 
 The plain Transformer (the paper's baseline) is the same network with the whole text as a single fact.
 """
@@ -46,7 +47,7 @@ class ModelConfig:
     transition: Variant = "normalised"
     history: Literal["shared", "masked"] = "shared"
     copy: bool = True  # copy words of the source as well as generate words of the vocabulary
-    copy_next: bool = False  # a learned bonus for copying the word that follows the last written one in the source
+    copy_next: bool = False  # a learned bonus for copying the source word that follows the last generated word
     unseen_words: int = 0  # number of vectors for a record's out-of-vocabulary words; 0: all have the vector of UNK
     predicate_dropout: float = 0.02  # fraction of predicates replaced by the unknown predicate (row 0) in training
 
@@ -119,8 +120,8 @@ class JointModel(nn.Module):
     def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
         """Embeddings of token ids (any shape) at positions less than `length`.
 
-        The k-th out-of-vocabulary word of a record is embedded as UNK plus vector k, so that a name of several such
-        words can be copied in order.
+        The k-th out-of-vocabulary word of a record is embedded as UNK plus vector k (if `unseen_words` is set), so that
+        a name of several such words can be copied in order.
         """
         if length > len(self.positions):  # extend the table of sinusoids for longer texts
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)
@@ -132,7 +133,6 @@ class JointModel(nn.Module):
         return words * self.config.width**0.5 + self.positions[positions]
 
     def encode(self, batch: Batch) -> Memory:
-        """Encodes the sources of a batch once, for any number of rows."""
         mask = (batch.source != PAD)[:, None, None]
         n = batch.source.shape[1]
         x = self._embed(batch.source, torch.arange(n, device=batch.source.device), n)
@@ -159,7 +159,7 @@ class JointModel(nn.Module):
     def copy_attention(
         self, hidden: Tensor, inputs: Tensor, memory: Memory, visible: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The copy distribution of hidden (R, n, D) after the words `inputs` (R, n), as `token_log_probs` takes them.
+        """The copy distribution, from hidden (R, n, D) after the words `inputs` (R, n), see `token_log_probs`.
 
         Returns:
             Log-attention (R, n, M), log-gates to generate and to copy (R, n).
@@ -226,7 +226,7 @@ class JointModel(nn.Module):
             visible: (R, M), whether a source token may be copied.
             blocked: (R, n, any), ids that are forbidden at a position, padded with PAD.
             k: at least 1.
-            barred: (R, ids), whether an id, in the vocabulary or not, is forbidden at all positions of a row.
+            barred: (R, ids), whether an id, out-of-vocabulary words included, is forbidden at all positions of a row.
 
         Returns:
             log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n).
@@ -270,11 +270,11 @@ class JointModel(nn.Module):
     # --- the joint likelihood ---------------------------------------------------------------------------------------
 
     def lattice_of(self, batch: Batch) -> Lattice:
-        """The lattice of the largest record in the batch, which has the states of all records."""
+        """The lattice of the largest record in the batch, which contains the states of all records."""
         return lattice(batch.predicates.shape[1], self.config.max_group_size, str(batch.predicates.device))
 
     def transition_scores(self, batch: Batch, states: Lattice) -> TransitionScores:
-        """The transition scores of the batch; in training, predicates are randomly replaced by the unknown one."""
+        """The transition scores of the batch; in training, random predicates are replaced by the unknown predicate."""
         predicates = batch.predicates
         if self.training and self.config.predicate_dropout:
             hidden = torch.rand(predicates.shape, device=predicates.device) < self.config.predicate_dropout
@@ -358,7 +358,8 @@ class JointModel(nn.Module):
 
         Args:
             prune: whether to exclude states that the hard alignment does not allow (paper section 3.3, METHOD 4).
-            alignment_penalty: nats that a state loses if it breaks one alignment, the most allowed; None: none allowed.
+            alignment_penalty: nats subtracted from a state that breaks one alignment; states that break more are
+                excluded. None: states that break any alignment are excluded.
         """
         states = self.lattice_of(batch)
         texts, sets = batch.on_cpu, self.lattice_of(batch.on_cpu)
@@ -379,7 +380,7 @@ class JointModel(nn.Module):
     def log_likelihood(self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3); see `potentials`.
 
-        With a penalty it is the log of an unnormalised sum: p(y, z | x) weighted by exp(-penalty) per broken alignment.
+        With a penalty, the result is not normalised: p(y, z | x) is weighted by exp(-penalty) per broken alignment.
         """
         return log_likelihood(*self.potentials(batch, prune, alignment_penalty))
 

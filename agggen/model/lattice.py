@@ -1,8 +1,8 @@
 """The states of a record: all ordered tuples of 1..L of its predicates, and the distinct sets of these tuples.
 
 For J predicates there are J + J(J-1) + J(J-1)(J-2) ordered states at L = 3 but far fewer sets (METHOD 1). A lattice
-depends on (J, L) only and is cached; records with fewer predicates use it with a mask. States are sorted by their
-first predicate o, and equally many begin with each o, so a reduction over the states that begin with o is a reshape.
+depends on (J, L) only and is cached; records with fewer predicates use it with a mask. States are sorted by their first
+predicate, and each predicate begins the same number of states, so a reduction over these states needs only a reshape.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Lattice:
 
 
 @lru_cache(maxsize=64)
-@torch.inference_mode(False)  # also cached for training, where autograd rejects inference tensors
+@torch.inference_mode(False)  # the cached tensors are also used in training, where autograd rejects inference tensors
 def lattice(n_predicates: int, max_group_size: int, device: str = "cpu") -> Lattice:
     """The lattice of `n_predicates` predicates with states of at most `max_group_size` (the paper's L)."""
     states = ordered_states(n_predicates, max_group_size)

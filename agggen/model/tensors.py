@@ -14,7 +14,7 @@ def full_precision(x: Tensor) -> Tensor:
 
 
 def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk` along the last dimension in half the time, since it searches only the k blocks with the largest maxima."""
+    """`topk` along the last dimension in half the time: only the k blocks with the largest maxima are searched."""
     n = values.shape[-1]
     n_blocked = n - n % _BLOCK
     if k * _BLOCK * 4 > n:
@@ -28,5 +28,5 @@ def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def causal_mask(length: int, rows: int, device: torch.device) -> Tensor:
-    """(rows, length, length), True where a position may see another: itself and those before it."""
+    """(rows, length, length), True where a position attends to another: to itself and all earlier positions."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril().expand(rows, -1, -1)

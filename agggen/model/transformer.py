@@ -1,7 +1,7 @@
 """Transformer encoder and decoder (Vaswani et al. 2017) with key-value caches and a cross-attention mask per row.
 
-Layers normalise before each block (pre-norm), positions are sinusoidal, and dropout acts on block outputs and inputs
-but not on attention weights, so the fused attention kernels apply. See `agggen.model` for the shape legend.
+Layers normalise before each block (pre-norm) and positions are sinusoidal. Dropout is not applied to attention weights,
+so that fused attention kernels can be used. See `agggen.model` for the shape legend.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ KeysValues = tuple[Tensor, Tensor]
 
 
 def move(values: Tensor, targets: Tensor, rows: Tensor) -> None:
-    """Copies rows `rows` of a tensor to rows `targets`; changes the tensor in place."""
+    """Copies the rows `rows` of a tensor to its rows `targets`, in place."""
     if len(rows):
         values[targets] = values[rows]
 
 
 class Cache:
-    """The keys and values of one layer at `length` positions, with room for more; for inference only.
+    """The keys and values of one layer at `length` positions, with memory for further positions; for inference only.
 
-    Appending writes in place, and removing rows only moves the rows that replace them. Keys are stored transposed, for
+    `append` writes in place, and `leave` moves only the rows that replace removed rows. Keys are stored transposed, for
     fast products with few queries.
     """
 
@@ -35,7 +35,6 @@ class Cache:
 
     @classmethod
     def of(cls, keys_values: KeysValues) -> Cache:
-        """A cache of these keys and values."""
         key, value = keys_values
         return cls(key.mT.contiguous(), value, key.shape[2])
 
@@ -44,7 +43,7 @@ class Cache:
         return self._keys[..., : self.length].mT, self._values[:, :, : self.length]
 
     def append(self, keys_values: KeysValues) -> KeysValues:
-        """Appends keys and values of further positions and returns those of all positions; doubles a full cache."""
+        """Appends keys and values of further positions and returns those of all positions; doubles the size if full."""
         key, value = keys_values
         end = self.length + key.shape[2]
         if end > self._keys.shape[-1]:
@@ -68,10 +67,11 @@ class Cache:
 
     @staticmethod
     def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], room: int = 0) -> Cache:
-        """Concatenates copies of rows (n,) and positions (n, any) of caches; shorter rows are padded with zeros.
+        """A new cache of rows of several caches; shorter rows are padded with zeros.
 
         Args:
-            room: number of further positions that fit without a copy.
+            parts: caches, each with the rows (n,) and their positions (n, any) to copy.
+            room: number of further positions that can be appended without a reallocation.
         """
         first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
         (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)
@@ -109,8 +109,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attends from x (rows, n, D).
 
-        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or a bias that is added to the scores. The
-        bias is for few queries to a `Cache`, where plain products take half the time of the fused kernel.
+        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or a bias that is added to the scores. With
+        a bias, plain products are used, which take half the time of the fused kernel for few queries to a `Cache`.
         """
         query, (key, value) = self._split(self.query(x)), keys_values
         if mask is not None and mask.is_floating_point():
@@ -196,9 +196,9 @@ class Decoder(nn.Module):
 
         Args:
             memory: per layer keys and values of the source of each row.
-            memory_mask: (rows, 1, 1, M), as `Attention` takes it.
-            past: per layer keys and values of P earlier positions; those of x are appended to a `Cache`.
-            mask: (rows or 1, 1, n, P + n), as `Attention` takes it; None: causal, without a past.
+            memory_mask: (rows, 1, 1, M), see `Attention.forward`.
+            past: per layer the keys and values of P earlier positions; if in a `Cache`, x is appended to the cache.
+            mask: (rows or 1, 1, n, P + n), see `Attention.forward`; None is a causal mask, only allowed without `past`.
 
         Returns:
             The normalised hidden states (rows, n, D) and per layer the keys and values of `past` and x.

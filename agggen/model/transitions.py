@@ -1,14 +1,14 @@
 """Transition distributions over predicates (paper section 3.2, equation 3; METHOD 2).
 
-Two pairs of predicate embeddings, `A_in B_in` within a state and `A_out B_out` between states, plus a start state.
-Rows are softmaxed over the record's own predicates only. Two variants:
+There are two pairs of predicate embeddings, `A_in B_in` within a state and `A_out B_out` between states, and a start
+state. The softmax of each row is over the record's own predicates only. Two variants:
 
-`normalised` (default): a proper distribution. Within a state the next predicate is drawn from those of the record that
-the state does not have yet, and a learned stop probability (by last predicate, size and number of triples) gives the
-length: p(z_t | z_{t-1}) = p_out(o^1 | last of z_{t-1}) * prod_l (1 - stop) p_in(o^{l+1} | o^l) * stop.
+`normalised` (default): a proper distribution. Within a state, the next predicate is one of the record's predicates that
+are not yet in the state. A learned stop probability (by last predicate, size and number of triples) gives the length:
+p(z_t | z_{t-1}) = p_out(o^1 | last of z_{t-1}) * prod_l (1 - stop) p_in(o^{l+1} | o^l) * stop.
 
-`paper`: T2 and T3 as printed: p(z) = p_in(o^1 | start) * prod p_in(o^l | o^{l-1}), and the transition multiplies
-p(z_{t-1}) in again, so every state but the last counts twice and the start is p(z_1) alone. No length model.
+`paper`: as printed in the paper: p(z) = p_in(o^1 | start) * prod p_in(o^l | o^{l-1}). The transition from z_{t-1} has
+p(z_{t-1}) as a factor again, so p(z) of every state but the last is squared. There is no length model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TransitionScores(NamedTuple):
 
 
 class Transitions(nn.Module):
-    """Embeddings of K predicates (index 0 is for predicates unknown from training) and a start state."""
+    """Embeddings of predicates (index 0: all predicates that are not in the training records) and of a start state."""
 
     def __init__(self, n_predicates: int, dim: int, max_group_size: int, variant: Variant = "normalised") -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Transitions(nn.Module):
         self.b_in = nn.Parameter(torch.randn(n_predicates, dim) * scale)
         self.a_out = nn.Parameter(torch.randn(n_predicates + 1, dim) * scale)
         self.b_out = nn.Parameter(torch.randn(n_predicates, dim) * scale)
-        # Logits of stopping after a state's l-th predicate, l = 1..L-1: by that predicate, and by the record's size.
+        # Logits of stopping after a state's l-th predicate, l = 1..L-1: by this predicate, and by the record's size.
         self.stop = nn.Parameter(torch.zeros(n_predicates, max(max_group_size - 1, 1)))
         self.stop_by_size = nn.Parameter(torch.zeros(_SIZES, max(max_group_size - 1, 1)))
 
@@ -84,7 +84,7 @@ class Transitions(nn.Module):
         return torch.where(_in_record(lattice, present), grown + ends, IMPOSSIBLE)
 
     def _paper(self, inside_start: Tensor, logits: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
-        """log p(z) of T2, (B, S)."""
+        """log p(z) of variant `paper`, (B, S)."""
         p_in = _log_softmax(logits, present[:, None])
         total = inside_start[:, lattice.first]
         for k in range(2, min(lattice.max_group_size, lattice.n_predicates) + 1):

@@ -1,8 +1,9 @@
 """Planning: the order and grouping of a record's predicates.
 
-`scores` defines the score of a plan, `distribution` p(z | x) of a record. `exact` finds and samples plans by dynamic
-programming; `bounded` proves the best plans of larger records, with `beam` as its fallback. `two_stage` is the paper's
-search with its ablations, `control` resolves human plans.
+`scores` defines the score of a plan, `distribution` the distribution p(z | x) over a record's plans. `exact` finds and
+samples plans by dynamic programming. For larger records, `bounded` improves the plans of a beam search (`beam`) and
+proves, if possible, that they are the best. `two_stage` is the paper's search with its ablations, `control` checks
+human plans.
 """
 
 from __future__ import annotations

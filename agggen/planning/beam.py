@@ -1,6 +1,6 @@
 """Beam search over plans, for records with too many predicates for exact planning.
 
-For each number of used predicates it keeps the best `width` partial plans, ranked by the scores of `exact.k_best`.
+For each number of used predicates, the best `width` partial plans are kept, ranked by the scores of `exact.k_best`.
 """
 
 from __future__ import annotations

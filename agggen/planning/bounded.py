@@ -1,14 +1,14 @@
 """The k best plans of records that are too large for the tables of `exact`: a beam search with a proof of optimality.
 
-The bound comes from a relaxation of the search space (Christofides, Mingozzi and Toth 1981, Networks 11): its cells
-hold the number of unused predicates, not their set, so a relaxed plan may repeat one predicate and omit another. Prices
-of predicates, optimised by subgradient steps, penalise this (Held and Karp 1971). With f(n, p) the greatest priced
-value of a relaxed continuation by n predicates after predicate p,
+The bound comes from a relaxation of the search space (Christofides, Mingozzi and Toth 1981, Networks 11): a state of
+the relaxed recursion has the number of unused predicates, not their set, so a relaxed plan may repeat one predicate and
+omit another. Prices of predicates (Lagrange multipliers), optimised by subgradient steps, penalise this (Held and Karp
+1971). With f(n, p) the greatest value, minus prices, of a relaxed continuation by n predicates after predicate p,
 
     value of any continuation of (used set, p)  <=  f(J - |used|, p) + sum of the prices of the unused predicates.
 
-An A* search under this bound keeps only prefixes that can still beat the k-th plan of the beam search; it stops when it
-has the k best plans, or at `MAX_EXPANSIONS`.
+An A* search with this bound keeps only prefixes whose bound reaches the score of the k-th plan of the beam search. The
+search stops when the k best plans are found, or after `MAX_EXPANSIONS` extended prefixes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def search(
 
 
 class _Relaxation:
-    """The bound f of the module's docstring for all n and p, and the prices; a row is a group of at most `limit`."""
+    """The bound f of the module's docstring for all n and p, and the prices. Rows are groups of at most `limit`."""
 
     def __init__(self, scores: PlanScores, limit: int) -> None:
         kept = sorted((i for i, s in enumerate(scores.states) if len(s) <= limit), key=scores.states.__getitem__)
@@ -72,7 +72,7 @@ class _Relaxation:
         price = self.members @ self.prices
         self.f = np.full((unused + 1, n), -np.inf)
         self.f[0] = 0.0
-        self.values: list[Floats] = []  # by n - 1: (rows,) priced value of a next group with its continuation
+        self.values: list[Floats] = []  # by n - 1: (rows,) value, minus prices, of a next group and its continuation
         for left in range(1, unused + 1):
             fits = self.size <= left
             future = self.f[np.maximum(left - self.size, 0), self.last]
@@ -82,7 +82,7 @@ class _Relaxation:
             self.f[left] = (self.transition + best_into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """The best priced value of `unused` predicates after `transition` (J,), and its count of each predicate."""
+        """The best relaxed plan of `unused` predicates after `transition` (J,): value minus prices, and counts."""
         counts: Counter[int] = Counter()
         value, left = None, unused
         while left:
@@ -98,7 +98,7 @@ class _Relaxation:
 def _a_star(
     scores: PlanScores, k: int, limit: int, prefix: IndexPlan, incumbents: list[ScoredPlan]
 ) -> list[ScoredPlan] | None:
-    """The k best plans; None if `MAX_EXPANSIONS` do not suffice. `incumbents` are the plans of the beam search."""
+    """The k best plans; None if `MAX_EXPANSIONS` is exceeded. `incumbents` are the plans of the beam search."""
     n = scores.n_predicates
     full_set = (1 << n) - 1
     start = sum(1 << index for group in prefix for index in group)
@@ -122,7 +122,7 @@ def _a_star(
             continue
         cell = (used, plan[-1][-1] if plan else n)
         visits[cell] += 1
-        if visits[cell] > k:  # k prefixes with the same continuations and no lower score were extended already
+        if visits[cell] > k:  # k prefixes with the same continuations and at least the same score were extended already
             continue
         expansions += 1
         if expansions > MAX_EXPANSIONS:
@@ -141,7 +141,7 @@ def _a_star(
 
 
 def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[int], best: float) -> None:
-    """Sets the prices with the lowest bound at the root; `best` is the score of the best known plan."""
+    """Sets the prices that give the lowest bound at the root; `best` is the score of the best known plan."""
     lowest, prices = np.inf, relaxation.prices.copy()
     for step in range(_SUBGRADIENT_STEPS):
         relaxation.solve(len(unused_predicates))

@@ -15,12 +15,12 @@ from agggen.records import Plan, Record
 def resolve_plan(record: Record, plan: Plan | str, partial: bool = False) -> IndexPlan:
     """A human plan (``[eatType] [near food]``) in the indices of `record.predicates`.
 
-    The plan must have each predicate once, or if `partial` at most once. Groups may be larger than the model's L: the
-    text model accepts any set of triples, but such a plan has no probability.
+    The plan must have each predicate exactly once, or at most once if `partial`. Groups may be larger than the model's
+    L: texts can be generated for any set of triples, but such a plan has no probability.
 
     Raises:
         PlanError: the notation is invalid, or a predicate is unknown, repeated or omitted. The message names the record
-            and predicates similar to an unknown one.
+            and predicates similar to an unknown predicate.
     """
     where = f"plan for record {record.id!r}"
     if isinstance(plan, str):

@@ -1,7 +1,7 @@
 """p(z | x), the distribution over the plans of a record.
 
-Plans consist of indices of the record's predicates. Predicates unknown from training are not part of the distribution;
-their groups follow the plan of the known predicates.
+Plans consist of indices of the record's predicates. Unknown predicates, which are not in the training records, are not
+part of the distribution; their groups are appended to the plan of the known predicates.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ class PlanDistribution:
         return None if self.scores is None else exact.log_partition(self.scores, self.level)
 
     def scored(self, plan: IndexPlan) -> ScoredPlan:
-        """The plan with its log-probability, also as its score; if the log-probability is unknown, with its log-score.
+        """The plan with its log-probability; if this is unknown, with its log-score.
 
-        A plan outside the distribution (with a group larger than the level) has the score 0.
+        The log-probability is also the score. A plan outside the distribution (with a group larger than the level) has
+        the score 0.
 
         Raises:
             PlanError: the plan does not have each predicate exactly once.
@@ -110,7 +111,7 @@ class PlanDistribution:
             exact.check_sampling(self.scores, self.level)
 
     def sample(self, count: int, rng: np.random.Generator, top_p: float = 1.0) -> list[ScoredPlan]:
-        """`count` plans drawn independently, so with possible duplicates (`exact.sample`)."""
+        """`count` plans drawn independently, possibly with duplicates (`exact.sample`)."""
         return self._plans(lambda scores: exact.sample(scores, count, rng, self.level, top_p), count)
 
     def two_stage(self, beam: int, top: int) -> list[ScoredPlan]:

@@ -1,12 +1,13 @@
 """Exact planning: the k best plans of a record and the sum over all plans, by dynamic programming.
 
 Since p_out depends only on the last predicate of a group and the first of the next, the continuations of a prefix
-depend only on its (set of used predicates, last predicate). One backward recursion over these cells, from the full set
-down, serves two semirings: its log-sum is the partition function; its maximum is the exact value of the best
-completion of every prefix, which lets a best-first search expand only prefixes of the k best plans.
+depend only on its cell (set of used predicates, last predicate). One backward recursion over the cells, from the full
+set to the empty set, is used with two semirings: with log-sums, the result is the partition function; with maxima, the
+exact value of the best completion of every prefix, so that a best-first search expands only prefixes of the k best
+plans.
 
-Cost: sum over sizes l of J!/(J-l)! * 2^(J-l) transitions (5 152 for J = 7, L = 3; 120 320 for J = 10), no Python loop
-over them.
+Cost: sum over sizes l of J!/(J-l)! * 2^(J-l) transitions (5 152 for J = 7, L = 3; 120 320 for J = 10), without a Python
+loop over transitions.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Reduce = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class _Layer:
-    """The n used sets of one cardinality p; r = J - p predicates are unused, and C groups start with each of them."""
+    """The n used sets of one cardinality p; r = J - p predicates are unused, and C groups start with each of the r."""
 
     sets: Ints  # (n,) bit masks
     used: Ints  # (n, p) ascending
@@ -68,7 +69,7 @@ def _tables(n_predicates: int, max_group_size: int, limit: int) -> _Tables:
         rows[layer_sets] = np.arange(count)
         used = np.nonzero(member[layer_sets])[1].reshape(count, p)
         unused = np.nonzero(~member[layer_sets])[1].reshape(count, r)
-        # Each used set leaves equally many groups for each unused first predicate, so the tables are rectangular.
+        # For each used set, the same number of groups begins with each unused predicate, so the tables are rectangular.
         row, state = np.nonzero(layer_sets[:, None] & state_sets == 0)
         cells = (layer_sets[row] | state_sets[state]) * n + state_last[state]
         layers.append(_Layer(layer_sets, used, unused, kept[state].reshape(count, r, -1), cells.reshape(count, r, -1)))
@@ -129,8 +130,9 @@ def log_partition(scores: PlanScores, level: int | None = None) -> float | None:
 def k_best(scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()) -> list[ScoredPlan]:
     """The k best plans, best first, ties in lexicographic order; fewer if there are fewer.
 
-    Groups have at most `level` (default: L) predicates. With a `prefix`, only plans that begin with it: its groups may
-    have any size, and scores are of the continuations only. For larger records use `bounded.search`.
+    Groups have at most `level` (default: L) predicates. With a `prefix`, whose groups may have any size, only plans
+    that begin with `prefix` are returned, and scores are of their continuations only. For records that are too large
+    (`is_exact`), use `bounded.search`.
 
     Raises:
         PlanError: `k` is below 1, `level` is out of range, or the prefix has an unknown or repeated predicate.
@@ -199,7 +201,7 @@ def sample(
 
     @cache
     def choices(used: int, last: int | None) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
-        """The groups that may come next (positions), their probabilities, and the used sets to which they lead."""
+        """The possible next groups (positions in `states`), their probabilities, and the used sets after them."""
         cardinality, row = used.bit_count(), tables.rows[used]
         table = tables.layers[cardinality]
         transition = (scores.start if last is None else scores.out[last])[table.unused[row]]

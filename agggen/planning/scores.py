@@ -33,7 +33,7 @@ class PlanScores:
     """Log-probabilities over the J predicates of one record (float64; paper section 3.2).
 
     Raises:
-        ValueError: a value is not finite; the diagonals of `out` and `inside`, which no plan uses, may be.
+        ValueError: a value is not finite, except on the diagonals of `out` and `inside`, which no plan uses.
     """
 
     start: Floats
@@ -43,13 +43,13 @@ class PlanScores:
     inside_start: Floats
     """(J,) log p_in(first predicate | start), with which the two-stage ordering begins."""
     inside: Floats
-    """(J, J) logits of p_in; rows are the previous predicate. The ordering normalises them over unused predicates."""
+    """(J, J) logits of p_in; rows are the previous predicate. `two_stage` normalises them over unused predicates."""
     within: Floats
     """(S,) log-weight of a group's other predicates and length given its first predicate, in the order of `states`."""
     max_group_size: int
     """L, the size of the largest group with a score; at most J."""
     within_last: Floats | None = None
-    """(S,) the same for the last group of a plan, if the model weighs it differently; None: `within`."""
+    """(S,) as `within`, for the last group of a plan, if the model weights it differently; None: `within`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_group_size", min(self.max_group_size, self.n_predicates))
@@ -85,8 +85,8 @@ class PlanScores:
 def rewarded(scores: PlanScores, reward: float) -> PlanScores:
     """The scores under which a plan of T groups is exp(`reward` * T) times as probable, before normalisation.
 
-    The most probable plan has fewer groups than plans have on average, because each further group divides probability
-    among more orders. A reward compensates for this.
+    The most probable plan has fewer groups than the average plan, because the probability of plans with more groups is
+    divided among more orders. A positive reward compensates for this.
     """
     if not reward:
         return scores
@@ -100,9 +100,9 @@ class ScoredPlan:
 
     states: IndexPlan
     score: float
-    """The score by which the search ranks plans; not always normalised over plans."""
+    """The score by which plans were ranked; not always normalised over plans."""
     log_probability: float | None = None
-    """log p(z | x) by a `PlanDistribution`; None outside it, or if there are too many plans to sum over."""
+    """log p(z | x) by a `PlanDistribution`; None for plans outside it, or if there are too many plans to sum over."""
 
 
 def group_limit(scores: PlanScores, level: int | None) -> int:
@@ -122,7 +122,7 @@ def group_limit(scores: PlanScores, level: int | None) -> int:
 
 
 def restricted(plan: IndexPlan, indices: Sequence[int]) -> IndexPlan:
-    """`plan` without predicates that are not in `indices`; its indices are positions in `indices`."""
+    """`plan` without predicates that are not in `indices`; the others are replaced by their positions in `indices`."""
     position = {index: number for number, index in enumerate(indices)}
     groups = (tuple(position[index] for index in group if index in position) for group in plan)
     return tuple(group for group in groups if group)
@@ -148,9 +148,9 @@ def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> 
 def plan_score(scores: PlanScores, plan: IndexPlan) -> float | None:
     """The log-score of `plan`: start[z_1] + sum of within[z_t] + sum of out[last of z_t-1, first of z_t].
 
-    It is not normalised over plans, since a Markov chain could also repeat or omit predicates: subtract
-    `exact.log_partition` for log p(z | x). None if a group is larger than the model's L, which only a human plan can
-    have, since such a group has no probability under the model.
+    The score is not normalised over plans, since a Markov chain could also repeat or omit predicates: subtract
+    `exact.log_partition` for log p(z | x). None if a group is larger than the model's L (only in human plans), since
+    such a group has no probability under the model.
 
     Raises:
         PlanError: the plan does not use every predicate exactly once.

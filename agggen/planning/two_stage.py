@@ -1,7 +1,7 @@
 """The paper's planning: first the order of the predicates, then their aggregation (paper section 3.4, METHOD 6).
 
-Plans are scored as in the paper, by log p_in of the order plus log p_out of the boundaries between groups. `plan_score`
-also includes the order within groups and their lengths.
+Plans are scored as in the paper, by log p_in of the order plus log p_out at the boundaries between groups. These scores
+differ from `scores.plan_score`, which also includes the order within groups and their lengths.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float
 def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
     """Input aggregation: the `top` best segmentations of `order` into groups of at most `level` (default: L).
 
-    They are scored only by p_out at the boundaries: last predicate of a group, first of the next. The paper lists all
-    wait/emit patterns; keeping the best `top` cuts of each prefix of the order gives the same ranking.
+    The score is log p_out at the boundaries (last predicate of a group, first of the next) only. The paper enumerates
+    all patterns of wait and emit; keeping the best `top` segmentations of each prefix of `order` gives the same result.
 
     Raises:
         PlanError: `top` is below 1, or `level` is out of range.
@@ -64,7 +64,7 @@ def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int
 
 
 def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
-    """The paper's plans: `top` aggregations of each of the `beam` best orders; at most beam * top, best first."""
+    """The paper's plans, best first: the `top` best aggregations of each of the `beam` best orders."""
     plans = [
         ScoredPlan(cut.states, score + cut.score)
         for order, score in orderings(scores, beam)
@@ -83,5 +83,5 @@ def random_order(
 
 
 def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:
-    """The ablation -AG: every predicate alone, in the `beam` best orders; a plan's score is that of its order."""
+    """The ablation -AG: every predicate alone, in the `beam` best orders, with the scores of the orders."""
     return [ScoredPlan(tuple((index,) for index in order), score) for order, score in orderings(scores, beam)]

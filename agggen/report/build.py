@@ -27,7 +27,7 @@ def rows_of(
 ) -> list[Row]:
     """A row per record, with the errors of its text.
 
-    Slot errors, in the "plain" reading, are only included if all predicates of all records are slots of E2E.
+    Slot errors (`agggen.verification.e2e`, reading "plain") are only included if all predicates are slots of E2E.
 
     Args:
         values: the strict and the lenient check of the texts.
@@ -68,7 +68,7 @@ def build(
 
     Args:
         statistics: the metrics of protocol `plain` for the texts of `rows`.
-        references: the group sizes of the references' plans, and their source.
+        references: the group sizes of the references, and a note on their source (`reference_groups`).
         published: the comparison with published systems, and how it was computed or why there is none.
     """
     triples, triples_chart = by_triples(rows, statistics)
@@ -86,7 +86,7 @@ def build(
 
 
 def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tuple[list[int], str]:
-    """The numbers of triples per fact of the references, by their plans or else by rules, and a note on the source."""
+    """The number of triples of each fact of the references, by plans or else by rules, and a note on the source."""
     plans = [reference.plan for record in records for reference in record.references if reference.plan]
     sizes = [len(group) for plan in plans for group in plan.states]
     if plans:
@@ -100,7 +100,7 @@ def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tup
 
 
 def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[Table, str]:
-    """A table of our scores and the published ones, by descending BLEU, and a note on how they were computed."""
+    """A table of the report's and the published scores, by descending BLEU, and a note on how they were computed."""
     scores = {
         measure.name: measure.score
         for section in sections

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import pandas
 
 Cell = str | int | float | None
-"""The value of a table's cell; None if there is none."""
+"""The value of a table's cell; None for an empty cell."""
 
 OURS = "this report"
-"""The name of our row among published systems."""
+"""The name of the evaluated model's row in the table of published systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: a mapping from columns to cells per row. The first column names the row."""
+    """A table; each row is a mapping from columns to cells. The first column has the names of the rows."""
 
     caption: str
     rows: Sequence[Mapping[str, Cell]]
     note: str = ""
     mixed: bool = False
-    """Whether a column contains numbers of different kinds; digits are then chosen per cell."""
+    """Whether a column contains numbers of different kinds, so that the number of digits is chosen per cell."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns, of which a row may lack some."""
+        """The names of all columns; a row may lack some of them."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row))
 
     @property
@@ -70,7 +70,6 @@ class Table:
         return (False, *numeric[1:])
 
     def formatted(self) -> list[tuple[str, ...]]:
-        """The rows as formatted text."""
         columns = []
         for name in self.columns:
             cells = [row.get(name) for row in self.rows]
@@ -106,10 +105,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar of a chart."""
-
     label: str
-    """The category on the first bar of a category; empty on its other bars."""
+    """The name of the category on its first bar; empty on its other bars."""
     series: int
     text: str
     """The value and the name of the series."""
@@ -150,9 +147,9 @@ class Row:
     plan: Plan | None = None
     facts: Sequence[WrittenFact] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
-    """The scores of this text, by ``protocol/metric``."""
+    """The scores of the text, by ``protocol/metric``."""
     unmentioned: Mapping[str, str] = field(default_factory=dict)
-    """Predicates whose values the text does not mention (lenient), with the reason."""
+    """Predicates whose values the text does not mention (lenient check), with the reason."""
     slot_errors: SlotErrors | None = None
     """None if the corpus has no slots."""
 
@@ -167,7 +164,7 @@ class Row:
 
     @property
     def not_whole(self) -> dict[str, str]:
-        """Predicates whose values are not whole in the text (strict): ``part`` or ``missing``."""
+        """Predicates whose values are not whole in the text (strict check), each with ``part`` or ``missing``."""
         checks = zip(self.record.predicates, self.check.values, strict=True)
         return {name: check.how for name, check in checks if not check.whole}
 
@@ -198,9 +195,9 @@ class Report:
 
     title: str
     identity: Mapping[str, str | int]
-    """Identifies the evaluation: a report may only replace one with the same identity."""
+    """Identifies the evaluation: a report may only replace a report with the same identity."""
     run: Mapping[str, Cell]
-    """What was evaluated: bundle, data, settings and machine, by name."""
+    """Bundle, data, settings and machine of the evaluation, by name."""
     sections: Sequence[Section]
     rows: Sequence[Row]
     tables: Mapping[str, Table | None]
@@ -216,7 +213,6 @@ class Report:
     """Maximum number of sampled rows, and of rows with the most faults, on the page."""
 
     def run_table(self) -> Table:
-        """`run` as a table."""
         rows = [{"name": name, "value": value} for name, value in self.run.items()]
         return Table("Bundle, data, settings and machine of this evaluation", rows, mixed=True)
 
@@ -250,7 +246,7 @@ class Report:
         """Writes the report (report.html, report.json, records.jsonl) to `folder` and returns the page.
 
         Raises:
-            ConfigError: `folder` contains anything but a report of this evaluation.
+            ConfigError: `folder` contains other files than a report of the same evaluation.
         """
         from agggen.report.folder import check_target, write_report
 
@@ -269,7 +265,7 @@ class Report:
 
 
 def finite(value: Any) -> Any:
-    """`value`, or None for NaN and infinity, which JSON lacks."""
+    """`value`, or None for NaN and infinity, which JSON cannot represent."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

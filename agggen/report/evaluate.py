@@ -41,7 +41,7 @@ class Task:
     address: str
     """The bundle's address as the user gave it."""
     corpus: str
-    """The name of the corpus, as in the catalogue if the corpus is listed there; likewise for `split`."""
+    """The name of the corpus; `corpus` and `split` have the catalogue's names if the corpus is in the catalogue."""
     split: str
     records: Sequence[Record]
     whole: int
@@ -75,7 +75,7 @@ class Task:
 
     @property
     def identity(self) -> dict[str, str | int]:
-        """Everything that determines the scores."""
+        """The bundle, data and settings that determine the scores."""
         return {
             "bundle": fingerprint(self.path),
             "corpus": self.corpus,
@@ -94,7 +94,7 @@ class Task:
 
 
 def trained_on(bundle: Bundle) -> str | None:
-    """The corpus of the catalogue, or part of it, that a bundle was trained on; None if unknown."""
+    """The corpus of the catalogue on which a bundle was trained, or "a part of" it; None if unknown."""
     corpus = bundle.config.get("corpus")
     if not isinstance(corpus, Mapping) or corpus.get("name") not in {known.name for known in list_corpora()}:
         return None
@@ -102,7 +102,7 @@ def trained_on(bundle: Bundle) -> str | None:
 
 
 def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]:
-    """The bundle, the data, the settings and the machine of an evaluation, to reproduce the report."""
+    """The bundle, data, settings and machine of an evaluation, with which the report can be reproduced."""
     training = json.dumps(dict(task.bundle.config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return {
         "command": task.command,

@@ -45,7 +45,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
-    """Raises ConfigError unless `folder` is or can be created, and is empty or has a report of the same identity."""
+    """Raises ConfigError unless `folder` is empty, has a report of the same identity, or can be created."""
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a symbolic link; name its target")
     parent = next(parent for parent in folder.absolute().parents if parent.exists())

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: the report of an evaluation, and that of `agggen check`."""
+"""Self-contained HTML pages: the report of an evaluation, and the page of `agggen check`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from agggen.generation.results import WrittenFact
 from agggen.report.content import OURS, Report, Row, shown
 
 FACT_COLOURS = 6
-"""Number of colours of facts; in texts with more facts, they repeat."""
+"""Number of colours of facts, which are used in turn."""
 
 # Control characters, lone surrogates and non-characters, which HTML does not allow.
 _INVALID_IN_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def environment() -> Environment:
-    """The templates of this package; they escape all texts."""
+    """The Jinja environment of this package's templates, which escapes all texts."""
     loader = PackageLoader("agggen", "report")
     return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
 
 
 def to_html(report: Report) -> str:
-    """The HTML page of a report."""
     templates = environment()
     templates.filters |= {"pieces": pieces, "shown": shown, "triples_of": triples_of}
     page = templates.get_template("page.html.jinja").render(
@@ -45,21 +44,21 @@ def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> 
 
 
 def sample_rows(report: Report) -> list[Row]:
-    """A sample of rows, by the report's seed, in the order of the corpus."""
+    """A random sample of rows (with the report's seed), in the order of the corpus."""
     number = min(report.max_rows, len(report.rows))
     indices = random.Random(report.seed).sample(range(len(report.rows)), number)
     return [report.rows[index] for index in sorted(indices)]
 
 
 def worst(report: Report) -> list[Row]:
-    """The rows by descending number of faults; with equal numbers, those with fewer triples come first."""
+    """The rows with faults, by descending number of faults; of equal numbers, rows with fewer triples first."""
     faulty = [row for row in report.rows if row.check.faults]
     faulty.sort(key=lambda row: (-len(row.check.faults), len(row.record.triples), row.record.id))
     return faulty[: report.max_rows]
 
 
 def pieces(row: Row) -> list[tuple[int, str]]:
-    """The text as (fact number from 1, or 0; piece); facts that overlap an earlier fact are omitted."""
+    """The text as (fact number from 1, or 0 outside facts; piece); facts that overlap an earlier fact are omitted."""
     spans = []
     for fact in row.facts:
         piece = row.text[fact.start : fact.end]

@@ -1,7 +1,7 @@
 """The review table: a CSV of risky texts, which a person corrects for use as training data.
 
 A row has the columns of `COLUMNS`; ``triples`` is JSON. `agggen.corpora.tables` reads such a table: the text in
-``corrected`` is the record's reference, and a row where it is empty has none.
+``corrected`` becomes the record's reference; if ``corrected`` is empty, the record has no reference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLUMNS = ("id", "triples", "text", "risk", "faults", "corrected")
 
 
 def check_review(path: Path) -> None:
-    """Raises ConfigError if a table could not be written to `path`, or would replace a file."""
+    """Raises ConfigError if `path` exists or its folder does not."""
     if path.exists():
         raise ConfigError(f"{path} exists and may contain corrections; name another file for the review table")
     if not path.parent.is_dir():
@@ -27,7 +27,7 @@ def check_review(path: Path) -> None:
 
 
 def write_review(path: Path, checked: Sequence[CheckedText]) -> None:
-    """Writes the table, in the order of `checked`; its byte order mark makes spreadsheets read it as UTF-8."""
+    """Writes the table, in the order of `checked`, with a byte order mark, so that spreadsheets read it as UTF-8."""
     file = io.StringIO(newline="")
     rows = csv.writer(file)
     rows.writerow(COLUMNS)

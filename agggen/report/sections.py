@@ -1,7 +1,7 @@
 """The sections of a report: text metrics, faithfulness, plans, alignment, diversity.
 
-Each measure of `agggen.evaluation` gets its bootstrap interval over records. If a metric cannot be computed on this
-machine (METEOR without Java), the report states why; it is an error if the metric was requested by name.
+Each measure of `agggen.evaluation` has a bootstrap interval over records. If a metric cannot be computed on this
+machine (METEOR without Java), the report states the reason; a metric requested by name raises an error instead.
 """
 
 from __future__ import annotations
@@ -68,11 +68,7 @@ class TextMetrics:
     """Metrics of the protocol; None for all that can be computed on this machine."""
 
     def __post_init__(self) -> None:
-        """Checks the metrics before any text is generated.
-
-        Raises:
-            AggGenError: the protocol or a metric is unknown, or a requested metric needs Java and there is none.
-        """
+        """Raises AggGenError if protocol or metric is unknown, or a requested metric needs Java and there is none."""
         known_metrics(self.protocol, self.metrics)
         for name in _WITH_JAVA.intersection(self.metrics or ()):
             package_version()
@@ -81,7 +77,7 @@ class TextMetrics:
 
 
 def protocol_of(corpus: str) -> str:
-    """The protocol of a corpus's published scores; ``plain`` without any."""
+    """The protocol of a corpus's published scores; ``plain`` if there are none."""
     return "webnlg-2017" if corpus.startswith("webnlg") else "e2e" if corpus.startswith("e2e") else PLAIN
 
 
@@ -91,9 +87,9 @@ class TextScores:
 
     sections: list[Section]
     plain: Mapping[str, SegmentStatistics]
-    """The metrics of protocol `plain`, for scores of parts of the corpus."""
+    """The metrics of protocol `plain`, from which scores of parts of the corpus are computed."""
     single: dict[str, Sequence[float]]
-    """The scores of the texts, by ``protocol/metric``."""
+    """The scores of single texts, by ``protocol/metric``."""
 
 
 def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[str], seed: int = 0) -> TextScores:
@@ -133,7 +129,7 @@ def _statistics_or_reasons(
     try:
         return dict(measure(choice.protocol, texts, references))
     except AggGenError:
-        pass  # computed one by one below, to find the metrics that fail
+        pass  # below, each metric is computed separately, to find the metrics that fail
     statistics: dict[str, SegmentStatistics | str] = {}
     for name in PROTOCOLS[choice.protocol]:
         try:
@@ -158,7 +154,7 @@ def model_sections(
 
     Args:
         values: the measures of `agggen.evaluation.values`.
-        ablation: unless ``none``, the most likely plans are omitted, since texts are generated from others.
+        ablation: unless ``none``, the section on the most likely plans is omitted, since the texts have other plans.
     """
     with_reference_plans = with_plans(written.records)
     references = [plans for _, plans in with_reference_plans]
@@ -204,7 +200,7 @@ def plans(
     seed: int,
     predicates: Predicates | None = None,
 ) -> Section | None:
-    """Agreement of `predicted` with the plans of the references; None if there is nothing to compare."""
+    """Agreement of `predicted` with the plans of the references; None if `predicted` is empty."""
     if not predicted:
         return None
     note = "Fractions, 0 to 1; tau -1 to 1; groups as a number. human_: references compared with each other."
@@ -212,7 +208,7 @@ def plans(
 
 
 def alignment(aligned: Alignments, seed: int) -> Section | None:
-    """Predicted against gold alignments of the references; None without gold."""
+    """Agreement of predicted with gold alignments of the references; None without gold alignments."""
     measures: list[Measure] = []
     for aligner, (predicted, gold) in aligned.items():
         measures += measured(alignment_statistics(predicted, gold), seed, f"{aligner}_")

@@ -1,6 +1,6 @@
 """Breakdowns of the scores by number of triples, category, predicate and group size.
 
-BLEU and chrF are corpus scores of each part; they do not average to the score of the corpus.
+BLEU and chrF are computed on each part as a corpus, so their mean is not the score of the whole corpus.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agggen.records import Plan
 from agggen.report.content import Cell, Chart, Row, Table
 
 MAX_CHARTED = 20
-"""Maximum number of predicates in the chart, those with the most errors first; the table has all."""
+"""Maximum number of predicates in the chart, which has the predicates with the most errors; the table has all."""
 
 _WHOLE = "values said whole (strict), %"
 

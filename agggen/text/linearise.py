@@ -1,4 +1,4 @@
-"""A record as the encoder reads it: ``[CLS] s p o [SEP] s p o [SEP] ...`` (AggGen, ACL 2021, section 3.2)."""
+"""The encoder's input for a record: ``[CLS] s p o [SEP] s p o [SEP] ...`` (AggGen, ACL 2021, section 3.2)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SourceTokens:
 
     tokens: list[str]
     triple: list[int]
-    """Index of the token's triple; for ``[SEP]``, of the triple before it; -1 for ``[CLS]``."""
+    """Index of the token's triple (for ``[SEP]``, of the preceding triple); -1 for ``[CLS]``."""
     role: list[int]
     """ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE or ROLE_OBJECT."""
 

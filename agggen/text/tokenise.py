@@ -1,14 +1,14 @@
 """Reversible tokenisation: detokenised tokens equal the text.
 
 A text is split into numbers with inner points or commas (``16,000``, ``3.5``, ``5.2e3``), words, clitics (``'s``,
-``n't``) and other visible characters, one by one. A single space between tokens is implied; if two pieces are adjacent,
-one of them has the joiner ``￭`` (U+FFED) on that side: the punctuation mark, if there is one, so that a word of the
-source is the same token at all its occurrences::
+``n't``) and other visible characters, each a token of its own. A single space between tokens is implied. If two tokens
+are adjacent in the text, one of them has the joiner ``￭`` (U+FFED) on that side. If one of them is a punctuation mark,
+the mark has the joiner, so that all occurrences of a word are the same token::
 
     (Ohio's) 16,000-seat hall.    ->    (￭ Ohio ￭'s ￭) 16,000 ￭-￭ seat hall ￭.
 
-Whitespace other than a single space between pieces, and the joiner itself, become a *raw* token: ``▁`` and the code
-points in hexadecimal (``▁20-20``), without implied spaces around it. Thus every string is reproduced exactly.
+Whitespace other than a single space between tokens, and joiners in the text, become *raw* tokens: ``▁`` and the code
+points in hexadecimal (``▁20-20``), without implied spaces around them. Thus every string is reproduced exactly.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class _Piece(NamedTuple):
 def tokenise(text: str, normalise: bool = False) -> list[Token]:
     """The tokens of `text`; ``detokenise(token.text for token in tokenise(text)) == text`` for every string.
 
-    With `normalise` (for the model's input and output) there are no raw tokens: whitespace and joiners count as one
-    space, or none at the ends of the text; the space before closing punctuation or a clitic (``Arion ,``, ``Roma 's``)
-    and after an opening bracket is removed, and a space is added between a comma or semicolon and a word
-    (``Akita,Japan``). Offsets refer to `text` in both cases.
+    With `normalise` (for the model's input and output) there are no raw tokens: each sequence of whitespace and joiners
+    is read as one space, or as nothing at the ends of the text. The space before closing punctuation or a clitic
+    (``Arion ,``, ``Roma 's``) and after an opening bracket is removed, and a space is added between a comma or
+    semicolon and a word (``Akita,Japan``). Offsets always refer to the original `text`.
     """
     pieces: list[_Piece] = []
     for match in _PIECE.finditer(text):
@@ -103,19 +103,19 @@ def _correct_spacing(pieces: list[_Piece], adjacent: list[bool]) -> list[bool]:
         elif left.text in _OPENING or (right.kind == "clitic" and left.kind in _WORDS):
             corrected[index] = True
         elif right.text in _CLOSING:
-            # A mark directly before a word belongs to it (" .5", " :smile"), but " ,otherwise" is corrected.
+            # A mark directly before a word belongs to the word (" .5", " :smile"), but " ,otherwise" is corrected.
             next_kind = pieces[index + 2].kind if index + 1 < len(adjacent) and adjacent[index + 1] else None
             corrected[index] = next_kind not in _WORDS or (next_kind == "word" and right.text in _SEPARATING)
     return corrected
 
 
 def detokenise(tokens: Iterable[str]) -> str:
-    """The text of the tokens; joiners at both ends have no effect."""
+    """The text of the tokens; joiners at the beginning and end of the text have no effect."""
     return detokenise_with_offsets(tokens)[0]
 
 
 def detokenise_with_offsets(tokens: Iterable[str]) -> tuple[str, list[tuple[int, int]]]:
-    """The text, and each token's characters ``[start, end)`` in it, without implied spaces."""
+    """The text of the tokens, and each token's characters ``[start, end)`` in the text, without implied spaces."""
     parts: list[str] = []
     spans: list[tuple[int, int]] = []
     position = 0

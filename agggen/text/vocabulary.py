@@ -41,8 +41,7 @@ class EncodedSource:
 class EncodedTarget:
     """A text as ids, without markers of facts.
 
-    `kept` lists the facts that contain at least one token (facts of whitespace do not); `fact` has the index into
-    `kept` of each token.
+    `kept` lists the indices of the facts in which at least one token starts; `fact` is each token's index in `kept`.
     """
 
     ids: list[int]
@@ -55,13 +54,13 @@ _A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
 
 
 def _an_suffix(word: str, current: str) -> str:
-    """The "n" of "an" before a word, or ""; `current` if the spelling is not decisive (``hour``, ``US``)."""
+    """The suffix of "a" before a word: "n" or ""; `current` if the spelling is not decisive (``hour``, ``US``)."""
     lower = word[:1].lower() + word[1:]
     return "n" if _AN.match(lower) else "" if _A.match(lower) else current
 
 
 class Vocabulary:
-    """Words and their ids, in the order of the module's docstring; immutable."""
+    """Words and their ids, in the order that the module's docstring states; immutable."""
 
     PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
 
@@ -95,8 +94,8 @@ class Vocabulary:
     def grown(self, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
         """This vocabulary with the words of further records, selected as in `build`.
 
-        Ids below `n_output` do not change. New words of texts follow, including words that were source-only before; the
-        other words of the source get higher ids.
+        Ids below `n_output` do not change. They are followed by the new words of texts, including words that only the
+        source had before, and then by the other words of the source.
         """
         if min_count < 1:
             raise ConfigError(f"min_count must be at least 1, not {min_count}")
@@ -118,7 +117,7 @@ class Vocabulary:
         return len(self.words)
 
     def writes(self, word: str) -> bool:
-        """Whether the output layer can generate the word; others can only be copied."""
+        """Whether the output layer can generate the word; if not, the word can only be copied."""
         return self._ids.get(word, self.n_output) < self.n_output
 
     def encode_source(self, record: Record) -> EncodedSource:
@@ -159,9 +158,9 @@ class Vocabulary:
         return EncodedTarget(ids, [renumbered[owner] for owner in owners], kept)
 
     def decode(self, ids: Iterable[int], extras: Sequence[str] = ()) -> list[str]:
-        """Tokens for :func:`~agggen.text.tokenise.detokenise`, without special tokens.
+        """The tokens of `ids` without special tokens, for :func:`~agggen.text.tokenise.detokenise`.
 
-        Before an out-of-vocabulary word, "a" or "an" is chosen by the word's first letters.
+        An "a" or "an" before an out-of-vocabulary word is corrected according to the word's first letters.
         """
         size, tokens = len(self), list[str]()
         for token_id in ids:
@@ -174,12 +173,12 @@ class Vocabulary:
         return tokens
 
     def to_json(self) -> dict[str, Any]:
-        """The vocabulary as plain JSON; inverse of :meth:`from_json`."""
+        """The vocabulary as JSON types; inverse of :meth:`from_json`."""
         return {"n_output": self.n_output, "words": list(self.words)}
 
     @classmethod
     def from_json(cls, data: object) -> Vocabulary:
-        """The vocabulary from the JSON of :meth:`to_json`; raises BundleError if it has another form."""
+        """The vocabulary from the JSON of :meth:`to_json`; raises BundleError if `data` has another form."""
         if not isinstance(data, Mapping):
             raise BundleError(f"a vocabulary must be an object, not {type(data).__name__}")
         if set(data) != {"n_output", "words"}:

@@ -1,7 +1,7 @@
-"""Configuration and data of adaptation: the preset `adapt` on top of the model's settings, new data and replay.
+"""Configuration and data of adaptation, which continues the training of a bundle on the texts of a new domain.
 
-Replayed old texts reduce forgetting. They are sampled from the corpora that the bundle's `sources` name, if these are
-available and unchanged, or from a corpus that the user names.
+Old texts, on which the bundle was trained, are mixed in (replay) to reduce forgetting. They are sampled from the
+corpora that the bundle's `sources` name, if these are available and unchanged, or from a corpus that the user names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
-_MIN_REPLAYED = 200  # training texts; fewer texts are soon overfitted, and more of the old domain is forgotten
+_MIN_REPLAYED = 200  # training texts; with fewer old texts the model overfits them and forgets more of the old domain
 
 
 def adaptation(
@@ -44,12 +44,12 @@ def adaptation(
     Args:
         kind: class of the configuration.
         address: see `bundle_folder`.
-        data: the new domain, with splits train and dev.
+        data: the texts of the new domain, with splits train and dev.
         replay: the corpus of the old texts, a source of `load_dataset`. [default: the corpora that the bundle names]
-        overrides: settings that override those of the bundle and of the preset.
+        overrides: override the settings of the bundle and of the preset.
         max_reject_share: see `training_data`.
         note: receives messages about new predicates and about replay.
-        preset: the settings of the training.
+        preset: the name of the preset with the settings of training.
 
     Raises:
         BundleError: there is no bundle, or it was modified.
@@ -78,7 +78,7 @@ def adaptation(
 
 
 def configuration(kind: type[C], address: Path | str, bundle: Bundle, preset: str, overrides: Sequence[str] = ()) -> C:
-    """The configuration that continues the training of the bundle at `address`: its settings, the preset, `overrides`.
+    """The configuration that continues the training of a bundle: the bundle's settings, the preset, then `overrides`.
 
     Raises:
         ConfigError: a setting is unknown or incompatible with the bundle's model.
@@ -101,7 +101,7 @@ def _named_corpus(replay: Any) -> dict[str, Dataset]:
 
 
 def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
-    """The corpora that the bundle was trained on or replayed, except missing and modified ones."""
+    """The corpora on which the bundle was trained, including replayed ones, except missing and modified corpora."""
     corpus = bundle.config.get("corpus", {})
     replayed = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
     splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(replayed)}
@@ -125,7 +125,7 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
 
 
 def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
-    """Adds texts of `old` to both splits, up to the fraction ``training.replay`` of all texts."""
+    """Adds texts of `old` to both splits: the fraction ``training.replay`` of all texts, if `old` has enough."""
     share, rng = config.training.replay, random.Random(config.training.seed)
     mixed: dict[str, list[Record]] = {}
     for split, records, minimum in (("train", data.train, _MIN_REPLAYED if share else 0), ("dev", data.dev, 0)):

@@ -13,9 +13,7 @@ _SHUFFLE_WINDOW = 40  # batches per sorting window: a compromise between randomn
 
 
 def joint_costs(examples: Sequence[Example], max_group_size: int, most_broken: int = 0) -> list[int]:
-    """Decoded positions of the joint objective per example: the history, and each fact once per set that remains after
-    pruning (`allowed_sets`).
-    """
+    """Decoded positions of the joint objective per example: the text, and each fact once per set of `allowed_sets`."""
     costs: list[int] = []
     for begin in range(0, len(examples), 512):
         batch = collate(examples[begin : begin + 512])
@@ -38,7 +36,7 @@ def fingerprint(examples: Iterable[Example]) -> str:
 
 
 def sizes(examples: Iterable[Example]) -> list[tuple[int, int]]:
-    """The sort key of each example: its number of triples, then of scored positions."""
+    """The sort key of each example: its number of triples, then its number of scored positions."""
     return [(len(example.predicates), example.n_target) for example in examples]
 
 
@@ -48,7 +46,7 @@ def epoch_batches(
     """The example indices of each batch of an epoch; every example occurs exactly once.
 
     Examples are shuffled, sorted by size within windows, and split into batches of at most `max_records` examples whose
-    costs sum to at most `budget` (a costlier example is a batch of its own); the batches are shuffled.
+    costs sum to at most `budget` (an example that costs more is a batch of its own); the batches are shuffled.
     """
     rng = random.Random(f"{seed}-{epoch}")
     order = list(range(len(sizes)))

@@ -1,4 +1,4 @@
-"""Callbacks of the training loop, which receive updates and evaluations and may request a stop."""
+"""Callbacks of the training loop, which are called after updates and evaluations and may request a stop."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ Metrics = Mapping[str, float]
 class Callback:
     """Receives the events of the loop; the methods do nothing unless a subclass overrides them.
 
-    If it sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all workers after the current update,
-    with ``progress.done`` False; training can resume from a checkpoint saved at that point.
+    If a callback sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all workers after the current
+    update, with ``progress.done`` False; training can resume from a checkpoint saved at that point.
     """
 
     def on_update(self, trainer: Trainer) -> None:
         """Called after every update."""
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        """Called every `log_every` updates, with averages since the last call."""
+        """Called every `log_every` updates, with averages over the updates since the last call."""
 
     def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
         """Called after each epoch, with scores on the development set; `dev_loss` is in nats per token."""
 
     def on_end(self, trainer: Trainer) -> None:
-        """Called once, after the best weights were restored."""
+        """Called at the end of the stage, after the best weights were restored."""
 
 
 class Keeper(Protocol):
     """Stores checkpoints: in a folder (`checkpoints.FileKeeper`), or in a store that all workers can access."""
 
     def restore(self, trainer: Trainer) -> bool:
-        """Restores the newest checkpoint of the trainer's stage, the same on all workers; False if there is none."""
+        """Restores the newest checkpoint of the trainer's stage on every worker; False if there is none."""
 
     def save(self, trainer: Trainer) -> None:
         """Saves the trainer's state. Called by worker 0 only."""
 
 
 class CheckpointEvery(Callback):
-    """Saves a checkpoint at least `seconds` after the last one, and after each evaluation."""
+    """Saves a checkpoint at least `seconds` after the last checkpoint, and after each evaluation."""
 
     def __init__(self, keeper: Keeper, seconds: float = 120.0) -> None:
         self.keeper, self.seconds = keeper, seconds

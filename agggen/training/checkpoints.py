@@ -26,7 +26,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy of a trainer's state, which may be written while training continues."""
+    """A copy of a trainer's state, which can be written while training continues."""
 
     stage: str
     step: int
@@ -35,7 +35,7 @@ class Snapshot:
 
     @staticmethod
     def of(trainer: Trainer) -> Snapshot:
-        """Copies the state to main memory.
+        """Copies the trainer's state to main memory.
 
         Raises:
             TrainingError: the last update was not finite (`Trainer.check_finite`).
@@ -80,7 +80,7 @@ class FileKeeper:
 
 
 def _identity(trainer: Trainer) -> dict[str, Any]:
-    """The properties that must be equal in a checkpoint and in the run that resumes from it."""
+    """The properties that must be equal in a checkpoint and in a run that resumes from the checkpoint."""
     return {
         "format": FORMAT,
         "stage": trainer.stage,

@@ -1,4 +1,4 @@
-"""Settings that follow from the data: the preset, the corpus, and the source of facts."""
+"""Settings that are chosen by the data: the preset, the corpus, and the source of facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agggen.run import RunConfig
 
 AUTO = "auto"
 _SIZES = (("tiny", 500), ("small", 10_000))
-"""Presets, each with the exclusive maximum number of training texts for its use; `medium` for more texts."""
+"""Presets for corpora with fewer training texts than the number; `medium` is for larger corpora."""
 _MINUTES = {"tiny": (2.0, 4.0), "small": (1.3, 1.6), "medium": (2.0, 2.5)}
 """Minutes per 1,000 texts on one CPU core, measured by tests/benchmarks/presets.py on two corpora."""
 C = TypeVar("C", bound=RunConfig)
@@ -25,7 +25,7 @@ def preset_for(data: Dataset) -> str:
 
 
 def minutes_for(data: Dataset) -> tuple[float, float]:
-    """Estimated minutes of training with the preset for this size on one CPU core: lower and upper bound."""
+    """Estimated minutes of training on one CPU core with the preset of `preset_for`: lower and upper bound."""
     texts = sum(len(record.references) for record in data.train)
     low, high = _MINUTES[preset_for(data)]
     return low * texts / 1000, high * texts / 1000
@@ -34,10 +34,10 @@ def minutes_for(data: Dataset) -> tuple[float, float]:
 def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
     """The configuration of a run on `data`; raises the errors of `load_config`.
 
-    The presets ``tiny``, ``small`` and ``medium`` use the facts of the texts if all texts have facts.
+    With the presets ``tiny``, ``small`` and ``medium``, the facts in the data are used if all texts have facts.
 
     Args:
-        preset: its name, the path of a YAML file, or ``auto`` (by size).
+        preset: the name of a preset, the path of a YAML file, or ``auto`` (`preset_for`).
     """
     chosen = preset_for(data) if preset == AUTO else preset
     settings = own_corpus(data, *((data,) if chosen in _MINUTES else ()))
@@ -45,7 +45,7 @@ def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequ
 
 
 def own_corpus(data: Dataset, *trained: Dataset) -> list[str]:
-    """Overrides that name `data` as the corpus, and use the texts' facts if all texts of `trained` have facts."""
+    """Overrides that set the corpus to `data`, and ``facts.source=corpus`` if all texts of `trained` have facts."""
     settings = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
     records = [record for dataset in trained for split in (dataset.train, dataset.dev) for record in split]
     references = [reference for record in records for reference in record.references]

@@ -1,4 +1,4 @@
-"""The records of a run and their fingerprints, which ensure that a run only resumes with the same data."""
+"""The records of a run, and fingerprints of the records, so that a run only resumes with the same data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agggen.records import Record
 from agggen.run import RunConfig
 
 _REMOTE = "agggen_platform.storage.bundles:get_bundle"
-"""The function of the platform that fetches bundles from a store or a registry."""
+"""The function of agggen_platform that fetches bundles from a store or a registry."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Data:
 
     @property
     def sources(self) -> dict[str, str]:
-        """The fingerprints that a bundle lists: those of the splits and of the initial bundle."""
+        """The fingerprints that a bundle lists: of the splits and of the initial bundle."""
         return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     @property
@@ -77,7 +77,7 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     Raises:
         CorpusError: the corpus is missing, or more than `max_reject_share` of a split is rejected.
         AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
-        RegistryError, StorageError: the registry or store of that bundle fails.
+        RegistryError, StorageError: the registry or store of the bundle at ``training.start`` fails.
     """
     corpus, facts = config.corpus, config.facts.segmenter
     names = dict.fromkeys((corpus.train, corpus.dev))
@@ -125,17 +125,17 @@ def bundle_folder(address: Path | str) -> Path:
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, instead: str) -> None:
-    """Checks that a run was started with the same flat configuration and `Data.decisive`.
+    """Checks that a run was started with the same flattened configuration and `Data.decisive`: `before` equals `now`.
 
-    The initial bundle is compared by its fingerprint, not its path. Settings that did not exist when the run was
-    started have their defaults; those of a stage without epochs are ignored.
+    The initial bundle is compared by its fingerprint, not its path. Settings that `before` lacks, since they were added
+    to agggen later, have their defaults; settings of a stage without epochs are ignored.
 
     Args:
-        run: how the message names the run.
+        run: the name of the run in the message.
         instead: what the user may change to begin another run, for the message.
 
     Raises:
-        ConfigError: they differ; names the first five differences.
+        ConfigError: the two differ; names the first five differences.
     """
     old, new = _comparable(before), _comparable(now)
     changed = [

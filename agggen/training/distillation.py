@@ -1,8 +1,8 @@
-"""Sequence-level distillation (Kim and Rush 2016): a model learns from texts that trained models write.
+"""Sequence-level distillation (Kim and Rush 2016): a model is trained on texts that trained models generated.
 
-Several models write texts for the training records and for subsets of their triples. Of each record's probable texts
-that the constrained search would accept, the consensus is kept. A model that is trained on these texts needs fewer
-plans for texts of the same quality, and seldom writes a text with a fault.
+Several models generate texts for the training records and for subsets of their triples. Of the probable texts of a
+record that the constrained search accepts (`Generator.accepts`), the consensus is kept. A model that is trained on
+these texts needs fewer candidate plans for texts of the same quality, and its texts seldom have a fault.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from agggen.generation.results import Generation
 from agggen.records import Fact, Record, Reference, Triple
 
 _TRIES = 20
-"""Subsets are drawn until there are enough, at most this many times their number."""
+"""At most this many random draws per requested subset."""
 
 
 def subsets_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequence[Record] = ()) -> list[Record]:
     """Up to `count` new records, without texts: connected subsets of the triples of random records.
 
-    A subset has at least two triples. They are not all triples of one of `records`, of `known`, or of another subset.
+    A subset has at least two triples, and differs from the triples of each record of `records` and `known` and from the
+    other subsets.
 
     Args:
         seed: of the random choice; the same arguments give the same subsets.
@@ -55,15 +56,15 @@ def _connected(triples: Sequence[Triple]) -> bool:
 def with_consensus(
     record: Record, texts: Sequence[Generation], accepts: Callable[[Record, Generation], bool]
 ) -> Record | None:
-    """The record with one reference: the consensus among its accepted texts, with its facts and plan.
+    """The record with one reference: the consensus among its accepted texts, with facts and plan; None without any.
+
+    Texts with a score more than `MARGIN` below the best fulfilled text (`Generation.fulfilled`) are ignored.
 
     Args:
-        texts: of one or several models with comparable scores; the probable ones are samples
-            (`agggen.generation.consensus`). A text that several models wrote counts several times.
-        accepts: whether a text may be the reference (`Generator.accepts`); called until it accepts one.
-
-    Returns:
-        None if none is accepted, apart from texts with a score below the best one without faults by more than `MARGIN`.
+        texts: texts of one or several models with comparable scores, the samples of `agggen.generation.consensus`. A
+            text that several models generated is several samples.
+        accepts: whether a text may be the reference (`Generator.accepts`); called in order of consensus until one is
+            accepted.
     """
     passed = [text for text in texts if text.fulfilled]
     if not passed:

@@ -1,10 +1,10 @@
 """Data-parallel training: communication between workers, and the division of a batch.
 
 The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its
-share, divided by the scored positions of the whole batch, and the gradients are summed: the result is the gradient of
-one worker on the whole batch. DistributedDataParallel is not used, since it requires all parameters in every `forward`,
-but a stage leaves some unused and a share may be empty. The all-reduce does not overlap with the backward pass; for 4
-million gradients, two gloo processes on one machine took 16 ms, 3 % of an update of the baseline.
+share of the batch, divided by the scored positions of the whole batch, and the gradients are summed: the result is the
+gradient of the whole batch. DistributedDataParallel is not used, since it requires that every `forward` uses all
+parameters; here a stage does not use all parameters and a worker's share may be empty. The all-reduce does not overlap
+with the backward pass; for 4 million gradients, two gloo processes on one machine took 16 ms, 3 % of a baseline update.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 
 class Group(Protocol):
-    """The workers of a run; all of them make the same calls in the same order."""
+    """The workers of a run; all workers must make the same calls in the same order."""
 
     rank: int  # 0 ... size - 1
     size: int
 
     def add_up(self, tensor: Tensor) -> None:
-        """Replaces `tensor` in place by its sum over all workers, which is identical on all of them."""
+        """Replaces `tensor` in place by its sum over all workers; the result is identical on all workers."""
 
     def any(self, flag: bool) -> bool:
         """Whether `flag` is set on any worker."""
@@ -47,7 +47,7 @@ class Alone:
 
 
 class Connected:
-    """The default process group of torch.distributed, which must be initialised (gloo, or NCCL for CUDA)."""
+    """The default process group of torch.distributed (gloo, or NCCL for CUDA), which the caller has initialised."""
 
     def __init__(self) -> None:
         import torch.distributed as dist
@@ -98,8 +98,8 @@ def share(costs: Sequence[float], rank: int, size: int) -> range:
 def add_up_gradients(model: nn.Module, group: Group) -> None:
     """Replaces each gradient by its sum over the workers, in one all-reduce.
 
-    A missing gradient counts as zeros. If no worker has a gradient of a parameter, it stays None, so that the optimiser
-    skips the parameter.
+    A missing gradient is added as zeros. If no worker has a gradient of a parameter, the gradient stays None, so that
+    the optimiser skips the parameter.
     """
     if group.size == 1:
         return

@@ -1,13 +1,13 @@
 """Extends a model by new words and predicates, initially without changing its distributions.
 
-Known words and predicates keep their vectors; new ones are initialised with the vectors that represented them before:
+Known words and predicates keep their vectors; the others are initialised with the vectors that represented them before:
 
-- A new word has the vector of [UNK]. The new output words and [UNK] share the former probability of [UNK], so the
-  probabilities of other words do not change, unless a known word becomes an output word.
+- A new word has the vector of [UNK]. The former probability of [UNK] is divided equally among [UNK] and the new output
+  words, so other probabilities do not change, unless a word that could only be copied becomes an output word.
 - A new predicate has the vectors and stop probabilities of the unknown predicate, which is trained by
-  ``model.predicate_dropout``; a repeated predicate (``isPartOf_2``) has those of its first occurrence.
+  ``model.predicate_dropout``, or, if it repeats a known predicate (``isPartOf_2``), of the known predicate.
 
-The probabilities of plans are thus unchanged.
+Thus the probabilities of plans do not change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agggen.text import Vocabulary
 
 
 def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tuple[Encoder, dict[str, Tensor]]:
-    """The encoder of a bundle with the words and predicates of `records`, and the weights of a model for it.
+    """The encoder of a bundle extended by the words and predicates of `records`, and the weights of its model.
 
     Args:
         bundle: the bundle to extend; it is not changed.

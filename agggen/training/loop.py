@@ -2,7 +2,7 @@
 
 The complete state is in `Trainer` and can be saved and restored exactly: weights, optimiser, position in the epoch,
 best weights. Dropout is seeded per update, and sums are computed in a fixed order, so a resumed run on a CPU has the
-same losses as an uninterrupted one with the same number of threads.
+same losses as an uninterrupted run with the same number of threads.
 
 Training uses one process, or several that divide each batch (`distributed`) and make the same updates.
 """
@@ -47,16 +47,16 @@ class StageConfig:
     schedule: ScheduleName = "linear"
     warmup: int = 400  # updates
     transition_warmup: int = 0  # updates, for the transition learning rate; 0: `warmup`
-    beta2: float = 0.98  # Adam's decay of squared gradients; that of gradients is 0.9
+    beta2: float = 0.98  # Adam's beta2; beta1 is 0.9
     label_smoothing: float = 0.0  # of output words, in training of the baseline only
-    alignment_penalty: float | None = None  # joint stage: nats per broken alignment; null: none may be broken
+    alignment_penalty: float | None = None  # joint stage only, see `JointModel.potentials`
     substitute: float = 0.0  # probability of replacing a name in record and text (`training.substitution`)
     batch_positions: int = 4096  # decoded positions in one forward pass
     max_records: int = 128  # texts in one forward pass
     accumulate: int = 1  # forward passes per update
     clip: float = 1.0  # largest norm of the gradient
     patience: int = 3  # evaluations without a better dev loss before the stage ends
-    initial_share: float = 0.0  # of the weights before the stage in its result; transitions are not averaged
+    initial_share: float = 0.0  # fraction of the stage's initial weights in its final weights, except transitions
     log_every: int = 50  # updates
 
     def __post_init__(self) -> None:
@@ -124,8 +124,9 @@ class _Update(NamedTuple):
 
 
 class Trainer:
-    """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation, or with the mean of
-    these and its present ones (``initial_share``; Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").
+    """Runs one stage. At its end, `model`, which is changed in place, has the weights of the best evaluation or, with
+    ``initial_share``, their mean with the initial weights (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
+    models").
 
     Every worker of `group` makes a trainer from the same arguments, except for the callbacks. `stop` is called before
     every update; if it returns True on any worker, all workers stop. `substitute` changes each training example.
@@ -193,7 +194,7 @@ class Trainer:
     def run(self) -> Progress:
         """Trains until the last epoch or early stopping, which set `done`, or until a stop is requested.
 
-        A stopped or restored run is resumed; for a finished run, only the best weights are restored.
+        A stopped or restored run is resumed; if the run is finished, only the best weights are restored.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -245,7 +246,7 @@ class Trainer:
         return not self._must_stop()
 
     def _updates(self, batches: list[list[int]]) -> Iterator[_Update]:
-        """The remaining updates of the epoch; for a GPU, the next update is prepared in the background."""
+        """The remaining updates of the epoch; on a GPU, a thread prepares the next update during the current one."""
         begins = range(self.progress.batch, len(batches), self.config.accumulate)
         chosen = [batches[begin : begin + self.config.accumulate] for begin in begins]
         steps = range(self.progress.step, self.progress.step + len(chosen))
@@ -264,7 +265,7 @@ class Trainer:
         return self.stop_requested
 
     def _prepare(self, chosen: list[list[int]], step: int) -> _Update:
-        """The update from the forward passes `chosen`, after `step` completed updates."""
+        """The input of update `step` + 1, from the example indices `chosen` of its forward passes."""
         examples = {i: self._substituted(i, step) for batch in chosen for i in batch}
         shares: list[Batch] = []
         for batch in chosen:
@@ -274,10 +275,10 @@ class Trainer:
         return _Update(chosen, shares, self._scored_positions(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
-        """One optimiser step: summed loss and gradient norm, of all workers, as float64 on the device.
+        """Makes one optimiser step; returns the summed loss and gradient norm of all workers, as float64 on the device.
 
         Raises:
-            TrainingError: one of them is not finite (on a GPU raised later by `check_finite`, to avoid waiting).
+            TrainingError: loss or norm is not finite (on a GPU, `check_finite` raises it later, to avoid waiting).
         """
         for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
             parameters["lr"] = rate * factor(self.progress.step + 1)
@@ -301,7 +302,7 @@ class Trainer:
     def check_finite(self) -> None:
         """Raises TrainingError if the loss or gradient norm of the last update is not finite.
 
-        On a GPU, it is called only before log lines and checkpoints.
+        On a GPU, this is checked only before log lines and checkpoints.
         """
         if self._last is None:
             return
@@ -323,7 +324,7 @@ class Trainer:
         return self._substitute(example, rng)
 
     def _random_seed(self) -> int:
-        """The seed of the next update: a function of seed, stage, step and rank, which resumed runs reproduce."""
+        """The seed of the next update; it depends only on seed, stage, step and rank, so resumed runs reproduce it."""
         key = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
         return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
 

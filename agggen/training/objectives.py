@@ -17,7 +17,7 @@ Objective = Callable[[JointModel, Batch], Tensor]
 def objective(name: ObjectiveName, label_smoothing: float = 0.0, alignment_penalty: float | None = None) -> Objective:
     """The loss `name`: -log p(y | x), summed over a batch.
 
-    baseline: of the plain Transformer; batches are collated with `whole=True`, `label_smoothing` is for training only.
+    baseline: plain Transformer; batches must be collated with `whole=True`; `label_smoothing` is for training only.
     joint: marginal over plans (paper section 3.3), with `alignment_penalty` (see `JointModel.potentials`).
     """
 

@@ -1,4 +1,4 @@
-"""Progress of training and generation as lines: one per evaluation and every half minute between evaluations."""
+"""Prints the progress of training, at each evaluation and every half minute between evaluations, and of generation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from agggen.training.events import TrainingEvent
 
 TITLES = {"baseline": "Transformer", "joint": "joint model"}
-"""Names of the stages."""
+"""Displayed names of the stages."""
 _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_NOTES = 10.0
 

@@ -13,8 +13,8 @@ from agggen.errors import StoppedError
 class StopRequest:
     """Whether a stop is requested; called by the loop before each update.
 
-    As a context manager in the main thread, it handles the first SIGINT or SIGTERM; a second signal has its usual
-    effect. In other threads, which cannot handle signals, the context manager does nothing.
+    As a context manager in the main thread, this object handles the first SIGINT or SIGTERM; a second signal has its
+    usual effect. In other threads, which cannot handle signals, the context manager does nothing.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class StopRequest:
         self._requested = True
 
     def stopped(self, error: StoppedError) -> StoppedError:
-        """`error` with the exit status of the signal, if a signal requested the stop."""
+        """`error` with a message for the command line and, if a signal requested the stop, the signal's exit status."""
         message = str(error).partition(";")[0]
         code = error.exit_code if self.signal is None else 128 + self.signal
         return StoppedError(f"{message}; the same command continues there", code)

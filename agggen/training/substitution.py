@@ -1,8 +1,8 @@
-"""Data augmentation for copying: subjects and objects are substituted, consistently in the record and its text.
+"""Data augmentation for copying: names (subjects and objects) are substituted, both in the record and in its text.
 
-A model can memorise names of training texts, but substituted names can only be copied. All occurrences of a name
-are replaced by another name of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and
-McKeown 2019, who use noisy samples of the model). Plans and hard alignments do not change.
+A model can memorise names of training texts, but must copy substituted names. All occurrences of a name are replaced by
+a name of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and McKeown 2019, who use
+noisy samples of the model). Plans and hard alignments do not change.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from agggen.text.vocabulary import SPECIALS
 from agggen.verification.values import FUNCTION_WORDS
 
 Name = tuple[int, ...]
-"""The token ids of a subject or object; in the pools, the k-th out-of-vocabulary word is -k."""
+"""The token ids of a subject or object. As a replacement, its k-th out-of-vocabulary word has the id -k."""
 Substitute = Callable[[Example, random.Random], Example]
 
 _SAME_PREDICATE, _UNSEEN = 0.6, 0.2
-"""Fractions of replacements by names of the same predicate and role, and by unseen words; others are random names."""
+"""Fractions of replacements by names of the same predicate and role, and by out-of-vocabulary words; the remaining
+replacements are random names."""
 
 
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: float) -> Substitute:
     """A function that replaces each name of an example with probability `share` by a name of `examples`.
 
-    A name is kept if the text does not contain the complete name, or contains one of its content words outside names,
-    since the text would then mention a word that the record no longer has.
+    A name is kept if the text does not contain the complete name, or contains one of the name's content words outside
+    names: after a substitution, the text would have a word that is no longer in the record.
     """
     n_words = len(vocabulary)
     common = frozenset(

@@ -1,6 +1,6 @@
 """Decodes tag scores to frames: valid BIO tags, one predicate, each numbered role at most once.
 
-In valid tags, I-x only follows B-x or I-x; B-V is at the predicate only.
+Tags are valid if I-x only follows B-x or I-x, and B-V is at the predicate only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tags = tuple[str, ...]
 
 
 def tags_of(roles: Sequence[str]) -> Tags:
-    """The tags for `roles` (all but V), by number: O, B-V, then B- and I- of each role."""
+    """The tags for `roles` (all roles but V), in the order of their numbers: O, B-V, then B- and I- of each role."""
     return ("O", "B-V", *(f"{edge}-{role}" for role in roles for edge in "BI"))
 
 
@@ -26,8 +26,8 @@ def best_frames(
 ) -> list[list[int]]:
     """The best valid tag numbers of each frame with each numbered role (ARG0, ARG1, ...) at most once.
 
-    If the best sequence has a role twice, the phrase nearest to the predicate keeps it, and the frame is decoded again
-    without that role elsewhere. Arguments as in `best_tags`; `roles` are those of ``tags_of``.
+    If the best sequence has a role twice, the phrase nearest to the predicate keeps the role, and the frame is decoded
+    again with this role forbidden outside the phrase. Arguments as in `best_tags`; `roles` as in ``tags_of``.
     """
     paths = best_tags(scores, predicates, lengths)
     begin_tags = [2 * number + 2 for number, role in enumerate(roles) if role.startswith("ARG") and role[3:].isdigit()]
@@ -50,7 +50,7 @@ def best_frames(
 
 
 def _forbid_duplicates(path: Sequence[int], predicate: int, begin_tags: Sequence[int], forbidden: np.ndarray) -> bool:
-    """Marks the duplicates of roles (by `begin_tags`) in `path` as `forbidden` (T, K); whether there are any."""
+    """Sets `forbidden` (T, K) for roles (by `begin_tags`) that `path` has twice; returns whether there are any."""
     any_duplicate = False
     for begin in begin_tags:
         starts = [position for position, number in enumerate(path) if number == begin]
@@ -74,10 +74,10 @@ def _phrase_end(path: Sequence[int], start: int, inside: int) -> int:
 def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
     """The best valid tag numbers of each frame (Viterbi).
 
-    Only I-x constrains neighbouring tags, so a step is O(K) per frame, not O(K^2).
+    Only the tags I-x depend on the preceding tag, so a step costs O(K) per frame, not O(K^2).
 
     Args:
-        scores: (F, T, K), of the tags by their numbers in ``tags_of``.
+        scores: (F, T, K), by the tag numbers of ``tags_of``.
         predicates: (F,), the index of the predicate's word.
         lengths: (F,), the number of words of the frame's sentence.
     """

@@ -1,7 +1,7 @@
 """Features of words as numbers: lower-cased form, prefix, suffixes and shape, so that unseen words have features too.
 
-Each feature has a table of the values that occur in the training text; 0 is the number of unknown values. Sentences are
-batched by length to reduce padding.
+Each feature has a table of the values in the training text; other values have the number 0. Sentences are batched by
+length to reduce padding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def values(word: str) -> tuple[str, ...]:
 
 
 def shape(word: str) -> str:
-    """Runs of capitals, small letters and digits as X, x and 0, other characters unchanged: "Xx-X0"; at most 6 long."""
+    """The shape of a word, such as "Xx-X0": runs of capitals, small letters, digits as X, x, 0; up to 6 characters."""
     kinds: list[str] = []
     for character in word[:24]:
         kind = "0" if character.isdigit() else character
@@ -39,15 +39,13 @@ def shape(word: str) -> str:
 
 
 class Features:
-    """The tables of feature values."""
-
     def __init__(self, tables: Mapping[str, Sequence[str]]) -> None:
         self.tables = {name: tuple(tables[name]) for name in TABLES}
         self._numbers = [{value: i for i, value in enumerate(self.tables[name], start=1)} for name in TABLES]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The number of entries per table, the unknown value included."""
+        """The number of entries per table, including the entry 0 for unknown values."""
         return tuple(len(table) + 1 for table in self.tables.values())
 
     def numbers(self, word: str) -> tuple[int, ...]:
@@ -56,7 +54,7 @@ class Features:
 
 
 def batch_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Batches of sentence indices, longest first, with at most `budget` words including padding, or one sentence."""
+    """Batches of sentence indices, longest first: at most `budget` words with padding, or a single longer sentence."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     batches: list[list[int]] = []
     width = 0

@@ -1,8 +1,8 @@
 """The network: two bidirectional LSTM layers per sentence, then a smaller one per predicate.
 
 Shapes: B sentences, T words, F frames (predicates of all sentences), E features per word, H hidden units, K role tags.
-Rows are padded at the end. Padding never affects words: it is last in the forward direction, and in the backward
-direction each row is reversed within its length.
+Rows are padded at the end. Padding does not affect words, since it is last in both directions: for the backward
+direction, each row is reversed within its length.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TaggerConfig:
 
     features: tuple[int, ...] = (80, 24, 16, 32, 16)
     hidden: int = 192  # units per direction of both sentence layers
-    role: int = 128  # width of a word's representation relative to a predicate
+    role: int = 128  # width of the representation of a pair of word and predicate
     role_hidden: int = 112  # units per direction of the frame layer
 
 
@@ -53,7 +53,7 @@ class TaggerModel(nn.Module):
         return states, self.predicate(states).squeeze(-1)
 
     def roles(self, states: Tensor, lengths: Tensor, sentence: Tensor, predicate: Tensor) -> Tensor:
-        """Tag logits (F, T, K) of frames; `sentence` and `predicate` (F,) are each frame's sentence and word."""
+        """Tag logits (F, T, K) of frames; `sentence` and `predicate` (F,) index each frame's sentence and predicate."""
         words = self.word_side(states)[sentence]  # (F, T, role)
         predicates = self.predicate_side(states[sentence, predicate]).unsqueeze(1)  # (F, 1, role)
         products = self.product_side(states)[sentence] * predicates  # a low-rank bilinear term
@@ -80,7 +80,7 @@ class BiLSTM(nn.Module):
 
 
 def _reversal(lengths: Tensor, width: int) -> Tensor:
-    """For each position of padded rows (B, `width`), flattened, the position of its word in the reversed rows."""
+    """The order (B * `width`,) of flattened rows in which each row is reversed within its length."""
     positions = torch.arange(width, device=lengths.device).unsqueeze(0)
     lengths = lengths.unsqueeze(1)
     sources = torch.where(positions < lengths, lengths - 1 - positions, positions)

@@ -1,6 +1,6 @@
 """A trained tagger and its folder.
 
-    tagger.json            format, sizes, roles, tables of word features, how it was trained, scores
+    tagger.json            format, sizes, roles, tables of word features, training settings, scores
     weights.safetensors    the parameters, as 16-bit floats
     manifest.json          SHA-256 of these two files
 
@@ -36,7 +36,7 @@ class RoleTagger:
     role_names: tuple[str, ...]
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Tags, ...]]:
-        """The frames of each sentence, a sequence of words, in the order of their predicates."""
+        """The frames of each sentence (a sequence of words), in the order of their predicates."""
         frames: list[tuple[Tags, ...]] = [()] * len(sentences)
         non_empty = [index for index, words in enumerate(sentences) if words]
         for positions in batch_by_length([len(sentences[index]) for index in non_empty], BATCH_WORDS):
@@ -82,10 +82,10 @@ def tagger_fingerprint(path: Path | str) -> str:
 
 
 def load_tagger(path: Path | str) -> RoleTagger:
-    """Reads a tagger after its files are checked by their hashes.
+    """Reads a tagger after its files are checked (`tagger_fingerprint`).
 
     Raises:
-        BundleError: a file is missing, was modified, does not fit the others, or has another format.
+        BundleError: a file is missing or was modified, the files are inconsistent, or the format version differs.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -96,7 +96,8 @@ def load_tagger(path: Path | str) -> RoleTagger:
     if description.get("format") != FORMAT:
         raise BundleError(f"{path} has tagger format {description.get('format')}; this version reads {FORMAT}")
     try:
-        sizes = {name: size for name, size in description["model"].items() if name != "dropout"}  # a training setting
+        # "dropout" is a setting of training only.
+        sizes = {name: size for name, size in description["model"].items() if name != "dropout"}
         config = TaggerConfig(**(sizes | {"features": tuple(sizes["features"])}))
         features = Features(description["features"])
         roles = tuple(description["roles"])
