@@ -24,6 +24,7 @@ TAG_CHARACTERS = 8000
 DIGEST_CHARACTERS = 36
 METRICS_PER_BATCH = 1000
 _PARAMS_PER_BATCH = 100
+_INVALID_IN_MODEL_NAME = re.compile(r"[/:.%\"']")
 
 _CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
@@ -246,9 +247,9 @@ class Store:
         else:
             tags = {"fingerprint": event["fingerprint"], "mlflow.model.isExternal": "true"}
             params = {mlflow_key(name): _shortened(str(value), 500) for name, value in event["params"].items()}
-            model_id = self._client.create_logged_model(
-                self._experiment_id, event["name"], self._run_id, tags, params, "agggen"
-            ).model_id
+            name = _INVALID_IN_MODEL_NAME.sub("-", event["name"])
+            model = self._client.create_logged_model(self._experiment_id, name, self._run_id, tags, params, "agggen")
+            model_id = model.model_id
             self._client.finalize_logged_model(model_id, "READY")
         about = {"model_id": model_id, "dataset_name": event["dataset"], "run_id": self._run_id}
         about["dataset_digest"] = event["digest"][:DIGEST_CHARACTERS]

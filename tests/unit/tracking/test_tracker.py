@@ -77,6 +77,15 @@ def test_metrics_on_several_datasets_belong_to_one_model(finished: tuple[Tracker
     }
 
 
+def test_a_model_whose_name_mlflow_does_not_allow_gets_a_similar_name(track: Track, messages: list[str]) -> None:
+    with track() as tracker:
+        tracker.log_model("s3://models/webnlg-3.0", "f2" * 32, {}, {"bleu": 39.0}, "e2e/test", "0f" * 32)
+    client = mlflow_client(tracker.uri)
+    experiment = client.get_experiment_by_name("toys").experiment_id
+    (model,) = client.search_logged_models([experiment], "tags.fingerprint = '" + "f2" * 32 + "'")
+    assert (model.name, messages) == ("s3---models-webnlg-3-0", [])
+
+
 def test_texts_are_logged_as_a_table_for_mlflows_comparison_page(track: Track) -> None:
     triples = [["Mill", "food", "Thai"], ["Mill", "area", "city"]]
     record = Record.of({"id": "r1", "triples": triples, "references": ["Mill serves Thai food."]})
