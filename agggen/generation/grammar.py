@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from agggen.records import Triple
 from agggen.text.linearise import entity_words
-from agggen.verification.clauses import PREPOSITIONS
+from agggen.verification.clauses import MONTH, PREPOSITIONS
 from agggen.verification.lexicon import Lexicon
 
 _ENGLISH = frozenset(("the", "is", "of"))
@@ -17,7 +17,6 @@ _MIN_ARTICLE_SHARE = 0.9
 _ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
 _AUXILIARY = "(?:is|are|was|were|has|had|have)"
 _PREPOSITION = "(?<!-)(?:of|in|on|at|by|to|from|for|with|into|near)"
-_MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?(?!\d)"
 _BROKEN = re.compile(
     "|".join(
@@ -31,7 +30,7 @@ _BROKEN = re.compile(
             rf"\b{_AUXILIARY}\s+(?:and|or|which|who|is|are|was|were|has|have)\b",
             r"(?:^|[.!?]\s)(?:The\s)?Name\s+and\s+(?:is|was|has|had)\b",
             # "in March 30"
-            rf"\b[Ii]n (?:the )?(?:{_MONTH} (?:the )?{_DAY}|{_DAY} (?:of )?{_MONTH})\b",
+            rf"\b[Ii]n (?:the )?(?:{MONTH} (?:the )?{_DAY}|{_DAY} (?:of )?{MONTH})\b",
             # "at In Ulm": a preposition before a name that begins with "In"
             rf"\b{_PREPOSITION} In\b",
             # wrong number of noun or verb: "one of the groups are", "the leader is Ann and Bob."
@@ -93,9 +92,8 @@ _SPLICE = re.compile(
 )
 """Two main clauses that only a comma joins, at the beginning of a sentence."""
 _BORDER = re.compile(
-    r"[,;:().!?\u2013]|(?<=Name) (?=(?:It|Its|He|His|She|Her|They|Their|The)\b)|(?<![\w-])(?i:and|or|but|nor|which|who|"
-    r"whom|whose|where|that|what|when|while|whilst|whereas|as|if|because|since|though|although|so|than|after|before|how|"
-    r"why)(?![\w-])"
+    rf"[,;:().!?\u2013]|(?<=Name) (?={_OPENER.pattern})|(?<![\w-])(?i:and|or|but|nor|which|who|whom|whose|where|that|"
+    r"what|when|while|whilst|whereas|as|if|because|since|though|although|so|than|after|before|how|why)(?![\w-])"
 )
 """Where a clause may end."""
 _COORDINATING = frozenset(("and", "or", "but", "nor", "so"))

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
-from agggen.verification.normal import Span
+from agggen.verification.normal import Span, containing
 from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
@@ -177,7 +177,7 @@ class References:
         indexed = TextIndex(text)
         matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
         spans = {span for own in matches.values() for span in own}
-        outer = {name: sorted(span for span in own if not _inside(span, spans)) for name, own in matches.items()}
+        outer = {name: sorted(span for span in own if not containing(span, spans)) for name, own in matches.items()}
         named = [name for name, own in outer.items() if own]
         return {name: outer[name] for name in sorted(named, key=lambda name: (outer[name][0], name))}
 
@@ -199,14 +199,9 @@ class References:
         if not comma or short in others:
             return False
         spans = {span for own in self._names(fact).values() for span in own}
-        mentioned = any(not _inside(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
+        mentioned = any(not containing(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
         return mentioned and any(name in self._names(sentence) for sentence in sentences)
 
 
 def _within(span: Span, start: int, end: int) -> bool:
     return start <= span[0] and span[1] <= end
-
-
-def _inside(span: Span, spans: Collection[Span]) -> bool:
-    """Whether one of `spans` contains `span` and is longer."""
-    return any(_within(span, *longer) and span != longer for longer in spans)

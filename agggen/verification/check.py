@@ -33,7 +33,7 @@ from agggen.verification.lexicon import (
     never_precedes,
     suspicious,
 )
-from agggen.verification.normal import Span, words
+from agggen.verification.normal import Span, containing, words
 from agggen.verification.record_words import akin, forms, names, shape, small_number, unsupported
 from agggen.verification.repetitions import disjoint, overlap, repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
@@ -367,15 +367,14 @@ def _of_other_facts(
     return tuple(dict.fromkeys(mentions))
 
 
-def _inside_name(text: str, span: Span, longer: Collection[Span]) -> bool:
+def _inside_name(text: str, span: Span, spans: Collection[Span]) -> bool:
     """Whether a span is part of a longer name, not a list item ("Baku, Azerbaijan") or in lower case ("white rice")."""
     if text[span[0]].islower():
         return False
-    for start, end in longer:
-        if (start, end) != span and start <= span[0] and span[1] <= end:
-            before, behind = text[start : span[0]].rstrip(), text[span[1] : end]
-            if not ((not before or _ITEM_ENDS.search(before)) and (not behind or _ITEM_BEGINS.match(behind))):
-                return True
+    for start, end in containing(span, spans):
+        before, behind = text[start : span[0]].rstrip(), text[span[1] : end]
+        if not ((not before or _ITEM_ENDS.search(before)) and (not behind or _ITEM_BEGINS.match(behind))):
+            return True
     return False
 
 

@@ -67,8 +67,8 @@ _MEASURE = re.compile(
 _COUNT = re.compile(r"number of (?P<things>.+)|(?P<thing>.+) count", re.IGNORECASE)
 _IDENTIFIER = re.compile(r".+ (?:code|id|identifier|number)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
-_MONTH = "|".join(MONTHS)
-_DAY = re.compile(rf"\d{{1,2}} (?:{_MONTH}),? \d{{4}}|(?:{_MONTH}) \d{{1,2}},? \d{{4}}", re.IGNORECASE)
+MONTH = f"(?:{'|'.join(map(str.capitalize, MONTHS))})"
+_DAY = re.compile(rf"\d{{1,2}} {MONTH},? \d{{4}}|{MONTH} \d{{1,2}},? \d{{4}}", re.IGNORECASE)
 ADJECTIVE = re.compile(r".*(?:friendly|free|ful|less|ous|\w{3}[ai]ble|\w{2}[^\We]ed)", re.IGNORECASE)
 """Predicates with truth values that may follow "is": ``family friendly``, ``wheelchair accessible``."""
 _YEAR = re.compile(r"1\d{3}|20\d\d")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
 from agggen.records import Triple
-from agggen.verification.training_texts import TrainingText
+from agggen.verification.training_texts import MAX_COVER, NEARLY_ALL, TrainingText
 from agggen.verification.values import FUNCTION_WORDS
 
 _ITERATIONS = 5
@@ -26,10 +26,6 @@ _MIN_RATIO = 3.0
 
 _MIN_WORD_SENTENCES = 30
 """Minimum number of training sentences with a word of ``predicates_of``."""
-_COVERED_SHARE = 0.985
-"""Minimum share of a word's sentences that have a value of one of its predicates."""
-_MAX_PREDICATES = 10
-"""Maximum number of predicates of a word that are needed for `_COVERED_SHARE`."""
 _MAX_BASE_SHARE = 0.5
 """Maximum share of all sentences that have a value of one of a word's predicates."""
 
@@ -98,7 +94,7 @@ def _predicates_of(
     shares: Mapping[str, Mapping[str, float]],
 ) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``predicates_of``: for each word, the predicates that explain it most often, as many as cover
-    `_COVERED_SHARE` of its sentences, and all other predicates of which the word may be a cue.
+    `NEARLY_ALL` of its sentences, and all other predicates of which the word may be a cue.
 
     Args:
         expected: by predicate: the expected number of times that it explains each word.
@@ -114,10 +110,10 @@ def _predicates_of(
     for word, rest in sorted(with_word.items()):
         explained = {name: own[word] for name, own in expected.items() if name and word in own}
         chosen: set[str] = set()
-        for name in sorted(explained, key=lambda name: -explained[name])[:_MAX_PREDICATES]:
+        for name in sorted(explained, key=lambda name: -explained[name])[:MAX_COVER]:
             chosen.add(name)
             rest = [(predicates, count) for predicates, count in rest if name not in predicates]
-            if sum(count for _, count in rest) <= (1 - _COVERED_SHARE) * word_counts[word]:
+            if sum(count for _, count in rest) <= (1 - NEARLY_ALL) * word_counts[word]:
                 chosen |= {name for name, own in shares.items() if word in own}
                 base = sum(count for (_, predicates), count in sentences.items() if not chosen.isdisjoint(predicates))
                 if base <= _MAX_BASE_SHARE * total:

@@ -7,9 +7,8 @@ from collections.abc import Collection, Sequence
 from itertools import chain, combinations
 
 from agggen.records import Triple
-from agggen.text.linearise import entity_words
 from agggen.verification.normal import Span
-from agggen.verification.values import Match, TextIndex, value_wordings
+from agggen.verification.values import Match, TextIndex
 
 _BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")
 """Where a clause may end, outside names and values."""
@@ -22,7 +21,7 @@ def exchanged(
     11"), or of which one occurs only in clauses that name the subject of the other value alone.
 
     A value is attributed to the subject in its clause if the clause names one of the two, else to the last subject
-    before the value. The part of a subject's name after a comma is optional.
+    before the value.
 
     Args:
         occurrences: the matches of each triple's value.
@@ -32,12 +31,7 @@ def exchanged(
         entities = {left.subject, left.object, right.subject, right.object}
         if left.predicate != right.predicate or len(entities) < 4:
             continue
-        names = [
-            (span, subject)
-            for subject in (left.subject, right.subject)
-            for wording in (subject, entity_words(subject).partition(", ")[0])
-            for span in indexed.find(*value_wordings(wording))
-        ]
+        names = [(span, name) for name in (left.subject, right.subject) for span in indexed.find_name(name)]
         spans = [span for span, _ in chain(names, left_matches, right_matches)]
         borders = [
             match.start()

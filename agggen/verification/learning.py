@@ -15,7 +15,7 @@ from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighb
 from agggen.verification.record_words import akin, claims, forms
 from agggen.verification.roles import learn_roles
 from agggen.verification.templates import learn_articles, learn_templates
-from agggen.verification.training_texts import TrainingText
+from agggen.verification.training_texts import NEARLY_ALL, TrainingText
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS
 from agggen.verification.variants import learn_booleans, learn_variants
 
@@ -31,8 +31,6 @@ _MIN_TRIPLES = 5
 """Minimum number of a predicate's triples with a frequent value, and of occurrences of a value pair."""
 _MIN_IMPLYING_TEXTS = 30
 """Minimum number of texts with a word or pair of words that implies a predicate."""
-_IMPLIED_SHARE = 0.985
-"""Of the texts with such a word or pair, the minimum share whose record has the predicate."""
 _MAX_RATE_BESIDE_OTHERS = 0.1
 """Maximum rate of a value in texts of another value of its predicate, as a multiple of the rate in its own texts."""
 _MIN_ABSENT_RATIO = 3
@@ -221,7 +219,7 @@ def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words:
     for form, counts in sorted(together.items()):
         counts = Counter({name: n for name, n in counts.items() if predicate_counts[name] <= _MAX_SHARE * len(texts)})
         for name, n in counts.most_common(1):
-            if word_counts[form] >= _MIN_IMPLYING_TEXTS and n >= _IMPLIED_SHARE * word_counts[form]:
+            if word_counts[form] >= _MIN_IMPLYING_TEXTS and n >= NEARLY_ALL * word_counts[form]:
                 implied[form] = name
     return {form: name for form, name in implied.items() if " " not in form or implied.keys().isdisjoint(form.split())}
 
@@ -249,7 +247,7 @@ def _implying_values(
         if min(total[value, kind] for kind in ("own", "other", "absent")) < _MIN_IMPLYING_TEXTS:
             continue
         own, other, absent = (mentioned[value, kind] / total[value, kind] for kind in ("own", "other", "absent"))
-        if other <= _MAX_RATE_BESIDE_OTHERS * own and absent >= _MIN_ABSENT_RATIO * max(other, 1 - _IMPLIED_SHARE):
+        if other <= _MAX_RATE_BESIDE_OTHERS * own and absent >= _MIN_ABSENT_RATIO * max(other, 1 - NEARLY_ALL):
             implied[value] = predicate
     return implied
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -100,6 +100,11 @@ _PLAIN = re.compile(r"\s*([^\W\d_]+)(?=[\s.,;:!?)]|$)")
 _NOT_PLAIN = frozenset(("minus", "negative", *_MONTH_OF, *(part for name in _NUMBER_WORDS for part in name.split("-"))))
 _SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
 _OPENING = re.compile(r"^[\s\"'(\[\u201c\u2018]*$")
+
+
+def containing(span: Span, spans: Iterable[Span]) -> list[Span]:
+    """Those of `spans` that contain `span` and are longer."""
+    return [outer for outer in spans if outer[0] <= span[0] and span[1] <= outer[1] and outer != span]
 
 
 class Word(NamedTuple):

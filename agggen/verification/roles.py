@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from agggen.text.linearise import entity_words
-from agggen.verification.normal import Span
-from agggen.verification.training_texts import TrainingText
-from agggen.verification.values import FUNCTION_WORDS, value_wordings
+from agggen.verification.normal import Span, containing
+from agggen.verification.training_texts import MAX_COVER, NEARLY_ALL, TrainingText
+from agggen.verification.values import FUNCTION_WORDS
 
 Roles = frozenset[str]
 """``{"subject of leaderName", "object of birthPlace"}``"""
@@ -21,16 +20,12 @@ _MAX_WORDS = 3
 """Maximum number of words before a name."""
 _MIN_NAMES = 20
 """Minimum number of names after a sequence of words in training texts."""
-_COVERED_SHARE = 0.985
-"""Minimum share of the names after the words that have one of the roles learned for the words."""
-_MAX_ROLES = 10
-"""Maximum number of roles that are needed for `_COVERED_SHARE`."""
 _MAX_BASE_SHARE = 0.2
 """Maximum share of all names that have one of the roles learned for the words."""
 
 
 def learn_roles(texts: Iterable[TrainingText]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``roles_after``: as few roles as cover `_COVERED_SHARE` of the names, chosen greedily."""
+    """The lexicon's ``roles_after``: as few roles as cover `NEARLY_ALL` of the names, chosen greedily."""
     everywhere = Counter[Roles]()
     after: dict[str, Counter[Roles]] = defaultdict(Counter)
     for text in texts:
@@ -43,8 +38,8 @@ def learn_roles(texts: Iterable[TrainingText]) -> dict[str, tuple[str, ...]]:
         if names.total() < _MIN_NAMES:
             continue
         chosen: set[str] = set()
-        uncovered, max_uncovered = dict(names), (1 - _COVERED_SHARE) * names.total()
-        while len(chosen) < _MAX_ROLES and sum(uncovered.values()) > max_uncovered:
+        uncovered, max_uncovered = dict(names), (1 - NEARLY_ALL) * names.total()
+        while len(chosen) < MAX_COVER and sum(uncovered.values()) > max_uncovered:
             counts = Counter[str]()
             for roles, count in uncovered.items():
                 counts.update(dict.fromkeys(roles, count))
@@ -73,22 +68,18 @@ def wrong_roles(
 
 
 def _names(text: TrainingText) -> Iterator[tuple[Span, Roles]]:
-    """The spans of subjects and objects that are not inside a longer subject or object, with their roles.
-
-    The part of a name after a comma is optional.
-    """
+    """The spans of subjects and objects that are not inside a longer subject or object, with their roles."""
     by_name: dict[str, set[str]] = defaultdict(set)
     for triple in text.record.triples:
         by_name[triple.subject].add(f"subject of {triple.predicate}")
         by_name[triple.object].add(f"object of {triple.predicate}")
     spans: dict[Span, set[str]] = defaultdict(set)
     for name, roles in by_name.items():
-        short = entity_words(name).partition(", ")[0]
-        for span in text.indexed.find(*value_wordings(name), *value_wordings(short)):
+        for span in text.indexed.find_name(name):
             spans[span] |= roles
-    for (start, end), own_roles in sorted(spans.items()):
-        if not any(first <= start and end <= last and (first, last) != (start, end) for first, last in spans):
-            yield (start, end), frozenset(own_roles)
+    for span, own_roles in sorted(spans.items()):
+        if not containing(span, spans):
+            yield span, frozenset(own_roles)
 
 
 def _words_before(text: TrainingText, span: Span) -> Iterator[str]:

@@ -18,15 +18,16 @@ from agggen.verification.values import FUNCTION_WORDS
 _MIN_TEXTS = 3
 """Minimum number of texts with a template from longer texts, or with a name in `learn_articles`."""
 _NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
+_PREPOSITION = "(?:of|in|for|to|from|at|on|by)"
 _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
-    r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
+    rf"(?:The )?\{{subject\}} (?:is|was|are|were) (?:an?|the) (.+?) {_PREPOSITION} (?:the )?\{{object\}}"
 )
 _DOUBTFUL = re.compile(r"^(?:The )?\{subject\} (?:[a-z]+ ){1,3}(?:is|are|was|were)\b|[\"~]")
 """Signs of a bad template: the beginning of "Ulm mayor is Ann", or marks that may belong to one value only."""
 _GENERAL = frozenset(("coun", "date", "feet", "numb", "size", "tota"))
 """Stems of predicates' words that a good sentence may lack: "Ulm was founded in 850" for ``foundingDate``."""
 _PLURAL_VERB = re.compile(r"\{subject\} (?:are|have|do|were|belong)\b")
-_PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
+_PREPOSITION_LAST = re.compile(rf"\b{_PREPOSITION}$")
 
 
 def learn_templates(

@@ -15,6 +15,10 @@ Gram = tuple[str, ...]
 
 MAX_WORDS = 4
 """Maximum number of words of a learned wording."""
+NEARLY_ALL = 0.985
+"""Minimum share of the occurrences of words in training texts for which a rule about these words must hold."""
+MAX_COVER = 10
+"""Maximum number of predicates of a word, or of roles of the names after it, that are needed for `NEARLY_ALL`."""
 
 
 @dataclass(frozen=True)

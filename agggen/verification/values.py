@@ -123,6 +123,10 @@ class TextIndex:
         """The spans of the text, in characters ``[start, end)``, that match one of `wordings`."""
         return {span for wording in wordings for span in self._find(wording)}
 
+    def find_name(self, name: str) -> set[Span]:
+        """The spans that match a subject or object by rule; the part of its name after a comma is optional."""
+        return self.find(*value_wordings(name), *value_wordings(entity_words(name).partition(", ")[0]))
+
     def _find(self, wording: Wording) -> Iterator[Span]:
         index = self.whole if wording.dates else self.apart
         for first, last in index.find(wording.strings):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, Words, mention, sentences
-from agggen.verification.critic.tokens import predicate_words, value_words
+from agggen.verification.critic.tokens import Item, predicate_words, value_words
 
 _CLAUSES = tuple(
     tuple(clause.split())
@@ -94,7 +94,7 @@ class Corruptor:
         if self._single_triples and chance() < len(self._single_triples) / len(self._texts) * 0.7:
             example = self._combined()
         else:
-            example = self._copy(self._random.choice(self._texts))
+            example = self._random.choice(self._texts).copy()
             other = self._random.choice(self._texts)
             if chance() < 0.08 and len(example.triples) + len(other.triples) <= 8 and not any(other.labels):
                 example.labels += [SAID] * len(other.triples)
@@ -106,16 +106,14 @@ class Corruptor:
             self._rename(example)
         return example
 
-    def _copy(self, example: Example) -> Example:
-        return Example(list(example.triples), list(example.words), list(example.labels), list(example.invented))
-
     def _combined(self) -> Example:
         """Joins texts of single triples, mostly with a shared subject, which may be replaced by a pronoun."""
         chosen = self._random.sample(
             self._single_triples, min(len(self._single_triples), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
         )
         shared = chosen[0].triples[0][0] if self._random.random() < 0.7 else None
-        example = Example([], [])
+        triples: list[Item] = []
+        text: list[str] = []
         for number, part in enumerate(chosen):
             (subject, predicate, value), words = part.triples[0], list(part.words)
             named, starts = mention(subject, words)
@@ -123,14 +121,13 @@ class Corruptor:
                 new = ("it",) if self._random.random() < 0.4 else value_words(shared, qualifier=False)
                 for start in reversed(starts):
                     words[start : start + len(named)] = new
-                if words[: len(new)] == list(new) and self._random.random() < 0.4 and example.words[-1:] == ["."]:
-                    example.words[-1:] = [",", "and"]  # joins the preceding sentence
+                if words[: len(new)] == list(new) and self._random.random() < 0.4 and text[-1:] == ["."]:
+                    text[-1:] = [",", "and"]  # joins the preceding sentence
                 subject = shared
-            if (subject, predicate, value) not in example.triples:
-                example.triples.append((subject, predicate, value))
-                example.words += words
-        example.__post_init__()
-        return example
+            if (subject, predicate, value) not in triples:
+                triples.append((subject, predicate, value))
+                text += words
+        return Example(triples, text)
 
     def _replace_text(self, example: Example) -> None:
         """Replaces the text by one plain clause per triple."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from agggen.errors import BundleError
 from agggen.records import Record, Triple
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, NetworkConfig
-from agggen.verification.critic.tokens import PUNCTUATION, Role, collate, text_words
+from agggen.verification.critic.tokens import PUNCTUATION, Role, approximate_length, collate, text_words
 from agggen.verification.normal import Span
 from agggen.verification.results import check_paired
 
@@ -81,7 +81,7 @@ class Critic:
             for record, text in zip(records, texts, strict=True)
         ]
         judgements: dict[int, Judgement] = {}
-        order = sorted(range(len(items)), key=lambda index: len(items[index][1]) + 12 * len(items[index][0]))
+        order = sorted(range(len(items)), key=lambda index: approximate_length(*items[index][:2]))
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
             inputs = collate([items[index][:2] for index in batch], self.ids)

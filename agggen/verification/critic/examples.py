@@ -30,6 +30,9 @@ class Example:
         self.labels = self.labels or [SAID] * len(self.triples)
         self.invented = self.invented or [0] * len(self.words)
 
+    def copy(self) -> Example:
+        return Example([*self.triples], [*self.words], [*self.labels], [*self.invented])
+
     def splice(self, start: int, size: int, new: Words, invented: int) -> None:
         """Replaces `size` words from `start` by `new`; if `invented` is 1, marks new words that occur in no triple."""
         known = self.value_words() if invented else set()

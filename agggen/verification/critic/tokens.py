@@ -138,6 +138,11 @@ def collate(items: Sequence[tuple[Sequence[Item], Sequence[str]]], vocabulary: M
     return Inputs(ids, torch.tensor(grams), torch.tensor(offsets), roles, positions, triples, padding, content)
 
 
+def approximate_length(triples: Sequence[Item], text: Sequence[str]) -> int:
+    """The length of a sequence if a triple has 12 words and marks, to sort sequences by length."""
+    return len(text) + 12 * len(triples)
+
+
 def _sequence(triples: Sequence[Item], text: Sequence[str]) -> list[tuple[str, int, int, int]]:
     """Word, role, position and triple index of each element of a sequence."""
     sequence = []

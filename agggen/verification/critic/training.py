@@ -18,7 +18,7 @@ from agggen.verification.critic.corruption import Corruptor
 from agggen.verification.critic.critic import Critic
 from agggen.verification.critic.examples import UNKNOWN, Example, to_example
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, NetworkConfig
-from agggen.verification.critic.tokens import Inputs, Role, collate, predicate_words
+from agggen.verification.critic.tokens import Inputs, Role, approximate_length, collate, predicate_words
 
 _BATCHES_DRAWN = 8  # number of batches whose examples are drawn together and sorted by length
 _HIDDEN_SHARE = 0.15  # fraction of word ids hidden in training, so that character n-grams are used
@@ -86,7 +86,7 @@ def train_critic(
     for step in range(1, config.steps + 1):
         if not batches:
             drawn = [corruptor.draw() for _ in range(config.batch * _BATCHES_DRAWN)]
-            drawn.sort(key=lambda example: len(example.words) + 12 * len(example.triples))
+            drawn.sort(key=lambda example: approximate_length(example.triples, example.words))
             batches = [drawn[start : start + config.batch] for start in range(0, len(drawn), config.batch)]
             generator.shuffle(batches)
         batch = batches.pop()

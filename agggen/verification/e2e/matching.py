@@ -11,7 +11,7 @@ from functools import lru_cache
 from agggen.verification.e2e.family import FAMILY_FRIENDLY
 from agggen.verification.e2e.patterns import AREA, EAT_TYPE, FOOD, NAMES, PLACES, Pattern, Reading
 from agggen.verification.e2e.prices_and_ratings import CUSTOMER_RATING, LOOSE, PRICE_RANGE
-from agggen.verification.normal import Span
+from agggen.verification.normal import Span, containing
 
 Slots = Mapping[str, tuple[str, ...]]
 """The values of a record by slot, in the corpus reader's spelling."""
@@ -114,15 +114,9 @@ def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]
         if pattern.cue in folded:
             for match in pattern.regex.finditer(folded):
                 spans.setdefault(match.span(), []).append(pattern)
-    slots_of_spans = [(start, end, {pattern.slot for pattern in patterns}) for (start, end), patterns in spans.items()]
     outermost = []
     for span in sorted(spans):
-        hidden = {
-            slot
-            for start, end, slots in slots_of_spans
-            if start <= span[0] and span[1] <= end and (start, end) != span
-            for slot in slots
-        }
+        hidden = {pattern.slot for longer in containing(span, spans) for pattern in spans[longer]}
         if not hidden & {"name", "near"}:
             outermost.append((span, [pattern for pattern in spans[span] if pattern.slot not in hidden]))
     return outermost

@@ -110,8 +110,6 @@ CUSTOMER_RATING = (
 
 _CURRENCY_BEFORE = r"(?:gbp|eur|usd|£|€|\$|l)?"
 _CURRENCY_AFTER = r"(?: ?(?:(?:british )?pounds?|euros?|dollars?|quid|gbp|eur|£|€|sterling|bucks))?"
-
-
 _NO_OTHER_UNIT = "(?! ?(?:minutes?|mins?|miles?|metres?|meters?|km|years?|people|seats?|%))"
 
 
