@@ -1,7 +1,7 @@
 """Reads Parquet files of unknown origin without extension types.
 
-Ray Data registers an extension type whose values are pickles, loaded on conversion to Python objects: if Ray Data is
-imported, an untrusted file could run code. A file may declare extension types at any depth.
+Ray Data registers an extension type whose values are pickles, which are loaded when values are converted to Python
+objects: if Ray Data is imported, an untrusted file could run code. Extension types may be nested in other types.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def check_plain(columns: pa.Schema, where: str) -> None:
 
 
 def read_plain(path: Path) -> pa.Table:
-    """A local Parquet file. Raises CorpusError if it is missing, is not Parquet, or has an extension type."""
+    """Reads a local Parquet file; raises CorpusError if it is missing, is not Parquet, or has an extension type."""
     try:
         check_plain(pq.read_schema(path), str(path))
         return pq.read_table(path)
     except CorpusError:
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the last two from Ray Data's types
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # Ray Data's types raise the last two
         raise CorpusError(f"{path} cannot be read as Parquet: {error}") from error
 
 

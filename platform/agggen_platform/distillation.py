@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from agggen.config import config_hash
 from agggen.datasets import Dataset, fingerprint_of, load_dataset
 from agggen.errors import CorpusError
-from agggen.generation.results import Generation, WrittenFact
-from agggen.records import Plan, Record
+from agggen.records import Record
 from agggen.training.distillation import subsets_of, with_consensus
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, bulk_config, load_generator
+from agggen_platform.bulk.rows import generation_of
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
@@ -126,7 +126,7 @@ class Distillation:
         number, group = next(texts, (len(records), iter(())))
         for index, record in enumerate(records):
             if number == index:
-                yield with_consensus(record, list(map(_generation, group)), accepts)
+                yield with_consensus(record, [generation_of(row["id"], row) for row in group], accepts)
                 number, group = next(texts, (len(records), iter(())))
             else:
                 yield None  # rejected: too many triples
@@ -136,20 +136,3 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
     """The texts of bulk generation, in the order of the records."""
     for batch in pq.ParquetFile(file).iter_batches(1024):
         yield from batch.to_pylist()
-
-
-def _generation(row: dict[str, Any]) -> Generation:
-    """A text of bulk generation; the keys are those of `agggen_platform.bulk.rows.text_schema`."""
-    facts = [fact | {name: tuple(fact[name]) for name in ("predicates", "missing")} for fact in row["facts"]]
-    return Generation(
-        row["id"],
-        row["text"],
-        Plan.parse(row["plan"]),
-        row["plan_log_probability"],
-        row["plan_search"],
-        row["text_log_probability"],
-        row["score"],
-        tuple(WrittenFact(**fact) for fact in facts),
-        tuple(row["faults"]),
-        tuple(row["unknown_predicates"]),
-    )

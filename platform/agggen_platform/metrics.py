@@ -36,11 +36,6 @@ class Metric:
     description: str
     labels: tuple[str, ...]
 
-    @property
-    def exported(self) -> str:
-        """The metric's name in Prometheus."""
-        return f"ray_{self.name}" + ("_total" if self.kind == "counter" else "")
-
 
 def _metric(name: str, kind: Literal["gauge", "counter"], labels: str, description: str) -> Metric:
     return Metric(f"agggen_{name}", kind, description, tuple(labels.split()))

@@ -72,7 +72,8 @@ def of_jobs() -> Known:
     """The metrics of jobs, as the code defines them."""
     items = frozenset(field.name for counts in (bulk.Counts, segmentation.Counts) for field in fields(counts))
     values = {"item": items}
-    return {metric.exported: {label: values.get(label, frozenset()) for label in metric.labels} for metric in METRICS}
+    known = {metric: {label: values.get(label, frozenset()) for label in metric.labels} for metric in METRICS}
+    return {f"ray_{m.name}{'_total' if m.kind == 'counter' else ''}": labels for m, labels in known.items()}
 
 
 def all_known() -> Known:

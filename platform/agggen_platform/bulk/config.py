@@ -13,6 +13,8 @@ from agggen.errors import check_minima
 from agggen.generation.config import InferenceConfig
 from agggen_platform.sharded.config import ShardedConfig
 
+SETTINGS = ("n_best", "complete", "unique", "format")
+"""The settings that affect the texts, besides those of `inference`."""
 FORMAT = 6  # version of the output format; incremented when the same job would write different texts
 
 
@@ -48,10 +50,7 @@ def job_identity(
         "input": [digest for _, digest in inputs],
         # With several files, the id given to a record without an id begins with the file's name.
         "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
-        "n_best": config.n_best,
-        "complete": config.complete,
-        "unique": config.unique,
-        "format": config.format,
+        **{name: getattr(config, name) for name in SETTINGS},
         **({} if critic is None else {"critic": critic}),
         **settings,
     }

@@ -9,9 +9,9 @@ from typing import Any, cast
 from agggen.errors import ConfigError
 from agggen.generation import generator
 from agggen.generation.config import InferenceConfig
-from agggen.generation.results import Generation, WrittenFact
+from agggen.generation.results import Generation
 from agggen.records import Plan, Record
-from agggen_platform.bulk.rows import Counts
+from agggen_platform.bulk.rows import Counts, generation_of
 from agggen_platform.bulk.worker import BATCH_ROWS, BulkWorker, WorkerSettings
 from agggen_platform.client import Client, EndpointError
 from agggen_platform.client.parallel import in_parallel
@@ -82,7 +82,7 @@ class _Remote:
                     f"{self.client.url} serves the bundle {answer['model'][:12]}, but the job's bundle is "
                     f"{self.fingerprint[:12]}: give the bundle that it serves"
                 )
-            texts.append([_generation(record.id, text) for text in answer["texts"]])
+            texts.append([generation_of(record.id, text) for text in answer["texts"]])
         return texts
 
 
@@ -98,22 +98,3 @@ def options_of(requested: InferenceConfig, own: InferenceConfig) -> dict[str, An
     if different := [name for name in names if getattr(requested, name) != getattr(sent, name)]:
         raise ConfigError(f"inference.{different[0]} cannot be sent to an endpoint: leave it as the bundle has it")
     return options | {"beam": requested.beam.beam}
-
-
-def _generation(name: str, text: Any) -> Generation:
-    facts = []
-    for fact in text["facts"]:
-        missing, fallback = tuple(fact.get("missing", ())), fact.get("fallback", False)
-        facts.append(WrittenFact(fact["start"], fact["end"], tuple(fact["predicates"]), missing, fallback))
-    return Generation(
-        name,
-        text["text"],
-        Plan.parse(text["plan"]),
-        text["plan_log_probability"],
-        text["plan_search"],
-        text["text_log_probability"],
-        text["score"],
-        tuple(facts),
-        tuple(text.get("faults", ())),
-        tuple(text.get("unknown_predicates", ())),
-    )

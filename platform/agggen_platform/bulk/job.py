@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agggen.checks import CheckedText
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import ConfigError, CorpusError
-from agggen_platform.bulk.config import BulkConfig, fingerprint, job_identity
+from agggen_platform.bulk.config import SETTINGS, BulkConfig, fingerprint, job_identity
 from agggen_platform.bulk.inputs import InputFile, check_inputs_unchanged, find_inputs, plan_shards, prepare_inputs
 from agggen_platform.bulk.model import Model
 from agggen_platform.bulk.output import INPUT, TEXTS, Output
@@ -156,7 +156,7 @@ def generate(
         check_rejects(counts.rejects, total, config.max_reject_share, "records", target.at("rejects"))
         now = work.progress()
         report = BulkReport(output.job, counts, now, work.retries, time.monotonic() - begin)
-        used = {name: value for name, value in resolved(config).items() if name in _IDENTITY_SETTINGS}
+        used = {name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)}
         about = {"summary": counts.as_dict(), "config": used, **_provenance(model, inputs)}
         if critic:
             about["critic"] = critic[1]
@@ -168,9 +168,6 @@ def generate(
         if log:
             log.log_metrics(work.metrics() | _metrics(report, work), step=len(shards))
         return replace(report, review=reviewed())
-
-
-_IDENTITY_SETTINGS = ("inference", "n_best", "complete", "unique", "format")
 
 
 def _provenance(model: Model, inputs: list[InputFile]) -> dict[str, str]:

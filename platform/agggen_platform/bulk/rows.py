@@ -13,7 +13,7 @@ from agggen.checks import RISKY, check_all
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen.generation.generator import Generator
-from agggen.generation.results import Generation
+from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen.verification.critic.critic import Critic
 from agggen_platform.bulk.config import BulkConfig
@@ -68,6 +68,26 @@ def text_schema(scores: bool = False) -> pa.Schema:
             pa.field("bundle", pa.string(), nullable=False),
             *(pa.field(name, pa.float64(), nullable=False) for name in SCORES if scores),
         ]
+    )
+
+
+def generation_of(name: str, text: Any) -> Generation:
+    """A text for the record `name`, from the keys of `text_schema` or of an endpoint's answer."""
+    facts = []
+    for fact in text["facts"]:
+        missing, fallback = tuple(fact.get("missing", ())), fact.get("fallback", False)
+        facts.append(WrittenFact(fact["start"], fact["end"], tuple(fact["predicates"]), missing, fallback))
+    return Generation(
+        name,
+        text["text"],
+        Plan.parse(text["plan"]),
+        text["plan_log_probability"],
+        text["plan_search"],
+        text["text_log_probability"],
+        text["score"],
+        tuple(facts),
+        tuple(text.get("faults", ())),
+        tuple(text.get("unknown_predicates", ())),
     )
 
 

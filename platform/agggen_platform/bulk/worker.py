@@ -21,7 +21,7 @@ from agggen_platform.bulk.model import load_critic, load_generator
 from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import ATTEMPTS, Worker
+from agggen_platform.sharded.worker import Worker
 
 BATCH_ROWS = 64  # records per batch of the generator
 _GROUP = 4096  # texts per row group of Parquet
@@ -43,6 +43,7 @@ class BulkWorker(Worker[Counts]):
     """Loads the bundle once and writes one shard per call. Uses one thread, so that the texts are reproducible."""
 
     counts = Counts
+    suspects = "out of memory (try a smaller inference.rows), or a record that crashes the generator"
 
     def __init__(self, settings: WorkerSettings) -> None:
         """
@@ -77,12 +78,6 @@ class BulkWorker(Worker[Counts]):
         else:
             _write_parquet(path, texts, text_schema(self.critic is not None))
         return writer.counts, writer.counts.texts, writer.rejects
-
-    def broken(self, shard: Shard) -> JobError:
-        return JobError(
-            f"{ATTEMPTS} workers died while processing {shard}: out of memory (try a smaller inference.rows), or a "
-            "record that crashes the generator; finished shards are kept"
-        )
 
     def close(self) -> None:
         torch.set_num_threads(self._threads)

@@ -18,7 +18,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
 
 
 @cache
@@ -75,7 +75,7 @@ def byte_progress() -> Advance:
         complete = total is not None and done >= total
         if now < next_line and not (complete and next_line < math.inf):
             return
-        due[file] = math.inf if complete else now + _SECONDS_BETWEEN_LINES
+        due[file] = math.inf if complete else now + SECONDS_BETWEEN_LINES
         note(f"{file}: {done:,} of {total:,} bytes" if total is not None else f"{file}: {done:,} bytes")
 
     return advance

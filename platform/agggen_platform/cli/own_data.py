@@ -43,9 +43,8 @@ _COLUMNS: dict[str, Any] = {
 }
 TABLE = ("id", "subject", "text", "ignore", "rename")
 """The column options of commands that read records; commands that read a corpus have all column options."""
-DivisionSeed = Annotated[
-    int, typer.Option("--division-seed", help="Seed of the 80/10/10 division of data without splits.")
-]
+_DIVISION = "Seed of the 80/10/10 division of data without splits."
+DivisionSeed = Annotated[int, typer.Option("--division-seed", help=_DIVISION)]
 Command = Callable[..., None]
 Chosen = Mapping[str, Any]
 NONE: Chosen = MappingProxyType({})
@@ -100,7 +99,7 @@ def prepare(
     ],
     split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated.")] = None,
     columns: Chosen = NONE,
-    seed: Annotated[int, typer.Option(help="Seed of the 80/10/10 division of data without splits.")] = 1,
+    seed: Annotated[int, typer.Option(help=_DIVISION)] = 1,
 ) -> None:
     """Read data, report what matters for training, and write it as a corpus.
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from agggen_platform.sharded.driver import Progress
     from agggen_platform.tracking import Tracker
 
-_SECONDS_BETWEEN_LINES = 10.0
 Format = Callable[["Progress[Any]"], str]
 
 Actors = Annotated[
@@ -66,7 +65,7 @@ def shard_progress(speed: Format, counts: Format) -> Iterator[Callable[[Progress
 
     def show(now: Progress[Any]) -> None:
         nonlocal last
-        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+        if time.monotonic() - last >= console.SECONDS_BETWEEN_LINES:
             last = time.monotonic()
             share, shards = f"{now.shards / now.total:.0%}", f"{now.shards:,} of {now.total:,} shards"
             console.note("  ".join([share, shards, counts(now), speed(now), *_time_left(now)]))

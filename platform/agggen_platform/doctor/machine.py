@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from agggen.errors import CorpusError
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
 from agggen_platform.doctor.settings import Settings
+from agggen_platform.storage.errors import nearest_existing
 
 if TYPE_CHECKING:
     from agggen.corpora.catalogue import Corpus
@@ -134,7 +135,7 @@ def disk(settings: Settings) -> Iterator[Finding]:
 def unwritable(folder: Path) -> str | None:
     """Why no file can be created in `folder` or its nearest existing parent; None if a file can be created."""
     try:
-        with tempfile.TemporaryFile(dir=_existing(folder)) as file:
+        with tempfile.TemporaryFile(dir=nearest_existing(folder)) as file:
             file.write(b"agggen")
             file.flush()
     except OSError as failure:
@@ -145,24 +146,19 @@ def unwritable(folder: Path) -> str | None:
 def _folder(subject: str, folder: Path, choose: str) -> Finding:
     if problem := unwritable(folder):
         return error(subject, f"{folder} cannot be written to: {problem}", choose)
-    free = shutil.disk_usage(_existing(folder)).free
+    free = shutil.disk_usage(nearest_existing(folder)).free
     message = f"{folder} can be written to; {free / 2**30:,.1f} GiB are free"
-    remedy = f"du -xsh {_existing(folder)}/* | sort -h | tail  # or {choose}"
+    remedy = f"du -xsh {nearest_existing(folder)}/* | sort -h | tail  # or {choose}"
     if free < _NEEDED:
         return error(subject, f"{message}, and a run needs up to {_NEEDED / 2**30:g}", remedy)
     return warning(subject, message, remedy) if free < _COMFORTABLE else ok(subject, message)
 
 
 def _ray(folder: Path) -> Finding:
-    usage = shutil.disk_usage(_existing(folder))
+    usage = shutil.disk_usage(nearest_existing(folder))
     share = 1 - usage.free / usage.total
     message = f"the disk of Ray's files, {folder}, is {share:.0%} full"
     if share < _RAY_LIMIT:
         return ok("ray", message)
     remedy = f"du -sh {folder}/ray/session_* | sort -h  # sessions of ended clusters can be deleted"
     return error("ray", f"{message}; above {_RAY_LIMIT:.0%} Ray creates no objects and tasks fail", remedy)
-
-
-def _existing(folder: Path) -> Path:
-    """`folder`, or its nearest parent that exists."""
-    return next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())

@@ -15,11 +15,9 @@ from agggen.generation.generator import Generator, InferenceConfig
 from agggen.planning import resolve_plan
 from agggen.records import Record, Triple
 from agggen.verification.critic.critic import Critic, load_critic
-from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.bundles import MANIFEST, get_bundle
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.verified import holds
-
-_MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -73,17 +71,17 @@ def _check_names(folder: Folder) -> None:
     if not names:
         raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its path")
     own = files_of(dict.fromkeys(names))
-    if foreign := sorted(set(names) - {*own, _MANIFEST}):
+    if foreign := sorted(set(names) - {*own, MANIFEST}):
         raise BundleError(
-            f"{folder.at(foreign[0])} is not part of a bundle ({', '.join(own)}, {_MANIFEST}); it is refused"
+            f"{folder.at(foreign[0])} is not part of a bundle ({', '.join(own)}, {MANIFEST}); it is refused"
         )
 
 
 def _check_stored(folder: Folder, path: Path) -> None:
     """Compares the files in the store with the cached copy at `path`, which may be older."""
-    if folder.read(_MANIFEST) != (path / _MANIFEST).read_bytes():
-        raise BundleError(f"{folder.at(_MANIFEST)} changed while it was read; try again")
-    for name, expected in json.loads((path / _MANIFEST).read_text(encoding="utf-8")).items():
+    if folder.read(MANIFEST) != (path / MANIFEST).read_bytes():
+        raise BundleError(f"{folder.at(MANIFEST)} changed while it was read; try again")
+    for name, expected in json.loads((path / MANIFEST).read_text(encoding="utf-8")).items():
         if not holds(folder, name, expected["bytes"], expected["sha256"]):
             raise BundleError(f"{folder.at(name)} is not what its manifest says (size or SHA-256 differ)")
 

@@ -178,7 +178,7 @@ class Gate:
         of_candidate, of_champion = self._evaluations(candidate), self._evaluations(champion)
         shared = of_candidate.keys() & of_champion.keys()
         if not shared:
-            return Verdict(False, self._missing(candidate, champion))
+            return Verdict(False, self._missing((candidate, of_candidate), (champion, of_champion)))
         notes, passed = [], True
         for key in sorted(shared):
             value, best = of_candidate[key].scores[self.metric][0], of_champion[key].scores[self.metric][0]
@@ -197,17 +197,16 @@ class Gate:
         evaluations = [evaluation for evaluation in evaluations_of(version) if self.metric in evaluation.scores]
         return {(item.key, method(item.scores[self.metric][1])): item for item in evaluations}
 
-    def _missing(self, candidate: Version, champion: Version) -> str:
+    def _missing(self, *known: tuple[Version, dict[tuple[str, str], Evaluation]]) -> str:
         """A message that names the missing evaluations and the commands that create them."""
-        versions = (candidate, champion)
-        known = [list(self._evaluations(version).values()) for version in versions]
-        lacking = [version for version, evaluations in zip(versions, known, strict=True) if not evaluations]
-        options = next((evaluations[-1].options for evaluations in reversed(known) if evaluations), "--corpus CORPUS")
+        lacking = [version for version, evaluations in known if not evaluations]
+        latest = (list(evaluations.values())[-1].options for _, evaluations in reversed(known) if evaluations)
+        options = next(latest, "--corpus CORPUS")
         reason = f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
         commands = " && ".join(
             f"agggen evaluate models:/{version} {options} -o DIR-{version.number} && "
             f"agggen models record {version} DIR-{version.number}"
-            for version in lacking or versions
+            for version in lacking or (version for version, _ in known)
         )
         reason = reason if lacking else "their evaluations differ in records, protocol or signature"
         return f"no common evaluation of {self.metric}: {reason}. Run: {commands}"

@@ -16,7 +16,7 @@ from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.rows import Counts, RowSegmenter
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard, read_rows
-from agggen_platform.sharded.worker import ATTEMPTS, Worker
+from agggen_platform.sharded.worker import Worker
 
 _BATCH_ROWS = 512
 
@@ -54,6 +54,7 @@ class ShardWorker(Worker[Counts]):
                 f"the segmenter {self.segmenter.name!r} of this worker is {self.segmenter.fingerprint}, but the "
                 f"job's is {settings.segmenter}; run the same version of agggen on every node"
             )
+        self.suspects = f"out of memory, or a text that crashes the segmenter {self.segmenter.name!r}"
         folder = settings.config.cache_folder
         self.cache = FactCache(Path(folder), settings.segmenter) if folder else None
 
@@ -64,12 +65,6 @@ class ShardWorker(Worker[Counts]):
         split = shard.part.rpartition("/")[0]
         written = write_records(path, records, self.settings.corpora[split], split)
         return segmenter.counts, written, segmenter.rejects
-
-    def broken(self, shard: Shard) -> JobError:
-        return JobError(
-            f"{ATTEMPTS} workers died while processing {shard}: out of memory, or a text that crashes the segmenter "
-            f"{self.segmenter.name!r}; finished shards are kept"
-        )
 
     def close(self) -> None:
         if self.cache is not None:

@@ -100,6 +100,7 @@ class Worker(ABC, Generic[C]):
     """Processes one shard per call; subclasses define `fill`."""
 
     counts: ClassVar[type[Any]]  # the subclass of `Tally`
+    suspects: str  # what may have killed the workers, for `broken`
 
     def __init__(self, out: str, job: str) -> None:
         self.out, self.job = Folder(out), job
@@ -167,9 +168,9 @@ class Worker(ABC, Generic[C]):
         """Called in place of `fill` if `ATTEMPTS` workers died while processing this shard in this run."""
         raise self.broken(shard)
 
-    @abstractmethod
-    def broken(self, shard: Shard) -> AggGenError:
+    def broken(self, shard: Shard) -> JobError:
         """The error if `ATTEMPTS` workers died while processing this shard."""
+        return JobError(f"{ATTEMPTS} workers died while processing {shard}: {self.suspects}; finished shards are kept")
 
     def is_final(self, counts: C) -> bool:
         """Whether nothing in a finished shard failed, so that a later run need not process the shard again."""

@@ -25,7 +25,7 @@ from agggen_platform.storage import verified
 from agggen_platform.storage.errors import explained
 from agggen_platform.storage.folder import Folder
 
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -43,9 +43,9 @@ def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: N
     """
     check_bundle(path)
     folder = Folder(address)
-    manifest = (path / _MANIFEST).read_bytes()
+    manifest = (path / MANIFEST).read_bytes()
     described = json.loads(manifest)
-    existing = folder.read(_MANIFEST)
+    existing = folder.read(MANIFEST)
     if existing not in (None, manifest):
         raise BundleError(
             f"{folder} contains another bundle, which is never overwritten: choose another address, or remove it"
@@ -56,7 +56,7 @@ def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: N
             verified.put(folder, name, path / name)
     if existing is None:
         claimed()
-        verified.put(folder, _MANIFEST, path / _MANIFEST)
+        verified.put(folder, MANIFEST, path / MANIFEST)
     return folder.address
 
 
@@ -79,9 +79,9 @@ def get_bundle(address: str) -> Path:
     if folder.local is not None:
         check_bundle(folder.local)
         return folder.local
-    manifest = folder.read(_MANIFEST)
+    manifest = folder.read(MANIFEST)
     if manifest is None:
-        raise BundleError(f"there is no bundle at {folder}: {_MANIFEST} is missing")
+        raise BundleError(f"there is no bundle at {folder}: {MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
     with explained("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_complete(copy):
@@ -126,7 +126,7 @@ def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
         for name in files_of(described):
             with suppress(FileNotFoundError):
                 folder.download(name, staging / name)
-        (staging / _MANIFEST).write_bytes(manifest)
+        (staging / MANIFEST).write_bytes(manifest)
         try:
             check_bundle(staging)
         except BundleError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agggen.bundle import CRITIC_FILES
 from agggen.verification.critic.critic import Critic, load_critic
-from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.bundles import MANIFEST, get_bundle
 from agggen_platform.storage.folder import Folder
 
 INCLUDED = "included"
@@ -43,7 +43,7 @@ def open_critic(address: str) -> tuple[Critic, str]:
         with as_file(files("agggen.verification.critic") / "model") as folder:
             return load_critic(folder), _fingerprint(folder)
     folder = Path(address)
-    if Folder(address).local is None or (folder / "manifest.json").is_file():
+    if Folder(address).local is None or (folder / MANIFEST).is_file():
         folder = get_bundle(address)
     return load_critic(folder), _fingerprint(folder)
 

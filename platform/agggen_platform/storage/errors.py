@@ -33,12 +33,13 @@ class DamagedError(StorageError):
 
 
 @contextmanager
-def explained(operation: str, path: Path, size: int | None = None) -> Iterator[None]:
+def explained(operation: str, path: Path, size: int | None = None, only_full: bool = False) -> Iterator[None]:
     """Converts an OSError of the block to a StorageError.
 
     Args:
         operation: the verb of the message "cannot VERB PATH".
         size: the number of bytes to write, if known.
+        only_full: convert only errors about a full disk or quota, for a block that may also use other files.
 
     Raises:
         StorageError: in place of any OSError except FileNotFoundError.
@@ -48,25 +49,18 @@ def explained(operation: str, path: Path, size: int | None = None) -> Iterator[N
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise refused(operation, path, error, size) from error
+        code = error.errno or 0
+        if code in _FULL:
+            needed = "" if size is None else f"{size:,} bytes needed, "
+            free = shutil.disk_usage(nearest_existing(path)).free
+            reason = f"{_FULL[code]} ({needed}{free:,} free); make room, or choose another folder"
+        elif only_full:
+            raise
+        else:
+            reason = _REFUSED.get(code) or error.strerror or str(error)
+        raise StorageError(f"cannot {operation} {path}: {reason}") from error
 
 
-def refused(operation: str, path: Path, error: OSError, size: int | None = None) -> StorageError:
-    """The StorageError for the OSError of an operation on `path`."""
-    code = error.errno or 0
-    if code in _FULL:
-        needed = "" if size is None else f"{size:,} bytes needed, "
-        reason = f"{_FULL[code]} ({needed}{_free(path):,} free); make room, or choose another folder"
-    else:
-        reason = _REFUSED.get(code) or error.strerror or str(error)
-    return StorageError(f"cannot {operation} {path}: {reason}")
-
-
-def is_full(error: OSError) -> bool:
-    """Whether `error` means that the disk or quota is full."""
-    return error.errno in _FULL
-
-
-def _free(path: Path) -> int:
-    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    return shutil.disk_usage(existing).free
+def nearest_existing(path: Path) -> Path:
+    """`path`, or its nearest parent that exists."""
+    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from agggen_platform.storage.errors import DamagedError, StorageError, explained, is_full, refused
+from agggen_platform.storage.errors import DamagedError, StorageError, explained
 
 _CHUNK = 1 << 20  # bytes
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # the temporary files of `new`
@@ -70,12 +70,8 @@ class LocalStore:
             self._check_inside(target)
             temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
-            try:
+            with explained("write", target, only_full=True):
                 yield temporary
-            except OSError as error:  # raised by the caller's block
-                if is_full(error):
-                    raise refused("write", target, error) from error
-                raise
             with explained("write", target):
                 with temporary.open("rb") as written:
                     os.fsync(written.fileno())

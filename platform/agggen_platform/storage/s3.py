@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agggen_platform.storage.errors import StorageError, explained, is_full, refused
+from agggen_platform.storage.errors import StorageError, explained
 from agggen_platform.storage.s3_client import Attempts, Policy, code_of, connect, is_missing
 
 __all__ = ["Policy", "S3Store"]
@@ -94,12 +94,8 @@ class S3Store:
     def new(self, name: str) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
             path = Path(scratch) / "object"
-            try:
+            with explained("write", path, only_full=True):
                 yield path
-            except OSError as error:
-                if is_full(error):
-                    raise refused("write", path, error) from error
-                raise
             self.upload(name, path)
 
     def write(self, name: str, content: bytes) -> None:

@@ -29,14 +29,14 @@ from agggen_platform.registry.registration import accepts
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.sweep.config import SweepConfig, SweepError
+from agggen_platform.sweep.config import STAGES, SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, description, rows, table
 from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import command_line, masked
 from agggen_platform.tracking.stored import stored_log
-from agggen_platform.training.job import data_of
+from agggen_platform.training.job import data_of, tracker_of
 
 _log = logging.getLogger(__name__)
 _INPUTS = ("corpus.", "facts.", "training.start")  # prefixes of keys that select data
@@ -117,12 +117,11 @@ def sweep(
         )
     space = parse_space(settings.space)
     check_space(space, config, overrides)
-    epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in ("baseline", "joint")))
+    epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in STAGES))
     if not getattr(epochs, settings.stage):
         raise ConfigError(f"no trial can report {settings.metric}: training.{settings.stage}.epochs is 0")
-    tracking = config.tracking
     runs_dir = runs_dir.resolve()
-    registry = registry_uri(tracking.uri, runs_dir)
+    registry = registry_uri(config.tracking.uri, runs_dir)
     store = config.storage.url or str(runs_dir)
     if model and not accepts(registry, store):
         raise ConfigError(
@@ -131,14 +130,7 @@ def sweep(
         )
     identity = _identity(config, settings)
     name = name or f"sweep-{hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]}"
-    tracker = Tracker(
-        tracking.uri,
-        tracking.experiment,
-        name,
-        {"kind": "sweep"},
-        runs_dir=runs_dir,
-        patience=tracking.patience_seconds,
-    )
+    tracker = tracker_of(config.tracking, name, runs_dir, {"kind": "sweep"})
     folder = runs_dir / name
     with ExitStack() as stack:
         stack.enter_context(_terminable())

@@ -37,9 +37,9 @@ from agggen.training.distributed import Alone
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
 from agggen.training.objectives import ObjectiveName
 from agggen.training.stopping import StopRequest
-from agggen_platform.job_config import JobConfig, result_of
+from agggen_platform.job_config import JobConfig, TrackingConfig, result_of
 from agggen_platform.metrics import TrainingMeter
-from agggen_platform.storage.bundles import get_bundle, put_bundle
+from agggen_platform.storage.bundles import MANIFEST, get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
@@ -80,6 +80,14 @@ def default_name(preset: str, config: JobConfig, data: Data) -> str:
     """``PRESET-`` and a hash of everything that affects the result, so that the same command continues its run."""
     decisive = json.dumps([config_hash(result_of(config)), *data.decisive.values()])
     return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"
+
+
+def tracker_of(
+    config: TrackingConfig, name: str, runs_dir: Path, tags: Mapping[str, str] | None, **options: Any
+) -> Tracker:
+    """The run log of the run `name`; `options`: further arguments of `Tracker`."""
+    patience = config.patience_seconds
+    return Tracker(config.uri, config.experiment, name, tags, runs_dir=runs_dir, patience=patience, **options)
 
 
 def train_job(
@@ -214,16 +222,7 @@ class _Run:
         self, config: JobConfig, name: str, runs_dir: Path, parent: str | None, tags: Mapping[str, str] | None
     ) -> None:
         tracking, storage = config.tracking, config.storage
-        self.tracker = Tracker(
-            tracking.uri,
-            tracking.experiment,
-            name,
-            tags,
-            runs_dir=runs_dir,
-            patience=tracking.patience_seconds,
-            parent=parent,
-            system_seconds=tracking.system_seconds,
-        )
+        self.tracker = tracker_of(tracking, name, runs_dir, tags, parent=parent, system_seconds=tracking.system_seconds)
         self.config, self.name = config, name
         self.runs_folder = runs_dir.absolute() / name
         self.folder = Folder(f"{storage.url.rstrip('/')}/{name}" if storage.url else str(self.runs_folder))
@@ -299,7 +298,7 @@ class _Run:
         Raises:
             BundleError: the bundle was changed after it was saved.
         """
-        if self.folder.read(f"{_BUNDLE}/manifest.json") is None:
+        if self.folder.read(f"{_BUNDLE}/{MANIFEST}") is None:
             return None
         address = self.folder.at(_BUNDLE)
         path = get_bundle(address)

@@ -34,7 +34,7 @@ class Rows(Tally):
 class Dying(Worker[Rows]):
     """Fails on each shard, by default as if it was killed."""
 
-    counts = Rows
+    counts, suspects = Rows, "a fault"
     fault: BaseException | None = SystemExit()
 
     def fill(self, shard: Shard, path: Path) -> tuple[Rows, int, Sequence[Reject]]:
@@ -42,9 +42,6 @@ class Dying(Worker[Rows]):
             raise self.fault
         path.write_text("text")
         return Rows(shard.rows), shard.rows, ()
-
-    def broken(self, shard: Shard) -> JobError:
-        return JobError(f"workers died while processing {shard}")
 
 
 def attempt(out: Folder, shard: Shard, fault: BaseException | None = Dying.fault) -> FinishedShard[Rows]:

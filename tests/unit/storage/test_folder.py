@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agggen.errors import ConfigError
-from agggen_platform.storage.errors import StorageError, refused
+from agggen_platform.storage.errors import StorageError, explained
 from agggen_platform.storage.folder import Folder
 from tests.sent import sent
 
@@ -165,8 +165,8 @@ def test_the_error_for_a_full_disk_says_how_much_is_needed_and_free(tmp_path: Pa
 )
 def test_errors_of_the_system_are_explained(code: int, message: str, tmp_path: Path) -> None:
     path = tmp_path / "not" / "there"
-    with pytest.raises(StorageError, match=f"cannot write {path}: .*{message}"):
-        raise refused("write", path, OSError(code, os.strerror(code)), 7)
+    with pytest.raises(StorageError, match=f"cannot write {path}: .*{message}"), explained("write", path, 7):
+        raise OSError(code, os.strerror(code))
 
 
 def test_a_file_in_the_way_is_a_storage_error(tmp_path: Path) -> None:
