@@ -20,6 +20,7 @@ from typing import Literal
 
 from agggen.errors import AggGenError
 from agggen.records import Record
+from agggen.text.linearise import HUMP
 from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
 STEM_LENGTH = 5
@@ -39,9 +40,8 @@ _LEFT_OUT = (
 _FUNCTION_WORDS = frozenset(_LEFT_OUT.split())
 _UNITED_STATES = re.compile(r"\bU\. ?S\.(?:A\.)?|\bU\.S\b|\bUSA?\b")
 _UNITED_KINGDOM = re.compile(r"\bU\. ?K\.|\bU\.K\b|\bUK\b")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_ISO_DATE = re.compile(r"\b(\d{4}) ?[-/\u2013] ?(\d{1,2}) ?[-/\u2013] ?(\d{1,2})\b")
-_DAY_FIRST_DATE = re.compile(r"\b(\d{1,2}) ?[-/.] ?(\d{1,2}) ?[-/.] ?(\d{4})\b")
+_ISO_DATE = re.compile(r"\b(?P<year>\d{4}) ?[-/\u2013] ?(?P<month>\d{1,2}) ?[-/\u2013] ?(?P<day>\d{1,2})\b")
+_DAY_FIRST_DATE = re.compile(r"\b(?P<day>\d{1,2}) ?[-/.] ?(?P<month>\d{1,2}) ?[-/.] ?(?P<year>\d{4})\b")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _DECIMAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
@@ -50,13 +50,8 @@ _WORD = re.compile(r"\d+\.\d+|[^\W_]+")
 
 
 def _year_month_day(match: re.Match[str]) -> str:
-    year, month, day = (int(part) for part in match.groups())
-    return f" {year} {MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
-
-
-def _day_month_year(match: re.Match[str]) -> str:
-    day, month, year = (int(part) for part in match.groups())
-    if month > 12 >= day:  # the American order
+    year, month, day = (int(match[part]) for part in ("year", "month", "day"))
+    if match.re is _DAY_FIRST_DATE and month > 12 >= day:  # the American order
         day, month = month, day
     return f" {year} {MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
 
@@ -80,9 +75,9 @@ def words(text: str) -> tuple[str, ...]:
     """
     text = _UNITED_KINGDOM.sub("United Kingdom", _UNITED_STATES.sub("United States", text.replace("_", " ")))
     text = _INITIALS.sub(lambda match: re.sub("[. ]", "", match.group()) + " ", text)
-    text = _CAMEL.sub(" ", text)
+    text = HUMP.sub(" ", text)
     text = _ISO_DATE.sub(_year_month_day, text)
-    text = _DAY_FIRST_DATE.sub(_day_month_year, text)
+    text = _DAY_FIRST_DATE.sub(_year_month_day, text)
     text = _ORDINAL.sub("", _DECIMAL_ZEROS.sub("", _THOUSANDS.sub("", text)))
     folded = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)).lower()
     return tuple(_normal(word) for word in _WORD.findall(folded) if word not in _FUNCTION_WORDS)
@@ -184,10 +179,7 @@ class HardAlignment:
 
 
 def hard_constraints(
-    record: Record,
-    facts: Sequence[str],
-    mode: Literal["paper", "release"] = "release",
-    max_size: int = 3,
+    record: Record, facts: Sequence[str], mode: Literal["paper", "release"] = "release", max_size: int = 3
 ) -> HardAlignment:
     """Prunes the groups of each fact by hard alignment.
 

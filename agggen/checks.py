@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -53,7 +53,7 @@ class CheckedText(Shown):
         """Every fault that the check by words finds."""
         return self.result.faults
 
-    @property
+    @cached_property
     def shares(self) -> tuple[float, float]:
         """The fractions of triples whose value is mentioned (lenient or strict check) and of subjects named in full."""
         triples = self.record.triples

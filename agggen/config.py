@@ -210,8 +210,8 @@ class _Settings:
         if not near:  # a misspelt key of another section
             leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
             near = [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1)]
-        hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_fields(self.cls))}"
-        return ConfigError(f"unknown key {dotted!r} in {where}; {hint}")
+        advice = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_fields(self.cls))}"
+        return ConfigError(f"unknown key {dotted!r} in {where}; {advice}")
 
     def explain(self, detail: Mapping[str, Any]) -> str:
         """An error of pydantic as a message with the dotted key, the expected type, the value and the source."""

@@ -170,7 +170,7 @@ def catalogue_dataset(name: str, splits: Sequence[str], label: str = "") -> Data
         CorpusError: the corpus or a split is unknown, or its files are missing.
     """
     read = {split: split_rejects(load(name, split)) for split in splits}
-    rejects = {split: split_rejects for split, (_, split_rejects) in read.items() if split_rejects}
+    rejects = {split: rejected for split, (_, rejected) in read.items() if rejected}
     return Dataset(label or name, {split: records for split, (records, _) in read.items()}, rejects)
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from agggen.alignment import hard_constraints
 from agggen.corpora.rejects import Reject
 from agggen.errors import BundleError, RecordError
-from agggen.facts import segment_each
+from agggen.facts import FactSegmenter, segment_each
 from agggen.model.batch import Example
 from agggen.records import Fact, Record, Reference
 from agggen.text import EncodedSource, Vocabulary
-
-if TYPE_CHECKING:
-    from agggen.facts import FactSegmenter
 
 Constraints = Literal["release", "paper", "none"]
 UNKNOWN_PREDICATE = "[unknown]"
@@ -91,10 +88,7 @@ def _bits(groups: Sequence[frozenset[int]]) -> tuple[int, ...]:
 
 
 def segmented(
-    records: Sequence[Record],
-    segmenter: FactSegmenter | None,
-    rejects: list[Reject],
-    corpus: str = "",
+    records: Sequence[Record], segmenter: FactSegmenter | None, rejects: list[Reject], corpus: str = ""
 ) -> list[Record]:
     """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 

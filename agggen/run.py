@@ -130,9 +130,7 @@ class RunConfig:
     inference: InferenceConfig = field(default_factory=InferenceConfig)
 
 
-def _with_threads(
-    function: Callable[Concatenate[RunConfig, P], T],
-) -> Callable[Concatenate[RunConfig, P], T]:
+def _with_threads(function: Callable[Concatenate[RunConfig, P], T]) -> Callable[Concatenate[RunConfig, P], T]:
     """Sets torch's number of threads from the configuration while `function` runs."""
 
     @wraps(function)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher, get_close_matches
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from agggen.corpora.lines import open_source, read_lines
@@ -140,9 +140,7 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
     compact = [fact.translate(_TO_ASCII) for fact in compact if fact]
     if not positions or not compact:
         return None
-    ends: list[int] = []
-    for fact in compact[:-1]:
-        ends.append(len(fact) + (ends[-1] if ends else 0))
+    ends = list(accumulate(map(len, compact[:-1])))
     tokenised, raw = "".join(compact), "".join(text[position] for position in positions).translate(_TO_ASCII)
     if tokenised != raw:
         mapped = _map_boundaries(ends, tokenised, raw, [later - earlier > 1 for earlier, later in pairwise(positions)])

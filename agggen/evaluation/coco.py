@@ -11,13 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from agggen.evaluation.java import PACKAGE, package_version, run_lines
-from agggen.evaluation.segments import (
-    References,
-    SegmentStatistics,
-    count_of_references,
-    mean_statistics,
-    one_line,
-)
+from agggen.evaluation.segments import References, SegmentStatistics, count_of_references, mean_statistics, one_line
 
 
 def ptb_tokens(texts: Sequence[str]) -> list[str]:

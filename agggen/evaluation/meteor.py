@@ -13,13 +13,7 @@ import numpy as np
 
 from agggen.errors import AggGenError
 from agggen.evaluation.java import PACKAGE, package_version, run_lines
-from agggen.evaluation.segments import (
-    References,
-    SegmentStatistics,
-    count_of_references,
-    one_line,
-    ratio,
-)
+from agggen.evaluation.segments import References, SegmentStatistics, count_of_references, one_line, ratio
 
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75  # for English, tuned on rankings
 _STAGES = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase

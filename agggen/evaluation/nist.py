@@ -17,13 +17,7 @@ from operator import or_
 import numpy as np
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from agggen.evaluation.segments import (
-    References,
-    SegmentStatistics,
-    count_of_references,
-    one_line,
-    ratio,
-)
+from agggen.evaluation.segments import References, SegmentStatistics, count_of_references, one_line, ratio
 
 ORDERS = 5
 _BETA = math.log(2) / math.log(1.5) ** 2

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from agggen.errors import PlanError
+from agggen.evaluation.alignments import positions
 from agggen.evaluation.segments import SegmentStatistics, share_statistics
 from agggen.records import Plan, Record
 
@@ -125,8 +126,7 @@ def _groups(plan: Plan) -> tuple[frozenset[str], ...]:
 
 
 def _labels(plan: Plan, reference: Plan, predicates: Collection[str]) -> Labels:
-    first = {predicate: number for number, group in enumerate(plan.states) for predicate in group}
-    second = {predicate: number for number, group in enumerate(reference.states) for predicate in group}
+    first, second = positions(plan.states), positions(reference.states)
     if unknown := (first.keys() | second.keys()) - set(predicates):
         raise PlanError(f"{plan} or {reference} has {min(unknown)!r}, which is not a predicate of the record")
     return tuple(sorted((first.get(name, -1), second.get(name, -1)) for name in predicates))

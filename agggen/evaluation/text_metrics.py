@@ -13,13 +13,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER, lib_ter
 from sacrebleu.metrics.base import Metric
 
-from agggen.evaluation.segments import (
-    References,
-    SegmentStatistics,
-    count_of_references,
-    present_references,
-    ratio,
-)
+from agggen.evaluation.segments import References, SegmentStatistics, count_of_references, present_references, ratio
 from agggen.evaluation.ter import Distance, edits
 
 

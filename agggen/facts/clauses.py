@@ -106,7 +106,7 @@ def _is_participle(words: Sequence[str], index: int) -> bool:
 def _opens_clause(raw: Sequence[str], words: Sequence[str], index: int) -> bool:
     """Whether the word at `index` begins a clause, given that the current fact has a verb."""
     word, lower, before = words[index], words[index].lower(), words[index - 1].lower()
-    after_comma = raw[index - 1].endswith((",", ";", ":", " -", "\u2013")) or raw[index - 1] in ("-", "\u2013", "--")
+    after_comma = raw[index - 1].endswith((",", ";", ":", "\u2013")) or raw[index - 1] in ("-", "\u2013", "--")
     if raw[index - 1].endswith(";"):
         return True
     if lower in _RELATIVE:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from agggen.errors import ConfigError
 from agggen.facts import FactSegmenter
+from agggen.facts.frames import FrameSource
 from agggen.facts.tree import Level
-
-if TYPE_CHECKING:
-    from agggen.facts.frames import FrameSource
 
 SegmenterName = Literal["embedded", "allennlp", "clauses", "sentences"]
 FactSource = Literal["corpus", SegmenterName]

@@ -14,7 +14,7 @@ Level ``paper`` inserts at most one frame per argument. ``full`` also inserts:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -52,13 +52,6 @@ class Node:
         """The number of the phrase that contains a word; None if the word is in no phrase."""
         phrases = enumerate(self.phrases)
         return next((number for number, phrase in phrases if phrase.start <= word < phrase.end), None)
-
-    def walk(self) -> Iterator[Node]:
-        """The node and all nodes below it, parents before children."""
-        yield self
-        for number in sorted(self.children):
-            for child in self.children[number]:
-                yield from child.walk()
 
 
 def build_tree(sentence: Sentence, level: Level = "full") -> list[Node]:

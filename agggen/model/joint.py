@@ -315,12 +315,7 @@ class JointModel(nn.Module):
         return values.new_full(allowed.shape, IMPOSSIBLE).index_put(where, values)
 
     def _score_rows(
-        self,
-        batch: Batch,
-        memory: Memory,
-        history: list[KeysValues] | None,
-        rows: Tensor,
-        states: Lattice,
+        self, batch: Batch, memory: Memory, history: list[KeysValues] | None, rows: Tensor, states: Lattice
     ) -> Tensor:
         """log p of the facts in `rows` (R, 3), in main memory, each under its set: (R,)."""
         texts, device = batch.on_cpu, memory.ids.device

@@ -80,14 +80,8 @@ class PlanDistribution:
 
     def k_best(self, k: int) -> tuple[list[ScoredPlan], bool]:
         """The k most probable plans, best first, and whether their optimality is proven (`bounded.search`)."""
-        proven = True
-
-        def search(scores: PlanScores) -> list[ScoredPlan]:
-            nonlocal proven
-            plans, proven = bounded.search(scores, k, self.level)
-            return plans
-
-        return self._plans(search), proven
+        plans, proven = ([], True) if self.scores is None else bounded.search(self.scores, k, self.level)
+        return self._plans(lambda _: plans), proven
 
     def complete(self, prefix: IndexPlan) -> IndexPlan:
         """`prefix`, whose groups may have any size, with its most probable continuation.

@@ -200,7 +200,7 @@ def sample(
     full_set = (1 << n) - 1
 
     @cache
-    def choices(used: int, last: int | None) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
+    def choices(used: int, last: int | None) -> tuple[Ints, Floats, Ints]:
         """The possible next groups (positions in `states`), their probabilities, and the used sets after them."""
         cardinality, row = used.bit_count(), tables.rows[used]
         table = tables.layers[cardinality]

@@ -248,9 +248,8 @@ class Report:
         Raises:
             ConfigError: `folder` contains other files than a report of the same evaluation.
         """
-        from agggen.report.folder import check_target, write_report
+        from agggen.report.folder import write_report
 
-        check_target(Path(folder), self.identity)
         write_report(Path(folder), self)
         return Path(folder) / "report.html"
 

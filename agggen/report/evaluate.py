@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from agggen.bundle import Bundle, fingerprint
@@ -73,7 +74,7 @@ class Task:
             f"Only the first {len(self.records):,} of {self.whole:,} records of {self.corpus} {self.split} are scored."
         )
 
-    @property
+    @cached_property
     def identity(self) -> dict[str, str | int]:
         """The bundle, data and settings that determine the scores."""
         return {
@@ -107,16 +108,16 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
     return {
         "command": task.command,
         "bundle": task.address,
-        "bundle fingerprint": fingerprint(task.path),
+        "bundle fingerprint": task.identity["bundle"],
         "training configuration (hash)": hashlib.sha256(training.encode()).hexdigest()[:12],
         **{f"fingerprint of {name}": value for name, value in task.bundle.sources.items()},
         "corpus": f"{task.corpus} {task.split}",
         "records": len(task.records),
-        "corpus fingerprint": fingerprint_of(task.records),
+        "corpus fingerprint": task.identity["records"],
         "protocol": task.metrics.protocol,
         "seed": task.seed,
         "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.seed})",
-        "inference (hash)": config_hash(task.config),
+        "inference (hash)": task.identity["inference"],
         **{f"inference {name}": value for name, value in flatten(task.config).items()},
         **{f"seconds, {step}": f"{value:.1f}" for step, value in seconds.items()},
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),

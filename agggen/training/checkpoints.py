@@ -10,16 +10,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from agggen.errors import TrainingError
 from agggen.tensors import save_tensors
-
-if TYPE_CHECKING:
-    from agggen.training.loop import Trainer
+from agggen.training.loop import Progress, Trainer
 
 FORMAT = 2
 
@@ -99,8 +97,6 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         OSError: the file cannot be read.
     """
     from safetensors import SafetensorError, safe_open
-
-    from agggen.training.loop import Progress
 
     try:
         with safe_open(path, framework="pt") as file:

@@ -167,10 +167,7 @@ class Trainer:
         transitions = list(model.transitions.parameters())
         transition_ids = {id(p) for p in transitions}
         self.optimizer = torch.optim.Adam(
-            [
-                {"params": [p for p in model.parameters() if id(p) not in transition_ids]},
-                {"params": transitions},
-            ],
+            [{"params": [p for p in model.parameters() if id(p) not in transition_ids]}, {"params": transitions}],
             lr=0.0,
             betas=(0.9, config.beta2),
         )

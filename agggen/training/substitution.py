@@ -83,11 +83,7 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
         for fact, start, length, new in sorted(replaced, reverse=True):
             facts[fact][start : start + length] = new
         return replace(
-            example,
-            source=tuple(source),
-            triple=tuple(triple_of),
-            role=tuple(role_of),
-            facts=tuple(map(tuple, facts)),
+            example, source=tuple(source), triple=tuple(triple_of), role=tuple(role_of), facts=tuple(map(tuple, facts))
         )
 
     return substitute
