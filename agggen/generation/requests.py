@@ -49,14 +49,15 @@ class Request:
     accepted: list[Generation] = field(default_factory=list)  # so far, best first
     rejected: list[Generation] = field(default_factory=list)  # texts of the free search that do not pass, best first
     earlier: list[Generation] = field(default_factory=list)  # the result of the free search, during the constrained one
+    samples: list[Generation] = field(default_factory=list)  # the useful texts of the free search, likewise
     best_plan: ScoredPlan | None = None  # of the text with the highest score
     threshold: float = -math.inf  # the lowest score of a useful text; rises with the texts
     first: Hypothesis | None = None  # the best text of the first plan that was decoded
 
     @property
     def chosen_by_consensus(self) -> bool:
-        """Whether texts are chosen by consensus; constrained texts, which are few, are not."""
-        return self.config.choice == "consensus" and not self.constrained
+        """Whether texts are chosen by consensus."""
+        return self.config.choice == "consensus"
 
     def add(self, text: Generation, plan: ScoredPlan, accepted: bool) -> None:
         """Adds a text of `plan`, and raises the threshold."""
@@ -94,7 +95,7 @@ class Request:
         """The accepted texts, best first; the rejected ones are samples of the consensus."""
         accepted = self.useful(self.accepted)
         if self.chosen_by_consensus:
-            return by_consensus(accepted, self.useful(self.rejected))
+            accepted = by_consensus(accepted, self.samples if self.constrained else self.useful(self.rejected))
         known = {text.text for text in self.earlier}
         return [*self.earlier, *(text for text in accepted if text.text not in known)]
 
@@ -102,6 +103,7 @@ class Request:
         """Prepares the constrained search, which begins with the plan of the best text."""
         self.plans.sort(key=lambda plan: plan is not self.best_plan)
         self.earlier = self.best()
+        self.samples = self.useful((*self.accepted, *self.rejected))
         self.constrained, self.accepted, self.rejected = True, [], []
         self.threshold, self.first = -math.inf, None
 

@@ -157,7 +157,7 @@ class Checker:
     def _occurrences(
         self, triples: Sequence[Triple], indexed: TextIndex, subject_spans: Mapping[str, set[Span]]
     ) -> list[list[Match]]:
-        """The matches of each triple's value, except matches inside longer names."""
+        """The matches of each triple's value, except matches inside longer names, or that begin inside one."""
         matches: list[list[Match]] = []
         for triple in triples:
             kinds: dict[Span, MatchKind] = {}
@@ -368,14 +368,17 @@ def _of_other_facts(
 
 
 def _inside_name(text: str, span: Span, spans: Collection[Span]) -> bool:
-    """Whether a span is part of a longer name, not a list item ("Baku, Azerbaijan") or in lower case ("white rice")."""
+    """Whether a span is part of a longer name, not a list item ("Baku, Azerbaijan") or in lower case ("white rice"), or
+    begins within another name: "Torino F.C. Bari 1908" does not mention ``F.C. Bari 1908``.
+    """
     if text[span[0]].islower():
         return False
     for start, end in containing(span, spans):
         before, behind = text[start : span[0]].rstrip(), text[span[1] : end]
         if not ((not before or _ITEM_ENDS.search(before)) and (not behind or _ITEM_BEGINS.match(behind))):
             return True
-    return False
+    begun = (start for start, end in spans if start < span[0] < end < span[1])
+    return any(not _ITEM_ENDS.search(text[start : span[0]].rstrip()) for start in begun)
 
 
 def _continues(text: str, end: int, starts: Collection[int]) -> bool:

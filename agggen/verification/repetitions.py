@@ -35,6 +35,8 @@ def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequenc
             left, right = tokens[start], tokens[middle]
             if left.form != right.form or word_forms[start:middle] != word_forms[middle:end] or right.initial:
                 continue
+            if length > 1 and any(begin <= tokens[middle - 1].start and right.end <= last for begin, last in spans):
+                continue  # "Faber and Faber and"
             if length > 1 or not (
                 "number" in (left.kind, right.kind)
                 or (left.form, right.form) in allowed

@@ -205,6 +205,10 @@ METAL = ("Pt | group = 10", "Pt | meltingPoint = 1766 K", "Pt | period = 6")
         (("city = Baku", "country = Azerbaijan"), "It is in Baku, Azerbaijan.", []),
         (("city = Baku, Azerbaijan", "country = Azerbaijan"), "It is in Baku, Azerbaijan.", []),
         (("grain = rice", "dish = white rice"), "It is white rice.", []),
+        # two names cannot share words, except after a comma
+        (("club = Torino F.C.", "club = F.C. Bari"), "He plays for Torino F.C. Bari.", ["club"]),
+        (("club = Torino F.C.", "club = F.C. Bari"), "He plays for Torino F.C. and F.C. Bari.", []),
+        (("place = Akita, Akita", "part = Akita Prefecture"), "It is in Akita, Akita Prefecture.", []),
         (("namedAfter = Rutherford", "by = Ernest Rutherford"), "It was found by Ernest Rutherford.", ["namedAfter"]),
         (("namedAfter = Rutherford", "by = Ernest Rutherford"), "Rutherford; found by Ernest Rutherford.", []),
         (("Curium | namedAfter = Curium",), "Curium is a metal.", []),

@@ -149,6 +149,9 @@ def test_a_name_or_two_values_may_repeat_a_word() -> None:
     beside = record("city = New York", "state = York")
     assert PLAIN.check(beside, "Zyx is in New York, York.").repeated == ()
     assert PLAIN.check(beside, "Zyx is in in New York, York.").repeated == ("in in",)
+    faber = record("publisher = Faber and Faber")
+    assert PLAIN.check(faber, "Zyx is by Faber and Faber and known.").repeated == ()
+    assert PLAIN.check(faber, "Zyx is by Faber and Faber and and known.").repeated == ("and and",)
 
 
 @pytest.mark.parametrize(
