@@ -266,10 +266,10 @@ def test_tables_of_settings_name_the_defaults(title: str) -> None:
 def rows_of_results() -> Iterator[tuple[str, list[str]]]:
     """The name of a reproduced table, and the cells of a row that a README shows of it, without the first."""
     for row in (REPO / "README.md").read_text().splitlines():
-        if row.startswith("|") and (match := re.search(r"`agggen reproduce ([\w-]+)`", row)):
+        if row.startswith("|") and (match := re.search(r"`agggen reproduce ([\w.-]+)`", row)):
             yield match[1], row.split("|")[2:-2]
     for section in (REPO / "platform/agggen_platform/reproduction/README.md").read_text().split("\n### ")[1:]:
-        name = re.findall(r"`agggen reproduce ([\w-]+)`", section)[0]
+        name = re.findall(r"`agggen reproduce ([\w.-]+)`", section)[0]
         yield from ((name, row.split("|")[2:-1]) for row in re.findall(r"^\|.*\d.*\|$", section, re.M))
 
 
