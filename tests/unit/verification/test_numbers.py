@@ -51,6 +51,8 @@ from tests.unit.verification.texts import value_check, whole
         ("22.35 (square metres)", "It has 22.35 square metres.", True),
         ("22.35 (square metres)", "It has 22.35.", True),
         ("22.35 (square metres)", "It has 22.35 square feet.", False),
+        ("4387.0 (cubicCentimetres)", "It has an engine of 4387 cubic centimetres.", True),
+        ("4387.0 (cubicCentimetres)", "It has an engine of 4387 kilometres.", False),
         ("57 (centimetres)", "57 cm", True),
         # money
         ("£20-25", "at £20-£25", True),
