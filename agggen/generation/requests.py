@@ -49,7 +49,7 @@ class Request:
     accepted: list[Generation] = field(default_factory=list)  # so far, best first
     rejected: list[Generation] = field(default_factory=list)  # texts of the free search that do not pass, best first
     earlier: list[Generation] = field(default_factory=list)  # the result of the free search, during the constrained one
-    samples: list[Generation] = field(default_factory=list)  # the useful texts of the free search, likewise
+    samples: list[Generation] = field(default_factory=list)  # the useful texts of the free search, for the constrained
     best_plan: ScoredPlan | None = None  # of the text with the highest score
     threshold: float = -math.inf  # the lowest score of a useful text; rises with the texts
     first: Hypothesis | None = None  # the best text of the first plan that was decoded
@@ -92,7 +92,9 @@ class Request:
         return self.constrained and sum(map(_is_complete, self.accepted)) >= self.count
 
     def best(self) -> list[Generation]:
-        """The accepted texts, best first; the rejected ones are samples of the consensus."""
+        """The accepted texts, best first. The consensus is with all useful texts: for a constrained text, with those of
+        the free search.
+        """
         accepted = self.useful(self.accepted)
         if self.chosen_by_consensus:
             accepted = by_consensus(accepted, self.samples if self.constrained else self.useful(self.rejected))
