@@ -48,12 +48,8 @@ def ngrams(text: str) -> NGrams:
 
 
 def _numbered(items: Iterable[tuple[str, ...]]) -> set[tuple[object, ...]]:
-    counts = Counter[tuple[str, ...]]()
-    numbered = set[tuple[object, ...]]()
-    for item in items:
-        counts[item] += 1
-        numbered.add((item, counts[item]))
-    return numbered
+    """The set of (item, k) for the k-th occurrence of each item."""
+    return {(item, k) for item, count in Counter(items).items() for k in range(count)}
 
 
 def similarity(a: NGrams, b: NGrams) -> float:

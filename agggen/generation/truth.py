@@ -174,7 +174,12 @@ class RecordConstraints:
         }
         value_only = {word for word in value_words - subjects if self._only_in_values(word)}
         fact_subjects = frozenset(triple.subject for triple in triples)
-        passed: dict[tuple[tuple[int, ...], bool], bool] = {}
+
+        @cache
+        def passes_alone(fact: Spelling, begins_sentence: bool) -> bool:
+            text = self._text(fact)
+            findings = checker.findings(self.record, text, indices, (), begins_sentence)
+            return passes(findings) and self._grammar.accepts(text)
 
         @cache
         def judge(fact: Spelling, before: Spelling) -> bool:
@@ -191,11 +196,8 @@ class RecordConstraints:
                     return False
             elif not begins_sentence and references.continues_another(text_before, text):
                 return False
-            if (key := (fact, begins_sentence)) not in passed:
-                findings = checker.findings(self.record, text, indices, (), begins_sentence)
-                passed[key] = passes(findings) and self._grammar.accepts(text)
             return (
-                passed[key]
+                passes_alone(fact, begins_sentence)
                 and follows(text_before, text, begins_sentence, entities)
                 and self._grammar.makes_sentences(text_before, text)
                 and (begins_sentence or not self._grammar.runs_on(text_before, text))
