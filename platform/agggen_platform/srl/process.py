@@ -63,6 +63,10 @@ class JsonLinesProcess:
         self._stop = weakref.finalize(self, _stop, self._child, scratch, 0.0)
 
     @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
     def is_alive(self) -> bool:
         return self._child.poll() is None
 

@@ -39,7 +39,7 @@ def test_an_error_has_the_exit_status_and_the_last_lines() -> None:
     with pytest.raises(WorkerDied, match=r"exit status 7; its last lines:(?s:.*)line 48\n  line 49$") as error:
         process.ask({}, 30)
     assert "line 30" not in str(error.value)
-    assert is_gone(process._child.pid)
+    assert is_gone(process.pid)
 
 
 def test_an_interruption_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_an_interruption_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(process, "_exchange", interrupt)
     with pytest.raises(KeyboardInterrupt):
         process.ask({}, 30)
-    assert is_gone(process._child.pid)
+    assert is_gone(process.pid)
 
 
 def test_a_missing_program_is_an_error(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_child_ends_with_the_program(ending: str) -> None:
     code = (
         "import os, sys\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
         f"process = JsonLinesProcess([sys.executable, '-c', {ECHO!r}], dict(os.environ))\n"
-        f"process.ask({{}}, 30)\nprint(process._child.pid, flush=True)\n{ending}"
+        f"process.ask({{}}, 30)\nprint(process.pid, flush=True)\n{ending}"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert is_gone(int(done.stdout)), done.stderr

@@ -206,7 +206,7 @@ def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> N
         "import os, sys, time\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
         f"worker = JsonLinesProcess([sys.executable, '-I', {str(WORKER)!r}, str(os.getpid())], dict(os.environ))\n"
         "pid = os.fork()\nif pid == 0: time.sleep(600); os._exit(0)\n"
-        "print(worker._child.pid, pid, flush=True)\ntime.sleep(600)"
+        "print(worker.pid, pid, flush=True)\ntime.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
