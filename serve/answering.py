@@ -202,6 +202,8 @@ class Answering:
                 valid.append(entry)
             except Problem as problem:
                 answers[entry.index] = located(problem, entry)
+            except RecursionError:  # the body was parsed in a thread, where more of the stack was free
+                answers[entry.index] = located(Problem("record", "the record is nested too deeply"), entry)
         results = await ask(work, seconds) if work else []
         for entry, item, result in zip(valid, work, results, strict=True):
             if isinstance(result, Failure):

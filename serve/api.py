@@ -273,7 +273,7 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
 
 def _seconds(deadline: float | None, config: ServeConfig) -> float:
     limits = config.limits
-    return limits.deadline_s if deadline is None else min(deadline, limits.longest_deadline_s)
+    return min(limits.deadline_s if deadline is None else deadline, limits.longest_deadline_s)
 
 
 async def _bounded(request: Request, options: Options, seconds: float) -> Options:

@@ -116,7 +116,6 @@ def _with_listening_host(config: ServeConfig, default: str) -> ServeConfig:
 
 
 def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaConfig) -> Any:
-    longest_deadline = max(config.limits.deadline_s, config.limits.longest_deadline_s)
     options: dict[str, Any] = {
         # The ingress itself refuses requests beyond `limits.queue`. A generator gets few calls at once: further calls
         # wait in the handle's queue for the next free or new replica.
@@ -124,7 +123,7 @@ def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaCon
         "max_queued_requests": config.limits.queue if name == "Ingress" else -1,
         "ray_actor_options": {"num_cpus": replicas.cpus, "num_gpus": replicas.gpus},
         "graceful_shutdown_wait_loop_s": 0.5,
-        "graceful_shutdown_timeout_s": longest_deadline,  # time to finish active requests
+        "graceful_shutdown_timeout_s": config.limits.longest_deadline_s,  # time to finish active requests
         "health_check_period_s": 2.0,  # how soon Serve notices that a replica died
         "health_check_timeout_s": 30.0,
         "max_constructor_retry_count": 2,  # a bundle that failed to load twice would fail a third time

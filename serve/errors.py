@@ -19,7 +19,7 @@ from serve.engine import EngineError, Failure
 
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARS = 500
-"""Longer details are truncated, since they may quote client input."""
+"""Longer details and fields are truncated, since they may quote client input."""
 
 _log = logging.getLogger("agggen.serve")
 
@@ -75,7 +75,8 @@ class Problem(Exception):
         super().__init__(detail)
         self.kind = KINDS[code]
         self.detail = printable(detail)
-        self.record, self.index, self.field = record, index, field
+        self.record, self.index = record, index
+        self.field = field and field[:DETAIL_CHARS]
         self.errors = list(errors)
         self.headers = headers or {}
 

@@ -67,6 +67,6 @@ class Meters:
 def replica_id() -> str | None:
     """The id of the Serve replica that runs in this process; None if there is none."""
     try:
-        return str(serve.get_replica_context().replica_id.unique_id)
+        return serve.get_replica_context().replica_tag
     except RayServeException:
         return None

@@ -24,6 +24,7 @@ _NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
 _NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # without control characters
 _PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # checks the beginning; `Plan.parse` checks the rest
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+_LONGEST_NAME = 100  # characters of an unknown name that are compared with the valid names
 _TAGS = ("as-list", "as-object", "str", "int")  # added by pydantic to the locations of errors
 
 EXAMPLE_TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
@@ -253,6 +254,6 @@ def problem_at(
     path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])
     location, detail = ".".join(map(str, [*prefix, *path])), error["msg"]
     if unknown:
-        near = get_close_matches(str(last), known, 1)
+        near = get_close_matches(str(last)[:_LONGEST_NAME], known, 1)  # it would take seconds for megabytes
         detail = f"unknown name {str(last)!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {list(known)}")
     return Problem(code, f"{location or subject}: {detail}", field=location or None)

@@ -21,6 +21,7 @@ MLflow read them from files of mode 0600 in a new folder that only this user can
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,8 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
         raise StartError(f"{', '.join(chosen)} is fixed here: accounts, one worker, and artifacts through this server")
     if "--allowed-hosts" not in names:
         raise StartError("--allowed-hosts is missing: the names that this server is called by, like 'localhost:*'")
-    if any("*" in value.split(",") for value in _values(arguments, "--allowed-hosts")):
+    hosts = [host.strip() for value in _values(arguments, "--allowed-hosts") for host in value.split(",")]
+    if any(re.fullmatch(r"[*?]+(:.*)?", host) for host in hosts):
         raise StartError("--allowed-hosts '*' would let any web page in under its own host name; name the hosts")
     database = _required(env, "MLFLOW_BACKEND_STORE_URI", "postgresql://mlflow@postgres:5432/mlflow")
     _required(env, "MLFLOW_ARTIFACTS_DESTINATION", "s3://agggen-mlflow")

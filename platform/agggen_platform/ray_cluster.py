@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,7 +107,8 @@ def check_reachable(address: str) -> None:
     which remains when that cluster is killed.
     """
     if address == "auto":
-        file = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+        folder = os.environ.get("RAY_TMPDIR") or (sys.platform == "linux" and os.environ.get("TMPDIR")) or "/tmp"
+        file = Path(folder) / "ray" / "ray_current_cluster"
         address = os.environ.get("RAY_ADDRESS") or (file.read_text(encoding="utf-8") if file.exists() else "")
     host, _, port = address.strip().rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from agggen_platform.ray_cluster import nodes
+from agggen_platform.ray_cluster import ClusterError, nodes
 
 # --- Ray Serve --------------------------------------------------------------------------------------------------------
 # The dashboard's REST API offers all of these functions, but a local cluster has no dashboard. `serve.run` imports the
-# application in this process and replaces all replicas at every call; `serve.status` returns no addresses and routes.
+# application in this process and replaces all replicas at every call, because deployments can no longer be given a
+# version; `serve.status` returns no addresses and routes. These functions raise ClusterError if Serve was shut down.
 
 
-def _serve_client() -> Any:
+def _find_client() -> Any:
     """The client of Serve on the connected cluster; None if Serve does not run."""
     from ray.serve.context import _get_global_client
 
     return _get_global_client(raise_if_no_controller_running=False)
 
 
+def _client() -> Any:
+    if (client := _find_client()) is None:
+        raise ClusterError("Serve does not run on the cluster any more: it was shut down")
+    return client
+
+
 def serve_address() -> tuple[str | None, int] | None:
     """Host and port of Serve's proxies; host is None if there are no proxies. None if Serve does not run."""
-    client = _serve_client()
+    client = _find_client()
     return None if client is None else (client.http_config.host, client.http_config.port)
 
 
@@ -31,17 +38,17 @@ def deploy_applications(applications: list[dict[str, Any]]) -> None:
     """Deploys applications as ``serve deploy`` does from a file; removes others that were deployed in this way."""
     from ray.serve.schema import ServeDeploySchema
 
-    _serve_client().deploy_apps(ServeDeploySchema.model_validate({"applications": applications}))
+    _client().deploy_apps(ServeDeploySchema.model_validate({"applications": applications}))
 
 
 def wait_for_proxies() -> None:
     """Waits until all of Serve's proxies know the routes of all applications; raises TimeoutError after a minute."""
-    _serve_client().wait_for_proxies_serving()
+    _client().wait_for_proxies_serving()
 
 
 def deployed_applications() -> dict[str, dict[str, Any]]:
     """The details of each application by name, among them `route_prefix` and, optionally, `deployed_app_config`."""
-    details: dict[str, dict[str, Any]] = _serve_client().get_serve_details()["applications"]
+    details: dict[str, dict[str, Any]] = _client().get_serve_details()["applications"]
     return details
 
 

@@ -263,7 +263,13 @@ window.addEventListener("online", retry);
 
 function themes() {
   const order = ["auto", "light", "dark"];
-  const read = () => order.find((name) => name === localStorage.getItem("agggen-theme")) ?? "auto";
+  const read = () => {
+    try {
+      return order.find((name) => name === localStorage.getItem("agggen-theme")) ?? "auto";
+    } catch {
+      return "auto";
+    }
+  };
   const apply = (name) => {
     document.documentElement.dataset.theme = name;
     $("theme").textContent = { auto: "Auto theme", light: "Light theme", dark: "Dark theme" }[name];
@@ -281,7 +287,7 @@ function themes() {
 }
 
 /** Asks which model is served, then shows the link's record, else the one that the tab remembers, else an example. */
-async function start(attempt = 0) {
+async function start() {
   const turn = api.turn("start");
   try {
     const card = await turn.get("v1/model");
@@ -293,8 +299,11 @@ async function start(attempt = 0) {
   } catch (error) {
     if (error instanceof Superseded) return;
     if (!(error instanceof ApiError)) throw error;
+    if (error.retryable) {
+      follower.card = null; // the next try asks for model and examples
+      setTimeout(() => !follower.card && start(), 2000);
+    }
     follower.setStatus({ kind: error.kind, message: error.message, seconds: error.retryable ? 2 : undefined });
-    if (error.retryable) setTimeout(() => !follower.card && start(attempt + 1), 2000);
     return;
   }
   if (store.doc.triples.length) {

@@ -154,3 +154,23 @@ def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(visit: Any, tmp_path: P
         studio.ready()
         other = visit(url, ready=False)
         other.state("key")
+
+
+def test_examples_that_are_refused_at_first_are_asked_for_again(visit: Any, url: str, faults: Faults) -> None:
+    """Regression: the page announced the next try, but only repeated the request for the model."""
+    faults.refusals["/v1/examples"] = [(429, {"retry-after": "1"})]
+    visit(url)
+
+
+def test_the_page_works_where_the_browser_forbids_storage(visit: Any, url: str) -> None:
+    """Regression: reading the theme from localStorage ended the page's script."""
+    studio = visit("about:blank", ready=False)
+    forbid = "{ get() { throw new DOMException('Access is denied', 'SecurityError'); } }"
+    studio.page.add_init_script(
+        f"for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, {forbid})"
+    )
+    studio.url = url
+    studio.page.goto(url)
+    studio.ready()
+    studio.page.locator("#theme").click()
+    assert studio.page.locator("#theme").inner_text() == "Light theme"

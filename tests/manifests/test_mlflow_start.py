@@ -73,6 +73,8 @@ def test_the_server_requires_accounts_and_its_secrets_stay_in_private_files(
         ([], {}, "--allowed-hosts is missing"),
         (["--allowed-hosts", "*"], {}, "would let any web page in"),
         (["--allowed-hosts=localhost,*"], {}, "would let any web page in"),
+        (["--allowed-hosts", "localhost:*, *"], {}, "would let any web page in"),  # MLflow removes the blank
+        (["--allowed-hosts", "*:5000"], {}, "would let any web page in"),
         ([*HOSTS, "--workers", "4"], {}, "--workers is fixed here"),
         ([*HOSTS, "--disable-security-middleware"], {}, "--disable-security-middleware is fixed here"),
         (HOSTS, {"MLFLOW_BACKEND_STORE_URI": ""}, "MLFLOW_BACKEND_STORE_URI is not set"),

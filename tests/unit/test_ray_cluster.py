@@ -1,16 +1,19 @@
 """Errors of clusters that do not exist. Integration tests start Ray."""
 
 import os
+import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from agggen_platform.ray_cluster import ClusterError, connected
+from agggen_platform.ray_cluster import ClusterError, check_reachable, connected
 from tests.processes import free_ports
 
 
@@ -38,6 +41,21 @@ def test_a_cluster_that_was_killed_is_not_waited_for(no_cluster: Path) -> None:
     with pytest.raises(ClusterError, match=r"no Ray cluster answers at auto.*refused"), connected("auto"):
         pass
     assert time.monotonic() - begin < 10
+
+
+def test_auto_reads_the_file_in_the_folder_that_ray_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the file was looked for where Python's tempfile has its files, so on macOS it was never found."""
+    for name in ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{server.getsockname()[1]}")
+        with suppress(OSError):  # of a cluster that was started on this machine
+            check_reachable("auto")
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nothing has connected
+            server.accept()
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])

@@ -22,7 +22,14 @@ from agggen_platform.client.answers import (
     RecordLike,
     TextsAnswer,
 )
-from agggen_platform.client.errors import AnswerError, EndpointError, RefusedError, UnavailableError, describe_problem
+from agggen_platform.client.errors import (
+    AnswerError,
+    DeadlineError,
+    EndpointError,
+    RefusedError,
+    UnavailableError,
+    describe_problem,
+)
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.client.retry import Attempts, Retry
 from agggen_platform.client.transport import Transport
@@ -117,8 +124,9 @@ class Client:
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
         """Texts for any number of records: one answer per record, in order. `index` counts over the whole stream.
 
-        Records are read lazily, `piece_records` at a time; a request that the endpoint finds too large is halved.
-        Requests are concurrent, so that one client can use all generators.
+        Records are read lazily, `piece_records` at a time; a request that the endpoint finds too large is halved, and
+        a single record that is too large gets an error as its answer. Requests are concurrent, so that one client can
+        use all generators.
         """
 
         def texts(piece: tuple[int, list[RecordLike]]) -> list[Any]:
@@ -126,11 +134,16 @@ class Client:
             try:
                 answers = self._request("/v1/generate", batch, options, deadline, start)
             except EndpointError as error:
-                if len(batch) > 1 and error.problem is not None and error.problem["type"].endswith(":too-large"):
+                problem = error.problem or {}
+                if not str(problem.get("type")).endswith(":too-large"):
+                    answers = _failed(error, len(batch))
+                elif len(batch) > 1:
                     middle = len(batch) // 2
                     return texts((start, batch[:middle])) + texts((start + middle, batch[middle:]))
-                answers = _failed(error, len(batch))
-            return [_reindexed(answer, start + i, batch[i].get("id") is None) for i, answer in enumerate(answers)]
+                else:  # the problem is that of the request and names no record
+                    name = "0" if _is_nameless(batch[0]) else str(batch[0]["id"]).strip()
+                    answers = [_error_answer(0, {**problem, "record": name, "index": 0})]
+            return [_reindexed(answer, start + i, batch[i]) for i, answer in enumerate(answers)]
 
         pieces = _pieces(records, self._piece_records)
         first = list(islice(pieces, 2))
@@ -157,7 +170,7 @@ class Client:
                 try:
                     model = self._transport.call("GET", "/v1/model", Attempts(Retry(attempts=1), self._timeout))
                     width = min(_MAX_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
-                except UnavailableError:  # if this persists, the requests fail
+                except (UnavailableError, DeadlineError):  # if this persists, the requests fail
                     pass
                 due = time.monotonic() + _SECONDS_BETWEEN_CHECKS
             return width
@@ -206,10 +219,11 @@ class Client:
                 retried = self._once(path, [objects[index] for index in failed], options, attempts)
             except EndpointError:
                 break  # the answers of these records remain errors
-            if not all(map(_is_retryable, retried)):
-                attempts.restart()
+            unanswered = sum(map(_is_retryable, answers))
             for index, answer in zip(failed, retried, strict=True):
-                answers[index] = _reindexed(answer, index, objects[index].get("id") is None)
+                answers[index] = _reindexed(answer, index, objects[index])
+            if sum(map(_is_retryable, answers)) < unanswered:
+                attempts.restart()
         return answers
 
     def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
@@ -262,21 +276,27 @@ def _failed(error: EndpointError, count: int) -> list[Any]:
     problems = [] if error.problem is None else error.problem.get("errors") or [error.problem]
     if len(problems) != count or any(problem.get("record") is None for problem in problems):
         raise error
-    return [
-        {"index": index, "id": problem["record"], "status": "error", "error": problem}
-        for index, problem in enumerate(problems)
-    ]
+    return [_error_answer(index, problem) for index, problem in enumerate(problems)]
 
 
-def _reindexed(answer: Any, index: int, nameless: bool) -> Any:
-    """The answer with the record's `index` in the stream, which is also the id if the record is `nameless`."""
+def _error_answer(index: int, problem: Mapping[str, Any]) -> dict[str, Any]:
+    return {"index": index, "id": problem["record"], "status": "error", "error": problem}
+
+
+def _is_nameless(record: Mapping[str, Any]) -> bool:
+    """Whether the endpoint answers the record under its index, because it has no id or a blank one."""
+    name = record.get("id")
+    return name is None or (isinstance(name, str) and not name.strip())
+
+
+def _reindexed(answer: Any, index: int, record: Mapping[str, Any]) -> Any:
+    """The answer with the record's `index` in the stream, which is also its id if the record has none."""
     if answer["index"] == index:
         return answer
-    name = {"id": str(index)} if nameless else {}
-    reindexed = {**answer, "index": index, **name}
+    nameless = _is_nameless(record)
+    reindexed = {**answer, "index": index} | ({"id": str(index)} if nameless else {})
     if answer["status"] == "error":
-        record = {"record": str(index)} if nameless else {}
-        reindexed["error"] = {**answer["error"], "index": index, **record}
+        reindexed["error"] = {**answer["error"], "index": index} | ({"record": str(index)} if nameless else {})
     return reindexed
 
 

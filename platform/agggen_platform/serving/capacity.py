@@ -1,4 +1,4 @@
-"""Checks that a cluster has room for an endpoint, because Serve waits forever for missing room and only logs that."""
+"""Checks that a cluster has the CPUs and GPUs for an endpoint. Where they are missing, Serve waits and only logs it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from agggen_platform.serving.errors import CapacityError
 
 
 @dataclass(frozen=True)
-class Room:
+class Resources:
     """CPUs and GPUs of a node, of a cluster, or required by replicas."""
 
     cpus: float = 0.0
     gpus: float = 0.0
 
-    def __add__(self, other: Room) -> Room:
-        return Room(self.cpus + other.cpus, self.gpus + other.gpus)
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(self.cpus + other.cpus, self.gpus + other.gpus)
 
-    def holds(self, other: Room) -> bool:
+    def holds(self, other: Resources) -> bool:
         """Whether `other` fits in, up to rounding; Ray's smallest unit is 1/10,000."""
         return other.cpus <= self.cpus + 1e-6 and other.gpus <= self.gpus + 1e-6
 
@@ -30,8 +30,8 @@ class Room:
         return f"{self.cpus:g} CPUs" + (f" and {self.gpus:g} GPUs" if self.gpus else "")
 
     @classmethod
-    def from_resources(cls, resources: Mapping[str, float]) -> Room:
-        """The room of Ray's resources."""
+    def from_resources(cls, resources: Mapping[str, float]) -> Resources:
+        """The CPUs and GPUs among Ray's resources."""
         return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
@@ -48,12 +48,12 @@ def _roles(config: ServeConfig) -> dict[str, ReplicaConfig]:
 def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
     """`config` with each unset `max_replicas` set to the number of replicas that fit on these nodes.
 
-    ``update=beside`` reserves room for one more replica of each deployment, as new replicas start before old ones stop.
+    ``update=beside`` reserves those of one more replica of each deployment, as new replicas start before old ones stop.
     """
     generator, beside = config.generator, config.update == "beside"
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
-    cluster = sum(map(Room.from_resources, nodes), Room())
-    spare = one_of_each(config) if beside else Room()
+    cluster = sum(map(Resources.from_resources, nodes), Resources())
+    spare = one_of_each(config) if beside else Resources()
     count = min(_MAX_GENERATORS, room_for(replica, nodes) - beside if replica else 1)
     while count > 1 and not cluster.holds(most(_with_generators(config, count)) + spare):
         count -= 1
@@ -72,24 +72,24 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
     return replace(config, ingress=ingress, planner=planner, generator=generator)
 
 
-def _room(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Room:
+def _total(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Resources:
     roles = _roles(config).values()
-    return sum((Room(role.cpus * replicas(role), role.gpus * replicas(role)) for role in roles), Room())
+    return sum((Resources(role.cpus * replicas(role), role.gpus * replicas(role)) for role in roles), Resources())
 
 
-def one_of_each(config: ServeConfig) -> Room:
-    """The room that one replica of each deployment needs."""
-    return _room(config, lambda role: 1)
+def one_of_each(config: ServeConfig) -> Resources:
+    """The resources that one replica of each deployment needs."""
+    return _total(config, lambda role: 1)
 
 
-def least(config: ServeConfig) -> Room:
-    """The room that the smallest number of replicas needs."""
-    return _room(config, lambda role: max(1, role.min_replicas))
+def least(config: ServeConfig) -> Resources:
+    """The resources that the smallest number of replicas needs."""
+    return _total(config, lambda role: max(1, role.min_replicas))
 
 
-def most(config: ServeConfig) -> Room:
-    """The room that the largest number of replicas needs; for deployments without `max_replicas`, the smallest."""
-    return _room(config, lambda role: role.max_replicas or max(1, role.min_replicas))
+def most(config: ServeConfig) -> Resources:
+    """The resources that the largest number of replicas needs; for deployments without `max_replicas`, the smallest."""
+    return _total(config, lambda role: role.max_replicas or max(1, role.min_replicas))
 
 
 def local_cpus(config: ServeConfig) -> int:
@@ -107,21 +107,23 @@ def local_cpus(config: ServeConfig) -> int:
 
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
-    """Checks that an idle cluster of nodes with these resources has room for the endpoint.
+    """Checks that an idle cluster of nodes with these resources suffices for the endpoint.
 
     Raises:
         CapacityError: a replica fits on no node, or the smallest number of replicas does not fit on all nodes together.
     """
-    rooms = [Room.from_resources(node) for node in nodes]
+    available = [Resources.from_resources(node) for node in nodes]
     for name, role in _roles(config).items():
-        replica = Room(role.cpus, role.gpus)
-        if not any(room.holds(replica) for room in rooms):
-            largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if replica.gpus else (room.cpus, room.gpus))
+        replica = Resources(role.cpus, role.gpus)
+        if not any(node.holds(replica) for node in available):
+            largest = max(
+                available, key=lambda node: (node.gpus, node.cpus) if replica.gpus else (node.cpus, node.gpus)
+            )
             raise CapacityError(
                 f"a replica of the {name} needs {replica}, and no node of the cluster has that (the largest has "
                 f"{largest}): set {name}.cpus and {name}.gpus"
             )
-    if not (total := sum(rooms, Room())).holds(least(config)):
+    if not (total := sum(available, Resources())).holds(least(config)):
         raise _too_small(config, f"the cluster has {total}")
 
 

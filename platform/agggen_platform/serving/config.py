@@ -103,7 +103,7 @@ class LimitsConfig:
     beam: int = 20
     queue: int = 128  # waiting and active requests in an ingress replica; further requests get 429
     deadline_s: float = 60.0  # default deadline of a request, and of each record of a stream
-    longest_deadline_s: float = 600.0  # the longest deadline that a client may set
+    longest_deadline_s: float = 600.0  # the longest deadline, also if a client asks for more
     window: int = 128  # active records per stream
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from agggen.config import resolved
 from agggen.errors import ConfigError
-from agggen_platform.ray_cluster import connected, nodes, starts_cluster
+from agggen_platform.ray_cluster import connected, starts_cluster
 from agggen_platform.ray_private import (
     cluster_nodes,
     deploy_applications,
@@ -81,13 +81,11 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         os.environ.setdefault("RAY_SERVE_METRICS_EXPORT_INTERVAL_MS", "1000")  # 100 costs each replica 3 ms a second
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default, replicas yield to all other processes
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
-        check_fits(config, nodes())
-        if cluster.local:  # its CPUs are at least twice the machine's (`local_cpus`), so that an update has room
-            cpus = (os.cpu_count() or 1) + one_of_each(config).cpus
-            config = sized(config, [{"CPU": cpus, "GPU": cluster.gpus}])
-        else:
-            config = sized(config, cluster_nodes())
-        endpoint = Endpoint(config, cluster.local, say)
+        nodes = cluster_nodes()
+        check_fits(config, nodes)
+        if cluster.local:  # its CPUs are at least twice the machine's (`local_cpus`), enough for an update
+            nodes = [{"CPU": (os.cpu_count() or 1) + one_of_each(config).cpus, "GPU": cluster.gpus}]
+        endpoint = Endpoint(sized(config, nodes), cluster.local, say)
         try:
             yield endpoint
         finally:
@@ -162,7 +160,7 @@ class Endpoint:
         import ray
         from ray import serve
 
-        if not ray.is_initialized():
+        if not ray.is_initialized() or serve_address() is None:  # the cluster or Serve was shut down
             return
         if self.target is not None:
             self._drain(self.target)

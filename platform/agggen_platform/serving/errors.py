@@ -18,6 +18,6 @@ class PortError(AggGenError):
 
 
 class CapacityError(AggGenError):
-    """The cluster lacks room for the endpoint, or another application is at its address."""
+    """The cluster has too few CPUs or GPUs for the endpoint, or another application is at its address."""
 
     exit_code = 6

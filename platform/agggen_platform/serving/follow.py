@@ -44,7 +44,8 @@ class Follower:
         try:
             target = find_target(replace(self._config, bundle=address))
             check_target(target)  # before anything changes on the cluster
-            self._say(f"{self._config.bundle} is {address} now")
+            if not self._reported:  # else the last attempt to deploy it has failed
+                self._say(f"{self._config.bundle} is {address} now")
             self._endpoint.deploy(target, stop)
         except (BundleError, DeployError):  # other errors may be transient
             self._refused = address

@@ -204,6 +204,17 @@ def test_records_that_stay_lost_keep_their_error(waits: list[float]) -> None:
     assert len(script.requests) == QUICK.attempts
 
 
+def test_with_alone_a_batch_of_which_one_record_stays_lost_is_not_repeated_forever(waits: list[float]) -> None:
+    """Regression: the texts of the other records, which came again with each repetition, reset the attempts."""
+    partly = [text(0, "a"), error(1, "1", "deadline", True), text(2, "c")]
+    script = Script(
+        *[httpx.Response(200, json={"answers": partly})] * 20,
+        lambda request: pytest.fail("it is repeated forever"),
+    )
+    assert client_of(script).generate(THREE, alone=True) == partly
+    assert len(script.requests) == QUICK.attempts
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [

@@ -1,6 +1,7 @@
 """Streams: any number of records, in order, each answered once, whatever fails."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import count, islice
 from typing import Any
@@ -70,9 +71,26 @@ def test_a_request_that_is_too_large_is_divided(largest: int) -> None:
     assert sum(len(ids) for ids in log.ids if len(ids) <= largest) == 19
 
 
-def test_a_record_that_is_too_large_is_refused() -> None:
-    with pytest.raises(RefusedError):
-        list(client_of(lambda request: problem(413, "too-large")).stream(records(1)))
+def test_a_record_that_is_too_large_gets_an_error_and_does_not_end_the_stream() -> None:
+    """Regression: its problem names no record, so it was raised, and the answers to all other records were lost."""
+
+    def limited(request: httpx.Request) -> httpx.Response:
+        large = [record for record in records_in(request) if len(record["triples"]) > 1]
+        return problem(413, "too-large") if large else answer_all(request)
+
+    sent = records(6)
+    sent[4]["triples"] *= 2
+    answers: list[Any] = list(client_of(limited, piece_records=3).stream(sent))
+    assert answers[:4] + answers[5:] == texts(6)[:4] + texts(6)[5:]
+    assert (answers[4]["index"], answers[4]["id"], answers[4]["status"]) == (4, "r4", "error")
+    assert [answers[4]["error"][name] for name in ("record", "index", "status")] == ["r4", 4, 413]
+
+
+def test_a_problem_document_of_a_gateway_needs_no_type() -> None:
+    """Regression: a stream ended with KeyError instead of the error; RFC 9457 makes all members optional."""
+    kind = {"content-type": "application/problem+json"}
+    with pytest.raises(RefusedError, match="Forbidden"):
+        list(client_of(lambda _: httpx.Response(403, json={"title": "Forbidden"}, headers=kind)).stream(records(2)))
 
 
 def test_records_are_read_lazily() -> None:
@@ -103,6 +121,17 @@ def test_the_default_id_is_the_position_in_the_stream() -> None:
         ("2", 2),
     ]
     assert log.ids == [[None, None], [None]]
+
+
+def test_a_record_with_a_blank_id_is_answered_under_its_position_in_the_stream() -> None:
+    """Regression: its id was its position in the request, so that several answers of a stream had the same id."""
+
+    def by_index(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"answers": [text(i, str(i)) for i in range(len(records_in(request)))]})
+
+    blank: list[dict[str, Any]] = [{"id": name, "triples": []} for name in ("", " ", "")]
+    answers = list(client_of(by_index, piece_records=2).stream(blank))
+    assert [answer["id"] for answer in answers] == ["0", "1", "2"]
 
 
 def test_an_answer_resets_the_number_of_attempts(waits: list[float]) -> None:
@@ -168,6 +197,19 @@ def test_concurrency_follows_the_capacity_of_the_endpoint(records_at_once: int, 
     client = client_of(endpoint, concurrency=None, piece_records=2)
     assert list(client.stream(records(4 * requests))) == texts(4 * requests)
     assert (len(endpoint.requests), endpoint.model_requests) == (2 * requests, 1)
+
+
+def test_a_stream_continues_if_the_query_of_the_capacity_times_out() -> None:
+    """Regression: after the timeout the query's deadline had passed too, and the DeadlineError ended the stream."""
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/model":
+            time.sleep(request.extensions["timeout"]["read"])
+            raise httpx.ReadTimeout("slow")
+        return answer_all(request)
+
+    client = client_of(handler, concurrency=None, piece_records=2, timeout=0.2)
+    assert list(client.stream(records(4))) == texts(4)
 
 
 def test_a_stream_of_one_request_does_not_query_the_capacity() -> None:

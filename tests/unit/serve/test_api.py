@@ -185,8 +185,12 @@ def test_a_deadline_is_a_positive_number(ask_stub: Ask, value: str) -> None:
     assert (response.status_code, problem(response)["field"]) == (422, "X-Deadline-Seconds")
 
 
-@pytest.mark.parametrize(("asked", "granted"), [(None, 60.0), ("5", 5.0), ("9999", 600.0)])
-def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, granted: float) -> None:
+@pytest.mark.parametrize(
+    ("asked", "longest", "granted"),
+    [(None, 600.0, 60.0), ("5", 600.0, 5.0), ("9999", 600.0, 600.0), (None, 20.0, 20.0)],
+)
+def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, longest: float, granted: float) -> None:
+    """Regression: the default deadline could be longer than the longest deadline."""
     seen = []
 
     async def generate(jobs: Any, seconds: float) -> list[Failure]:
@@ -195,7 +199,8 @@ def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, granted: flo
 
     stub.generate = generate  # type: ignore[method-assign, assignment]
     headers = {} if asked is None else {"X-Deadline-Seconds": asked}
-    asking(api(stub, CONFIG))("POST", "/v1/generate", json={"records": [SILICON]}, headers=headers)
+    config = ServeConfig(bundle="toy", limits=LimitsConfig(longest_deadline_s=longest))
+    asking(api(stub, config))("POST", "/v1/generate", json={"records": [SILICON]}, headers=headers)
     assert seen == [pytest.approx(granted, rel=0.2)]
 
 

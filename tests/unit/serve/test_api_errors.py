@@ -166,6 +166,24 @@ def test_an_invalid_body_is_refused(ask_stub: Ask, body: bytes, status: int, say
     assert says in problem(response)["detail"]
 
 
+def test_a_large_body_that_is_nested_deeply_is_refused(ask_stub: Ask) -> None:
+    """Regression: a depth at which the thread's parser still succeeds ended in status 500."""
+    for depth in (*range(900, 1000, 4), 60_000):
+        body = '{"records": [{"triples": [["a", "b", ' + "[" * depth + "]" * depth + "]]}]}" + " " * 40_000
+        response = ask_stub("POST", "/v1/generate", content=body, headers=JSON)
+        assert response.status_code in (400, 422)
+
+
+def test_an_error_quotes_only_a_part_of_an_unknown_name(ask_stub: Ask) -> None:
+    """Regression: the field was the name with all its megabytes, and comparing it with the valid names took seconds."""
+    name = "triples" * 500_000
+    for body in ({"records": records("a"), name: 1}, {"records": [SILICON | {name: 1}]}):
+        response = ask_stub("POST", "/v1/generate", json=body)
+        assert response.status_code == 422
+        assert len(response.content) < 4000
+        assert problem(response)["field"].startswith("triplestriples")
+
+
 def test_too_many_records_are_refused(stub: StubEngine) -> None:
     ask = asking(api(stub, ServeConfig(bundle="toy", limits=LimitsConfig(records=2))))
     response = ask("POST", "/v1/generate", json={"records": records("a", "b", "c")})

@@ -168,8 +168,7 @@ def test_planners_and_generators_log_like_the_ingress(monkeypatch: pytest.Monkey
         log_as_replica(LogConfig())  # no replica of Ray Serve: the log stays as it is
         assert logging.getLogger("serve").handlers[0].stream is not sys.stderr  # type: ignore[attr-defined]
         monkeypatch.setattr(sys, "stderr", stream)
-        name = SimpleNamespace(unique_id="r9")
-        monkeypatch.setattr(ray.serve, "get_replica_context", lambda: SimpleNamespace(replica_id=name))
+        monkeypatch.setattr(ray.serve, "get_replica_context", lambda: SimpleNamespace(replica_tag="r9"))
         log_as_replica(LogConfig())
         logging.getLogger("agggen.serve").error("a record could not be processed")
     assert json.loads(stream.getvalue())["replica"] == "r9"
