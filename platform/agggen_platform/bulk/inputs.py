@@ -338,7 +338,10 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
         position = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
         return f"{file.address}, {position}"
 
-    ids = [(file.index and file.index.ids) or hash_ids(file.folder, file.name) for file in files]
+    ids = [
+        (file.index and file.index.ids) or hash_ids(file.folder, file.name, file.prefix if file.wide else None)
+        for file in files
+    ]
     return find_repeated(ids, rows, read_record, where)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -72,5 +71,4 @@ class Output(JobFolder):
     def _join_lines(self, target: str, names: Sequence[str]) -> None:
         with self.folder.new(target) as path, path.open("wb") as lines:
             for name in names:
-                with self.folder.open(name) as part:
-                    shutil.copyfileobj(part, lines)
+                lines.writelines(self.folder.chunks(name))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from agggen.corpora.delimited import Row, identifier_of
 from agggen.corpora.prepared import schema
 from agggen.corpora.rejects import Reject
-from agggen.corpora.tables import REJECTED_ROW, read_table, record_of_row
+from agggen.corpora.tables import REJECTED_ROW, read_table, record_of_row, text_of
 from agggen.errors import AggGenError, RecordError
 from agggen.records import Plan, Record
 from agggen_platform.sharded.shards import bare_record
@@ -113,12 +113,12 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
             plan = value.pop("plan", None) if isinstance(value, dict) else None
             if plan is not None and not isinstance(plan, str):
                 raise RecordError(f"a plan must be written as a string, not as {type(plan).__name__}")
-            record = record_of_row(value, f"{prefix}{line}")
+            row = _row(record_of_row(value, f"{prefix}{line}"), line, text_of(plan))
         except AggGenError as error:
             identifier = value.get("id") if isinstance(value, dict) else None
             yield _invalid_row(line, identifier if isinstance(identifier, str) else None, str(error))
         else:
-            yield _row(record, line, (plan or "").strip() or None)
+            yield row
 
 
 def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str, Any]]:
@@ -148,7 +148,10 @@ def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
         reason = "; ".join([first.reason, *(f"line {reject.line}: {reject.reason}" for reject in others)])
         return _invalid_row(first.line, identifier_of(rows[0][1]) or None, reason)
     ((record,),) = table.records.values()
-    plans = (row.get("plan", "").strip() for _, row in rows)
+    try:
+        plans = [text_of(row.get("plan")) for _, row in rows]
+    except RecordError as error:
+        return _invalid_row(rows[0][0], record.id, str(error))
     return _row(record, rows[0][0], next(filter(None, plans), None))
 
 

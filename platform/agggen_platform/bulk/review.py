@@ -15,6 +15,7 @@ from agggen_platform.bulk.inputs import InputFile, plan_shards, prepare_inputs, 
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.output import INPUT, Output
 from agggen_platform.bulk.records import read_record
+from agggen_platform.bulk.rows import text_schema
 from agggen_platform.bulk.worker import BATCH_ROWS
 from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage.critics import open_critic
@@ -51,9 +52,9 @@ def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str,
 
 def _read(output: Output, name: str, columns: Sequence[str]) -> pa.Table:
     if name.endswith(".jsonl"):
-        with output.folder.open(name) as file:
-            rows = map(json.loads, file.read().splitlines())
-        return pa.Table.from_pylist([{key: row[key] for key in columns} for row in rows])
+        rows = map(json.loads, (output.folder.read(name) or b"").splitlines())
+        schema = text_schema(scores=True)
+        return pa.Table.from_pylist(list(rows), pa.schema([schema.field(column) for column in columns]))
     with open_part(output.folder, name) as part:
         return part.read(columns)
 

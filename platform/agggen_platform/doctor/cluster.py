@@ -1,4 +1,4 @@
-"""Ray: the token, whether the job's cluster answers, has room for the job's workers, and requires a token."""
+"""Ray: the token, whether the job's cluster answers, is large enough for the job's workers, and requires a token."""
 
 from __future__ import annotations
 

@@ -91,11 +91,13 @@ def data(settings: Settings) -> Iterator[Finding]:
         yield warning("data home", f"AGGGEN_DATA_HOME={home} is not a folder", "export AGGGEN_DATA_HOME=FOLDER")
     else:
         yield ok("data home", f"{home}{'' if home.exists() else ' will be created by `agggen corpora fetch`'}")
-    for corpus in list_corpora():
-        yield _corpus(corpus, needed=corpus.name == settings.corpus)
-    if settings.corpus is not None and not Path(settings.corpus).is_dir():
+    for known in list_corpora():
+        yield _corpus(known, needed=known.name == settings.corpus)
+    corpus = settings.corpus
+    # Neither a pattern such as my/{train,dev}.jsonl nor an address of a store is checked.
+    if corpus is not None and not ("{" in corpus or "://" in corpus or Path(corpus).exists()):
         try:
-            get_corpus(settings.corpus)
+            get_corpus(corpus)
         except CorpusError as failure:
             yield error("corpus", str(failure), "agggen corpora list")
 
@@ -125,7 +127,7 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
 
 
 def disk(settings: Settings) -> Iterator[Finding]:
-    """The folders that jobs write to, and the room in them."""
+    """The folders that jobs write to, and their free space."""
     yield _folder("runs", Path(settings.runs), "agggen train PRESET --runs FOLDER")
     temporary = Path(tempfile.gettempdir())
     yield _folder("temporary files", temporary, "export TMPDIR=FOLDER")

@@ -22,9 +22,12 @@ class Source:
     name: str
     split: str
     corpus: str
-    rows: int
     fingerprint: str  # a hash of the file's content
     groups: tuple[int, ...]  # the rows of each row group
+
+    @property
+    def rows(self) -> int:
+        return sum(self.groups)
 
     @property
     def address(self) -> str:
@@ -42,7 +45,7 @@ def open_source(folder: Folder, name: str) -> Source:
     )
     split = opened.metadata.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
     corpus = opened.metadata.get("corpus") or split
-    return Source(folder, name, split, corpus, opened.rows, opened.fingerprint, opened.groups)
+    return Source(folder, name, split, corpus, opened.fingerprint, opened.groups)
 
 
 def _readable() -> pa.Schema:

@@ -180,7 +180,7 @@ def _silence_ray_data() -> None:
 
     ray.data.DataContext.get_current().enable_progress_bars = False
     for handler in logging.getLogger("ray.data").handlers:
-        if type(handler).__name__ != "SessionFileHandler":
+        if handler.name == "console":  # Ray's; handlers that other programs have added stay as they are
             handler.setLevel(logging.ERROR)
 
 

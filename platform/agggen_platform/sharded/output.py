@@ -66,7 +66,7 @@ class JobFolder(ABC):
         self.folder.write(MANIFEST, as_json(manifest))
 
     def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
-        """Marks the folder as this job's and removes temporary files of a killed run.
+        """Marks the folder as this job's and removes temporary files of killed processes.
 
         Args:
             config: settings that distinguish this job from others, for messages.
@@ -76,8 +76,7 @@ class JobFolder(ABC):
             CorpusError: the folder contains other files, or the output of another job.
         """
         owner = self._owner()
-        names = self.folder.names()
-        if owner is None and (foreign := [name for name in names if self.is_product(name, None)]):
+        if owner is None and (foreign := [name for name in self.folder.names() if self.is_product(name, None)]):
             raise CorpusError(
                 f"{self.folder} contains {foreign[0]}, which is not the output of a {self.kind} job; give another --out"
             )
@@ -86,9 +85,7 @@ class JobFolder(ABC):
                 f"{self.folder} contains another job's {self.product} ({_differences(owner['config'], config)}); "
                 "replace them with --fresh, or give another --out"
             )
-        for name in names:
-            if name.endswith(".tmp"):
-                self.folder.delete(name)
+        self.folder.sweep()
         self.folder.delete(MANIFEST)
         self.folder.write(_JOB, as_json({"kind": self.kind, "job": self.job, "config": config} | about))
 
@@ -103,8 +100,9 @@ class JobFolder(ABC):
             return
         self.folder.delete(MANIFEST)
         for name in self.folder.names():
-            if self.is_product(name, owner) or name.endswith(".tmp"):
+            if self.is_product(name, owner):
                 self.folder.delete(name)
+        self.folder.sweep()
         self.folder.delete(_JOB)
 
     def _owner(self) -> dict[str, Any] | None:

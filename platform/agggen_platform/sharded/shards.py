@@ -90,7 +90,6 @@ def file_at(address: str) -> tuple[Folder, str]:
 class ParquetInfo:
     """A Parquet file with records."""
 
-    rows: int
     groups: tuple[int, ...]  # the rows of each row group
     metadata: dict[str, str]
     """Metadata of ``agggen.corpora.prepared``, without the prefix ``agggen.``; empty for files of other programs."""
@@ -108,6 +107,7 @@ def inspect_parquet(
 
     Raises:
         CorpusError: the file is missing, not Parquet, or refused by `check`.
+        StorageError: the folder refused access or did not answer.
     """
     where = folder.at(name)
     try:
@@ -118,14 +118,14 @@ def inspect_parquet(
             pairs = {key.decode(): value for key, value in (footer.metadata or {}).items()}
     except FileNotFoundError as error:
         raise CorpusError(f"{where} does not exist; make it with: agggen prepare NAME --out DIR") from error
-    except CorpusError:
+    except AggGenError:
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two from Ray Data's types
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
     metadata = {
         key[len(_METADATA_PREFIX) :]: value.decode() for key, value in pairs.items() if key.startswith(_METADATA_PREFIX)
     }
-    return ParquetInfo(sum(groups), groups, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
+    return ParquetInfo(groups, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
 def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
@@ -282,17 +282,23 @@ def find_repeated(
     return duplicates
 
 
-def hash_ids(folder: Folder, name: str) -> IdHashes:
-    """Hashes the ids of a Parquet file."""
+def hash_ids(folder: Folder, name: str, prefix: str | None = None) -> IdHashes:
+    """Hashes the ids of a Parquet file.
+
+    Args:
+        prefix: a record without an id has this prefix and its row number as id, and the column of ids may be written in
+            capitals; None: the column is ``id``, and records without an id are invalid.
+    """
     hashes = IdHashes()
-    for _, batch in _batches(folder, name, ["id", "ID", "Id"]):
-        hashes.add(map(_id_of, batch[0].to_pylist()) if batch.num_columns else [""] * batch.num_rows)
+    for first, batch in _batches(folder, name, ["id"] if prefix is None else ["id", "ID", "Id", "iD"]):
+        cells = batch[0].to_pylist() if batch.num_columns else [None] * batch.num_rows
+        hashes.add(_id_of(cell, "" if prefix is None else f"{prefix}{row}") for row, cell in enumerate(cells, first))
     return hashes
 
 
-def _id_of(cell: Any) -> str:
+def _id_of(cell: Any, default: str) -> str:
     try:
-        return text_of(cell) or ""
+        return text_of(cell) or default
     except RecordError:  # the row is rejected when it is read
         return ""
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.corpora.parquet import check_plain
-from agggen.corpora.rejects import Reject
+from agggen.corpora.rejects import Reject, write_rejects
 from agggen.errors import AggGenError
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
@@ -201,8 +201,7 @@ class Worker(ABC, Generic[C]):
         stem = shard.part.rpartition("/")[2].rpartition(".")[0]
         name = f"rejects/{stem}.jsonl"
         with self.out.new(name) as path:
-            path.write_text("".join(json.dumps(asdict(reject)) + "\n" for reject in rejects), encoding="utf-8")
-            return PartFile(name, len(rejects), *measure(path))
+            return PartFile(name, write_rejects(path, rejects), *measure(path))
 
 
 @contextmanager

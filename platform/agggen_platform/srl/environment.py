@@ -16,6 +16,7 @@ from pathlib import Path
 from agggen_platform.cache import cache_folder
 from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess
 from agggen_platform.srl.worker import PROTOCOL
+from agggen_platform.tracking.origin import is_secret
 
 WORKER = Path(__file__).with_name("worker.py")
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -80,7 +81,7 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
     env = {
         name: value
         for name, value in os.environ.items()
-        if name.upper() in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+        if (name.upper() in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)) and not is_secret(name)
     }
     env |= {"TMPDIR": str(scratch), "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
     if not online:

@@ -69,7 +69,7 @@ def get_bundle(address: str) -> Path:
 
     Raises:
         BundleError: there is no bundle, or it was changed after it was saved.
-        StorageError: the store refused access or did not answer, or there is no room for the copy.
+        StorageError: the store refused access or did not answer, or this machine's disk is full.
     """
     if address.startswith("models:/"):
         from agggen_platform.registry import resolve

@@ -102,7 +102,7 @@ class CheckpointStore:
 
         Raises:
             DamagedError: the checkpoint is damaged or missing; `latest` then returns an older checkpoint.
-            StorageError: the folder refused access or did not answer, or there is no room at `path`.
+            StorageError: the folder refused access or did not answer, or the disk of `path` is full.
         """
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
         with explained("write", path, saved.bytes):
@@ -122,7 +122,7 @@ class CheckpointStore:
 
         Raises:
             DamagedError: there are checkpoints, but none is complete.
-            StorageError: the folder refused access or did not answer, or there is no room at `path`.
+            StorageError: the folder refused access or did not answer, or the disk of `path` is full.
         """
         while saved := self.latest(stage):
             try:

@@ -97,17 +97,16 @@ def _flock(path: Path, token: str) -> Iterator[None]:
 
     with explained("claim", path):
         path.mkdir(parents=True, exist_ok=True)
-        claimed = (path / _NAME).open("a+")  # never deleted: another process could then lock a new file
+        claimed = (path / _NAME).open("a+b", buffering=0)  # never deleted: another process could then lock a new file
     with claimed as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            raise _refusal(str(path), _holder(file.read().encode())) from error
         with explained("claim", path):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.seek(0)
+                raise _refusal(str(path), _holder(file.read())) from error
             file.truncate(0)
-            file.write(_content(token).decode())
-            file.flush()
+            file.write(_content(token))
         yield
 
 

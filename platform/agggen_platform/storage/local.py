@@ -15,7 +15,8 @@ from typing import Any
 from agggen_platform.storage.errors import DamagedError, StorageError, explained
 
 _CHUNK = 1 << 20  # bytes
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # the temporary files of `new`
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(?:\.\d+\.tmp)?")
+"""The temporary files of `new`, and those of functions that write to them, such as ``prepared.write_records``."""
 
 
 class LocalStore:

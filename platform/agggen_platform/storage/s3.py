@@ -120,7 +120,7 @@ class S3Store:
             except FileNotFoundError:  # the object was removed after it was read, or the bucket is missing
                 self._check_bucket(name)
             except StorageError as error:
-                code = code_of(error.__cause__) if isinstance(error.__cause__, Exception) else ""
+                code = code_of(error.__cause__)
                 if code not in ("PreconditionFailed", "NotImplemented") or not conditional:
                     raise
                 conditional = code != "NotImplemented"
@@ -143,7 +143,7 @@ class S3Store:
             self._complete(name, about, self._send(name, path, size, about), token)
         except BaseException as error:
             try:
-                self._call("abort the upload of", name, self._client.abort_multipart_upload, **about)
+                self._abort(name, **about)
             except StorageError as failure:
                 error.add_note(f"parts of it may be left in the store: {failure}")
             raise
@@ -158,7 +158,8 @@ class S3Store:
             os.fsync(file.fileno())
 
     def delete(self, name: str) -> None:
-        self._call("delete", name, self._client.delete_object, Key=self._key(name))
+        with suppress(FileNotFoundError):  # Google Cloud Storage's answer if there is no such object
+            self._call("delete", name, self._client.delete_object, Key=self._key(name))
 
     def sweep(self, under: str) -> None:
         """Aborts unfinished multipart uploads."""
@@ -168,12 +169,11 @@ class S3Store:
             try:
                 page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix, **markers)
             except StorageError as error:
-                if isinstance(error.__cause__, Exception) and code_of(error.__cause__) == "NoSuchUpload":
+                if code_of(error.__cause__) == "NoSuchUpload":
                     return  # rclone's answer if there are no unfinished uploads
                 raise
             for upload in page.get("Uploads", ()):
-                about = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
-                self._call("abort the upload of", under, self._client.abort_multipart_upload, **about)
+                self._abort(under, Key=upload["Key"], UploadId=upload["UploadId"])
             if not page.get("IsTruncated"):
                 return
             markers = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
@@ -205,6 +205,13 @@ class S3Store:
                     raise
 
         self._call("write", name, complete, MultipartUpload={"Parts": parts}, **about)
+
+    def _abort(self, name: str, **about: str) -> None:
+        try:
+            self._call("abort the upload of", name, self._client.abort_multipart_upload, **about)
+        except StorageError as error:
+            if code_of(error.__cause__) != "NoSuchUpload":  # it was aborted, but the answer was lost
+                raise
 
     def _was_sent_with(self, name: str, token: str) -> bool:
         try:
@@ -276,9 +283,6 @@ class _RangeFile(io.RawIOBase):
 
     def tell(self) -> int:
         return self._position
-
-    def size(self) -> int:
-        return self._size
 
     def readinto(self, buffer: Any) -> int:
         end = min(self._size, self._position + len(buffer))

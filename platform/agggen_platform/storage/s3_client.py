@@ -68,7 +68,7 @@ def _connect(policy: Policy, environment: tuple[tuple[str, str], ...], process: 
         raise ConfigError(f"the environment describes no S3 store: {error}") from error
 
 
-def code_of(error: Exception) -> str:
+def code_of(error: BaseException | None) -> str:
     """The store's error code; "" for other errors."""
     return _response(error).get("Error", {}).get("Code", "")
 
@@ -156,7 +156,7 @@ class Attempts:
         return error
 
 
-def _response(error: Exception) -> dict[str, Any]:
+def _response(error: BaseException | None) -> dict[str, Any]:
     return getattr(error, "response", None) or {}  # None if the connection failed
 
 

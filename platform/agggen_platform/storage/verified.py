@@ -48,7 +48,7 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
 
     Raises:
         DamagedError: the file is missing or has another size or SHA-256; `path` then does not exist.
-        StorageError: the folder refused access or did not answer, or there is no room on this machine.
+        StorageError: the folder refused access or did not answer, or this machine's disk is full.
     """
     difference = "there is no such file"
     for _ in range(_ATTEMPTS):

@@ -105,7 +105,7 @@ def sweep(
             does not accept bundles from the store, or the cluster's address is one of Ray Client.
         CorpusError: the corpus is missing.
         ClaimedError: this sweep is already running.
-        ClusterError: there is no cluster, or it has no room for a trial.
+        ClusterError: there is no cluster, or it is too small for a trial.
         SweepError: no trial finished.
     """
     started = time.monotonic()
@@ -135,7 +135,7 @@ def sweep(
     with ExitStack() as stack:
         stack.enter_context(_terminable())
         checks = [stack.enter_context(claim(Folder(str(folder))))]
-        stored = Folder(f"{store.rstrip('/')}/{name}")
+        stored = Folder(Folder(store).at(name))
         if stored.local is None or stored.local.resolve() != folder:  # other machines may use the same store
             checks.append(stack.enter_context(claim(stored)))
             stack.enter_context(stored_log(folder, stored, ("tune",), checks[-1], _log.warning))

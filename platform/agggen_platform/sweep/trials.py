@@ -215,7 +215,7 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
     `ended` is called with the number of each trial that ended, after the study was updated.
 
     Raises:
-        ClusterError: there is no room for a trial, or the cluster was lost.
+        ClusterError: the cluster is too small for a trial, or was lost.
         ConfigError: the cluster has several nodes, but ``storage.url`` is not set.
         ClaimedError: another process took the sweep over.
         SweepError: the study cannot be read or written any more.
@@ -271,7 +271,7 @@ def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: 
     `limit` is the maximum; 0: as many as fit. On a cluster with autoscaling, a `limit` above 0 is always returned.
 
     Raises:
-        ClusterError: there is no room for a single trial.
+        ClusterError: the cluster is too small for a trial.
     """
     workers = max(1, config.workers)  # a trial without workers trains in its own process
     room = room_for(config.resources_per_worker, nodes) // workers

@@ -100,14 +100,8 @@ class WorkerMonitor:
             send: receives training events.
             log_system: receives system metrics.
         """
-        self._log_system = log_system
-        self._workers, self._newest, self._send, self._meter, self._report = (
-            workers,
-            newest_checkpoint,
-            send,
-            meter,
-            report,
-        )
+        self._workers, self._newest, self._send = workers, newest_checkpoint, send
+        self._meter, self._report, self._log_system = meter, report, log_system
         self._attempts = self._starts = self._running = 0
         self._checkpoint: object = None
         self._waiting = self._failed = False
@@ -185,7 +179,8 @@ class EventSink:
             values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}
             self._tracker.log_metrics(values, step=event.step)
         if event.kind == "evaluation":  # one metric for both stages, to compare runs across stages
-            step = sum(self._ended.values()) + event.step
+            # A restart may repeat the end of a stage that has ended before.
+            step = event.step + sum(steps for stage, steps in self._ended.items() if stage != event.stage)
             self._tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
         if event.kind == "end":
             self._ended[event.stage] = event.step

@@ -225,7 +225,7 @@ class _Run:
         self.tracker = tracker_of(tracking, name, runs_dir, tags, parent=parent, system_seconds=tracking.system_seconds)
         self.config, self.name = config, name
         self.runs_folder = runs_dir.absolute() / name
-        self.folder = Folder(f"{storage.url.rstrip('/')}/{name}" if storage.url else str(self.runs_folder))
+        self.folder = Folder(Folder(storage.url or str(runs_dir)).at(name))
         self.has_own_store = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
         """Whether STORE and RUNS are different folders."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Sequence
@@ -101,8 +102,12 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
 
 def test_an_error_in_an_actor_reaches_the_user(model: Model, source: Path, tmp_path: Path, ray_cluster: None) -> None:
     other = Model(model.address, "0" * 64, model.inference, model.largest_group)
+    own_handler = logging.NullHandler()
+    logging.getLogger("ray.data").addHandler(own_handler)
     with pytest.raises(JobError, match="the job's is 000000000000: it was replaced"):
         generate(other, str(source), str(tmp_path), bulk_config(model, ["actors=1"]))
+    logging.getLogger("ray.data").removeHandler(own_handler)
+    assert own_handler.level == logging.NOTSET, "regression: a job lowered the user's own handlers to errors"
 
 
 def test_a_part_of_another_jobs_surviving_worker_is_removed(

@@ -80,6 +80,14 @@ def test_the_command_also_reviews_a_finished_job(
     assert not list((tmp_path / "out" / ".work").glob("input/*"))
 
 
+def test_a_part_without_texts_is_reviewed(model: Model, tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(2))
+    source.write_text(8 * "{}\n" + source.read_text())
+    config = here(model, "critic=included", "format=jsonl", "max_reject_share=0.9")
+    report = generate(model, str(source), str(tmp_path / "out"), config, review=5)
+    assert sorted(checked.record.id for checked in report.review) == ["r0", "r1"]
+
+
 def test_a_review_needs_a_critic(model: Model, source: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="set critic=included"):
         generate(model, str(source), str(tmp_path / "out"), here(model), review=5)

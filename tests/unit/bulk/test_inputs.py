@@ -134,6 +134,35 @@ def test_rows_of_one_id_are_duplicates(tmp_path: Path, name: str) -> None:
     assert [result for _, result in ids_or_errors(rows_of([shard]))][:3] == ["7", "8", "7"]
 
 
+TRIPLE = [{"subject": "Aromi", "predicate": "food", "object": "English"}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "duplicates"),
+    [
+        ([{"ID": "1", "id": "a", "triples": TRIPLE}, {"ID": "2", "id": "a", "triples": TRIPLE}], [1]),
+        ([{"year": 1979, "id": None}, {"year": 1980, "id": "0"}], [1]),  # the first one's id is the row's number
+        ([{"iD": "a", "year": 1979}, {"iD": "a", "year": 1980}], [1]),
+        ([{"ID": "a", "id": "b", "year": 1979}, {"ID": "a", "id": "c", "year": 1980}], [1]),
+    ],
+)
+def test_ids_of_parquet_are_compared_where_they_are_read(
+    rows: list[dict[str, Any]], duplicates: list[int], tmp_path: Path
+) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    (shard,) = shards_of(tmp_path / "in.parquet", tmp_path / "work")
+    assert [row for row, _ in shard.duplicates] == duplicates
+
+
+def test_a_plan_that_is_not_utf8_rejects_its_record_only(tmp_path: Path) -> None:
+    """The copy of a CSV whose rows are not grouped could not be written."""
+    lines = [b"id,subject,predicate,object,plan", b"1,a,p,b,[\xff]", b"2,a,p,b,", b"1,a,q,c,"]
+    for name, order in (("grouped.csv", (0, 1, 3, 2)), ("mixed.csv", (0, 1, 2, 3))):
+        (tmp_path / name).write_bytes(b"\n".join(lines[number] for number in order))
+        read = ids_or_errors(rows_of(shards_of(tmp_path / name, tmp_path / name[:-4])))
+        assert [result for _, result in read] == ["not UTF-8: byte 0xff in '[\\udcff]'", "2"]
+
+
 def test_parquet_is_read_in_place_in_up_to_256_shards_per_row_group(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     write_records(path, numbered_records(600), "x", "dev")

@@ -83,7 +83,9 @@ def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatc
 def test_a_corpus_that_does_not_exist(home: Path) -> None:
     assert levels(data(Settings(corpus="webnlk")))["corpus"] == "error"
     (home / "prepared").mkdir()
-    assert "corpus" not in levels(data(Settings(corpus="prepared")))
+    (home / "films.csv").touch()
+    for existing in ("prepared", "films.csv", "my/{train,dev}.jsonl", "s3://corpora/films"):
+        assert "corpus" not in levels(data(Settings(corpus=existing)))
 
 
 @pytest.mark.parametrize(

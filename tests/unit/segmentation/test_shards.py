@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from agggen.corpora.prepared import schema
 from agggen_platform.segmentation.shards import open_source, plan_shards
 from agggen_platform.sharded.shards import Shard, read_rows
+from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 
 
@@ -71,6 +72,12 @@ def test_an_invalid_row_does_not_mask_a_record_of_its_id(tmp_path: Path) -> None
     pq.write_table(pa.Table.from_pylist(rows, schema()), tmp_path / "dev.parquet", row_group_size=3)
     (shard,) = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 20, "j")
     assert shard.duplicates == ((6, 3), (8, 2))
+
+
+def test_a_file_that_cannot_be_opened_is_an_error_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "dev.parquet").mkdir()
+    with pytest.raises(StorageError, match=r"cannot read .*is a directory"):
+        open_source(Folder(str(tmp_path)), "dev.parquet")
 
 
 @pytest.mark.parametrize("change", [False, True])

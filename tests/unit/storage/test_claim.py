@@ -1,9 +1,13 @@
 """A claim on a folder or store: retries, a second holder, and a lost claim."""
 
+import errno
+import fcntl
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,3 +88,24 @@ def test_the_refusal_names_the_holder_of_the_claim(tmp_path: Path) -> None:
     refused = pytest.raises(ClaimedError, match=r"another job works on .* \(process \d+ on ")
     with claim(Folder(str(tmp_path))), refused, claim(Folder(str(tmp_path))):
         pass
+
+
+def test_a_disk_without_locks_is_not_reported_as_another_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(StorageError, match=r"cannot claim .*: No locks available"), claim(Folder(str(tmp_path))):
+        pass
+
+
+def test_a_claim_on_a_full_disk_is_a_storage_error(tmp_path: Path) -> None:
+    """Closing the file used to raise the system's own error in its place."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    (tmp_path / ".claim").touch()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # no file may have a single byte
+    try:
+        with pytest.raises(StorageError, match=r"cannot claim .*largest file size"), claim(Folder(str(tmp_path))):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -5,12 +5,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
+from botocore.client import BaseClient
 
 from agggen.errors import ConfigError
 from agggen_platform.storage.errors import StorageError, explained
 from agggen_platform.storage.folder import Folder
+from agggen_platform.storage.s3_client import Policy
+from tests.s3_faults import FaultyS3
 from tests.sent import sent
 
 WRONG_NAMES = ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\\b", "..\\x", "a\0b"]
@@ -87,10 +92,38 @@ def test_files_are_written_listed_read_and_deleted(store: str, request: pytest.F
 
 def test_sweep_removes_temporary_files_of_killed_writers(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    for name in ("a/.x.0badcafe.tmp", "a/x", "a/my.tmp", "b/.x.0badcafe.tmp"):
+    for name in ("a/.x.0badcafe.tmp", "a/.x.0badcafe.tmp.42.tmp", "a/x", "a/my.tmp", "b/.x.0badcafe.tmp"):
         folder.write(name, b"")
     folder.sweep("a")
     assert folder.names() == ["a/my.tmp", "a/x", "b/.x.0badcafe.tmp"]
+
+
+def test_sweep_succeeds_if_the_answer_to_an_abort_is_lost(s3: str, faulty_s3: FaultyS3) -> None:
+    folder, bucket = Folder(f"{s3}/some", Policy(pause=0.01)), s3.removeprefix("s3://")
+    folder.write("x", b"")  # the store has answered once
+    client = boto3.client("s3")
+    client.create_multipart_upload(Bucket=bucket, Key="some/y")
+    faulty_s3.inject("lost answer", method="DELETE", path="uploadId")
+    folder.sweep()
+    assert faulty_s3.count("DELETE", "uploadId") == 2
+    assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket)
+
+
+def test_deleting_a_missing_object_succeeds_on_stores_that_answer_404(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Google Cloud Storage does, to a second attempt too."""
+    call = BaseClient._make_api_call
+
+    def strict(self: BaseClient, operation: str, about: dict[str, Any]) -> Any:
+        if operation == "DeleteObject":
+            call(self, "GetObject", dict(about))  # raises NoSuchKey
+        return call(self, operation, about)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", strict)
+    folder = Folder(s3)
+    folder.write("x", b"")
+    for _ in range(2):
+        folder.delete("x")
+    assert folder.names() == []
 
 
 def test_a_write_through_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:

@@ -1,15 +1,20 @@
 """Messages of workers reach the user and the metrics; restarts without progress are counted."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from agggen.training.events import TrainingEvent
+from agggen.training.events import EventKind, TrainingEvent
+from agggen.training.objectives import ObjectiveName
+from agggen.training.stopping import StopRequest
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.storage.errors import StorageError
-from agggen_platform.training.events import RunCoordinator, WorkerMessage, WorkerMonitor
+from agggen_platform.tracking import Tracker
+from agggen_platform.training.events import EventSink, RunCoordinator, WorkerMessage, WorkerMonitor
 from tests.unit.training.toy import config_of
 
 
@@ -97,3 +102,29 @@ def test_a_stop_request_is_returned_by_the_heartbeat() -> None:
     coordinator = RunCoordinator()
     coordinator.end("failed", "the loss is not finite")
     assert (coordinator.state(), coordinator.result()) == ((True, 0), ("failed", "the loss is not finite"))
+
+
+class Steps(Tracker):
+    """A run log that only keeps the steps of ``dev_loss``."""
+
+    def __init__(self, runs_dir: Path) -> None:
+        super().__init__(runs_dir=runs_dir)
+        self.steps: list[int] = []
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        self.steps += [step] * ("dev_loss" in metrics)
+
+
+def test_a_stage_that_ends_again_after_a_restart_does_not_move_the_common_loss_curve(tmp_path: Path) -> None:
+    """The worker died after the end of the baseline, before its last checkpoint was stored."""
+    log = Steps(tmp_path)
+    sink = EventSink(log, TrainingMeter("r", config_of(tmp_path)), lambda _: None, None, StopRequest())
+
+    def send(kind: EventKind, stage: ObjectiveName, step: int) -> None:
+        sink.send(TrainingEvent(kind, stage, step, 100, 1, 1.0, {"dev_loss": 1.0} if kind == "evaluation" else {}))
+
+    for _ in range(2):
+        send("evaluation", "baseline", 100)
+        send("end", "baseline", 100)
+    send("evaluation", "joint", 10)
+    assert log.steps == [100, 100, 110]

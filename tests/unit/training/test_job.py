@@ -336,3 +336,12 @@ def test_several_workers_on_one_gpu_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.gpus_per_worker must be a whole number .* not 0\.5"):
         ClusterConfig(workers=2, gpus_per_worker=0.5)
     ClusterConfig(workers=1, gpus_per_worker=0.5)
+
+
+def test_a_store_without_a_bucket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run was written to the folder ``s3:`` in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    config = config_of(tmp_path / "corpus")
+    with pytest.raises(ConfigError, match="'s3://' names no bucket"):
+        train_job(replace(config, storage=replace(config.storage, url="s3://")), "r", runs_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
