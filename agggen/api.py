@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.checks import check
 from agggen.config import as_overrides, flatten, load_config, overrides_of, resolved
+from agggen.corpora.tables import read_table
 from agggen.datasets import load_records
 from agggen.display import Results
-from agggen.errors import AggGenError, StoppedError
+from agggen.errors import AggGenError, RecordError, StoppedError
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.results import AlignedText, PlannedRecord
 from agggen.records import Plan, Record
@@ -124,10 +126,15 @@ class Model:
 
 
 def _record_list(records: Any) -> tuple[list[Record], bool]:
-    """A list of `records`, and whether `records` is a single record."""
+    """A list of `records`, and whether `records` is a single record; raises RecordError if that one is invalid."""
     if isinstance(records, Record):
         return [records], True
-    return load_records(records), isinstance(records, Mapping)
+    if not isinstance(records, Mapping):
+        return load_records(records), False
+    table = read_table([(1, {str(key): value for key, value in records.items()})], "the record")
+    if table.rejects:
+        raise RecordError(table.rejects[0].reason)
+    return list(chain(*table.records.values())), True
 
 
 def load_model(address: Path | str, device: str = "cpu") -> Model:
@@ -234,12 +241,13 @@ def _train_in_folder(
 ) -> Model:
     """Trains in `folder`, or continues the run there; returns the model, without training if the run is finished."""
     identity = flatten(config) | loaded_data.decisive
-    run_file = folder / "run.json"
+    run_file, finished = folder / "run.json", (folder / "bundle" / "manifest.json").is_file()
     if run_file.is_file():
         check_same(json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output")
-    if not (folder / "bundle" / "manifest.json").is_file():
+    elif not finished:
         folder.mkdir(parents=True, exist_ok=True)
         run_file.write_text(json.dumps(identity, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if not finished:
         on_event = ProgressLines() if progress is True else progress or None
         listeners = [*callbacks, *([EventReporter(on_event)] if on_event else [])]
         with StopRequest() as stop:

@@ -130,7 +130,8 @@ class _Settings:
             folder = resources.files(package)
             path, label = folder.joinpath(f"{preset}.yaml"), f"preset {preset}"
             if not path.is_file():
-                raise ConfigError(_no_such_preset(str(preset), package))
+                advice = f"{hint(str(preset), preset_names(package))} (or give the path of a .yaml file)"
+                raise ConfigError(f"no preset is called {str(preset)!r}; {advice}")
         identity = str(path.resolve()) if isinstance(path, Path) else label
         if identity in trail:
             raise ConfigError(f"presets extend each other in a circle: {' -> '.join((*trail, identity))}")
@@ -233,10 +234,6 @@ class _Settings:
         return f"{dotted!r} {expected}, not {detail['input']!r:.60}{source}"
 
 
-def _no_such_preset(name: str, package: str) -> str:
-    return f"no preset is called {name!r}; {hint(name, preset_names(package))} (or give the path of a .yaml file)"
-
-
 def _value(node: yaml.Node, annotation: Any, where: str) -> Any:
     wants_text = annotation is str or (_is_union(annotation) and set(get_args(annotation)) == {str, types.NoneType})
     if wants_text and is_number(node):
@@ -274,9 +271,12 @@ def overrides_of(config: Any) -> list[str]:
 
 
 def as_overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Overrides of nested settings: ``{"model": {"width": 64}}`` as ``["model.width=64"]``."""
+    """Overrides of nested settings: ``{"model": {"width": 64}}`` as ``["model.width=64"]``; a path becomes its text."""
     overrides: list[str] = []
     for name, value in settings.items():
-        inner = isinstance(value, Mapping) and value
-        overrides += as_overrides(value, f"{prefix}{name}.") if inner else [f"{prefix}{name}={json.dumps(value)}"]
+        key = prefix + name
+        if isinstance(value, Mapping) and value:
+            overrides += as_overrides(value, f"{key}.")
+        else:
+            overrides.append(f"{key}={json.dumps(value, default=str)}")
     return overrides

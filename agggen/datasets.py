@@ -100,7 +100,7 @@ def fingerprint_of(records: Sequence[Record]) -> str:
 def load_records(source: Any, **columns: Any) -> list[Record]:
     """The records of a file, a DataFrame, an Arrow table or a list of records or mappings; splits are concatenated.
 
-    Invalid rows are skipped with a warning; `load_dataset` lists them.
+    Invalid rows are skipped with a warning; `load_dataset` lists them. A list of records is returned unchanged.
 
     Args:
         columns: see `load_dataset`.
@@ -110,6 +110,8 @@ def load_records(source: Any, **columns: Any) -> list[Record]:
     """
     if isinstance(source, Dataset):
         return list(chain(*source.splits.values()))
+    if isinstance(source, list | tuple) and all(isinstance(item, Record) for item in source):
+        return list(source)
     table = _table(source, Columns(**columns))
     if table.rejects:
         warnings.warn(
@@ -160,18 +162,9 @@ def load_dataset(
     if str(source) not in _catalogue():
         raise CorpusError(_unknown_source(path))
     names = splits or [split for split in _STANDARD_SPLITS if split in _catalogue()[str(source)]]
-    return catalogue_dataset(str(source), names, label)
-
-
-def catalogue_dataset(name: str, splits: Sequence[str], label: str = "") -> Dataset:
-    """Splits of a corpus of the catalogue; the dataset is called `label`. [default: `name`]
-
-    Raises:
-        CorpusError: the corpus or a split is unknown, or its files are missing.
-    """
-    read = {split: split_rejects(load(name, split)) for split in splits}
+    read = {split: split_rejects(load(str(source), split)) for split in names}
     rejects = {split: rejected for split, (_, rejected) in read.items() if rejected}
-    return Dataset(label or name, {split: records for split, (records, _) in read.items()}, rejects)
+    return Dataset(label, {split: records for split, (records, _) in read.items()}, rejects)
 
 
 def _catalogue() -> dict[str, tuple[str, ...]]:
@@ -305,7 +298,8 @@ def _json_objects(path: Path) -> list[Any]:
     if isinstance(value, dict) and value and all(isinstance(rows, list) for rows in value.values()):
         parts = {split_name(split): rows for split, rows in value.items()}
         if parts.keys() <= set(_STANDARD_SPLITS):
-            return [row | {"split": split} for split, rows in parts.items() for row in rows]
+            rows = [(row, split) for split, rows in parts.items() for row in rows]
+            return [row | {"split": split} if isinstance(row, dict) else row for row, split in rows]
     return value if isinstance(value, list) else [value]
 
 

@@ -301,12 +301,16 @@ def _reference_as_json(reference: Reference) -> str | dict[str, Any]:
 
 def unique_predicates(predicates: Iterable[str]) -> tuple[str, ...]:
     """Makes names unique: the second ``isPartOf`` becomes ``isPartOf_2``, and so on."""
-    names: list[str] = []
     originals = list(predicates)
+    taken = set(originals)
+    names: list[str] = []
+    counts: dict[str, int] = {}  # the last number that each repeated predicate has
     for predicate in originals:
-        name, count = predicate, 1
-        while name in names or (count > 1 and name in originals):
-            count += 1
-            name = f"{predicate}_{count}"
+        name, count = predicate, counts.get(predicate, 0) + 1
+        if count > 1:
+            while (name := f"{predicate}_{count}") in taken:
+                count += 1
+            taken.add(name)
+        counts[predicate] = count
         names.append(name)
     return tuple(names)

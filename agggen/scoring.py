@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +87,18 @@ def score(
 
     Args:
         texts: one per record.
-        references: the reference or references of each text; or records with references, in which case the texts are
-            also checked for the records' values.
+        references: the reference or references of each text; or records with references (any source of
+            `load_records`), in which case the texts are also checked for the records' values.
         protocol, metrics: see `agggen.evaluation.protocols`.
 
     Raises:
         AggGenError: the numbers of texts and references differ, a text has no reference, or the protocol or a metric
             is unknown.
     """
-    items = list(references) if not isinstance(references, str | Path) else load_records(references)
+    is_table = isinstance(references, str | Path) or hasattr(references, "columns")
+    items = load_records(references) if is_table else list(references)
+    if any(isinstance(item, Mapping) for item in items):
+        items = load_records(items)
     records = [item for item in items if isinstance(item, Record)]
     statistics = dict(measure(protocol, texts, list(map(_reference_texts, items)), metrics))
     if records and len(records) == len(items):

@@ -60,7 +60,7 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
             yield Reject(str(paths[1]), line, None, reason)
             continue
         try:
-            annotated = aligned_reference([text[0], plan[0], *text[1:]])
+            annotated = _tokenised_reference(plan[0], text[1:])
             reference = _reference(record, annotated, _predicates(record, source))
         except AggGenError as error:
             yield Reject(str(paths[1]), line, record.id, str(error))
@@ -181,26 +181,18 @@ def letters(text: str) -> str:
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
-def aligned_reference(columns: Sequence[str]) -> Reference:
-    """The tokenised text of a row ``tree, plan, fact, fact, ...`` with its facts and their predicates.
+def _tokenised_reference(plan: str, facts: Sequence[str]) -> Reference:
+    """The text of the tokenised `facts`, with the predicates that `plan` lists for each fact.
 
     Raises:
-        RecordError: a column is missing, or the numbers of groups and facts differ.
+        RecordError: the numbers of groups and facts differ.
     """
-    if len(columns) < 3:
-        raise RecordError("needs a tree, a plan and at least one fact, separated by tabs")
-    _, plan, *facts = columns
-    slots = plan.split("|")
-    if len(slots) != len(facts):
-        raise RecordError(f"the plan has {len(slots)} groups for {len(facts)} facts")
+    groups = plan.split("|")
+    if len(groups) != len(facts):
+        raise RecordError(f"the plan has {len(groups)} groups for {len(facts)} facts")
     spaced = [fact.strip() + " " for fact in facts[:-1]] + [facts[-1].strip()]
-    return Reference(
-        "".join(spaced),
-        tuple(
-            Fact(text, tuple(name for name in slot.split("&&") if name))
-            for text, slot in zip(spaced, slots, strict=True)
-        ),
-    )
+    predicates = [tuple(filter(None, group.split("&&"))) for group in groups]
+    return Reference("".join(spaced), tuple(map(Fact, spaced, predicates)))
 
 
 def _tab_separated(path: Path) -> Iterator[list[str]]:

@@ -34,6 +34,8 @@ def read_rows(
 ) -> Iterator[Row | Reject]:
     """Yields the rows of a CSV with a header; column names are compared in lower case. Empty lines are skipped.
 
+    The reject of a row with a wrong number of fields has the id of the record to which the row's triple belongs.
+
     Args:
         exact: whether column names keep their case and must be unique.
         header: the column names, if the stream begins inside a file; an empty list is filled from the first row.
@@ -83,7 +85,10 @@ def read_rows(
                     f"and has {', '.join(header)}"
                 )
         elif len(row) != len(header):
-            yield Reject(name, first, None, f"{len(row)} fields where the header has {len(header)}")
+            names = [column.lower() for column in header]
+            cells = dict.fromkeys(names, "") | dict(zip(names, row, strict=False))
+            identifier = identifier_of(cells) if cells.keys() >= set(NEEDED) else ""
+            yield Reject(name, first, identifier or None, f"{len(row)} fields where the header has {len(header)}")
         else:
             yield first, dict(zip(header, row, strict=True))
     if not header:

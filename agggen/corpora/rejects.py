@@ -30,7 +30,8 @@ class Reject:
 
     def __str__(self) -> str:
         location = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{location}: {self.reason}" if self.id is None else f"{location}: record {self.id!r}: {self.reason}"
+        is_named = self.id is None or self.reason.startswith(f"record {self.id!r}")
+        return f"{location}: {self.reason}" if is_named else f"{location}: record {self.id!r}: {self.reason}"
 
 
 def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[Reject]]:

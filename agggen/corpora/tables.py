@@ -25,7 +25,7 @@ from typing import Any
 from agggen.corpora.delimited import NEEDED
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
-from agggen.records import NO_SUBJECT, Record, Reference, Triple
+from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
 
 Items = Iterable[tuple[int, Mapping[str, Any] | Record] | Reject]
 """Rows with their numbers (from 1), and rejects."""
@@ -102,6 +102,12 @@ class _Draft:
     complete: bool = True
     """Whether one row has all triples of the record (False in the long form)."""
 
+    @property
+    def by_predicate(self) -> frozenset[tuple[str, Triple]]:
+        """The triples with their unique predicates. The order of different predicates does not matter."""
+        predicates = unique_predicates(triple.predicate for triple in self.triples)
+        return frozenset(zip(predicates, self.triples, strict=True))
+
 
 def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
     """Reads rows of any form. An invalid row of the long form rejects its whole record.
@@ -116,6 +122,7 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
     for item in items:
         if isinstance(item, Reject):
             rejects.append(item)
+            rejected_ids.add(item.id or "")
             continue
         line, row = item
         if isinstance(row, Record):
@@ -134,6 +141,8 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
             identifier = (text_of(row[id_key]) or "") if id_key else ""
             if split_key and (cell := text_of(row[split_key])):
                 split = split_name(cell)
+            if long and (predicate := text_of(row[lower["predicate"]]) or "") in columns.rename:
+                seen_columns.add(predicate)
             key, row_draft = _draft_of_row(row, line, identifier, columns, {split_key, id_key})
         except (RecordError, PlanError) as error:
             rejects.append(Reject(label, line, identifier or None, str(error)))
@@ -142,7 +151,7 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
         draft = drafts.setdefault((split, key), row_draft)
         if draft is row_draft:
             continue
-        if row_draft.complete and draft.triples != row_draft.triples:
+        if row_draft.complete and draft.by_predicate != row_draft.by_predicate:
             rejects.append(
                 Reject(label, line, row_draft.identifier, f"row {draft.line} has the same id and other values")
             )
@@ -199,7 +208,11 @@ def _draft_of_row(
     if "triples" in row:
         if "corrected" in row:
             row = _corrected(row)
-        record = Record.of({key: value for key, value in row.items() if key != "split"}, identifier or str(line))
+        try:
+            plain = {key: _plain(value) for key, value in row.items() if key != "split"}
+        except RecursionError as error:
+            raise RecordError("the row is nested too deeply") from error
+        record = Record.of(plain, identifier or str(line))
         return record.id, _Draft(record.id, line, list(record.triples), list(record.references), record.category)
     texts = columns.texts(row)
     category_key = columns.find(row, "category")
@@ -225,7 +238,7 @@ def _draft_of_row(
     if not draft.triples:
         raise RecordError(f"the row has no value besides {name_key!r}" if subject else "the row has no value")
     draft.identifier = identifier or str(line)
-    return identifier or tuple(draft.triples), draft
+    return identifier or draft.by_predicate, draft
 
 
 def _corrected(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,6 +250,17 @@ def _corrected(row: Mapping[str, Any]) -> dict[str, Any]:
     corrected = text_of(row["corrected"])
     own_id = {"id": row["id"]} if row.get("id") else {}
     return own_id | {"triples": triples, "references": [corrected] if corrected else []}
+
+
+def _plain(value: Any) -> Any:
+    """A cell of the record form with lists for arrays and None for NaN; raises RecordError for lone surrogates."""
+    if _is_list(value):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, str):
+        _check_decoded(value)
+    return None if _is_missing(value) else value
 
 
 def _flattened(key: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -270,7 +294,7 @@ def text_of(value: Any) -> str | None:
     """
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()  # a numpy scalar
-    if value is None or value != value:  # None, NaN, NaT
+    if _is_missing(value):
         return None
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -284,6 +308,20 @@ def text_of(value: Any) -> str | None:
         value = str(value)
     if not isinstance(value, str):
         raise RecordError(f"a cell has the type {type(value).__name__} ({value!r:.60}); it must be text or a number")
-    if undecoded := _UNDECODED.search(value):
-        raise RecordError(f"not UTF-8: byte 0x{ord(undecoded.group()) & 0xFF:02x} in {value!r:.60}")
+    _check_decoded(value)
     return value.strip() or None
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell is empty: None, NaN, NaT or pandas.NA."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # a comparison with pandas.NA has no truth value
+        return True
+
+
+def _check_decoded(text: str) -> None:
+    if undecoded := _UNDECODED.search(text):
+        code = ord(undecoded.group())
+        problem = f"not UTF-8: byte 0x{code & 0xFF:02x}" if 0xDC80 <= code <= 0xDCFF else "half of a surrogate pair"
+        raise RecordError(f"{problem} in {text!r:.60}")

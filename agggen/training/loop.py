@@ -14,7 +14,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
@@ -251,11 +251,14 @@ class Trainer:
             yield from map(self._prepare, chosen, steps)
             return
         with ThreadPoolExecutor(1) as background:
-            prepared = [background.submit(self._prepare, *first) for first in list(zip(chosen, steps, strict=True))[:1]]
-            for following in zip(chosen[1:], steps[1:], strict=True):
-                prepared.append(background.submit(self._prepare, *following))
-                yield prepared.pop(0).result()
-            yield from (last.result() for last in prepared)
+            current: Future[_Update] | None = None
+            for arguments in zip(chosen, steps, strict=True):
+                following = background.submit(self._prepare, *arguments)
+                if current:
+                    yield current.result()
+                current = following
+            if current:
+                yield current.result()
 
     def _must_stop(self) -> bool:
         self.stop_requested = self.group.any(self.stop_requested or self._stop())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -12,11 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import agggen
 from agggen.config import load_config, preset_names
-from agggen.errors import AggGenError, ConfigError, CorpusError, PlanError, StoppedError
+from agggen.errors import AggGenError, ConfigError, CorpusError, PlanError, RecordError, StoppedError
 from agggen.run import RunConfig
 from agggen.training.callbacks import Callback, Metrics
 from agggen.training.choice import config_for, preset_for
@@ -143,6 +145,24 @@ def test_an_output_of_another_run_is_refused(
         train(output, **change)
 
 
+def test_a_run_continued_on_a_full_disk_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run.json` was written again, and an empty file remained, which no later call could read."""
+    with pytest.raises(StoppedError):
+        train(tmp_path, callbacks=[Count(stop_at=1)])
+    settings, write_text = (tmp_path / "run.json").read_text(encoding="utf-8"), Path.write_text
+
+    def on_full_disk(path: Path, *args: Any, **options: Any) -> int:
+        if path.name == "run.json":
+            path.open("w").close()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_text(path, *args, **options)
+
+    monkeypatch.setattr(Path, "write_text", on_full_disk)
+    with pytest.raises(StoppedError):
+        train(tmp_path, callbacks=[Count(stop_at=1)])
+    assert (tmp_path / "run.json").read_text(encoding="utf-8") == settings
+
+
 def test_training_does_not_need_a_corpus_s_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
     (tmp_path / "e2e").mkdir()
@@ -208,6 +228,17 @@ def test_one_record_gives_one_result_and_several_give_a_list(model: agggen.Model
     assert model.check(DATA.train[:2], ["a", "b"])[1].text == "b"
     assert "".join(model.align(RECORD, "It is in the city. It is here.").facts) == "It is in the city. It is here."
     assert len(model.align(DATA.train[:2], ["It is.", "It was."])) == 2
+
+
+def test_an_invalid_single_record_is_an_error(model: agggen.Model) -> None:
+    for method in (model.generate, model.plan):
+        with pytest.raises(RecordError, match="the row has no value besides 'name'"):
+            method({"name": "Aromi"})
+
+
+def test_each_record_has_a_result_although_ids_repeat(model: agggen.Model) -> None:
+    other = agggen.Record.of({"id": RECORD.id, "triples": [["Aromi", "food", "Thai"]]})
+    assert [len(plans[0].plan.predicates) for plans in model.plan([RECORD, other, RECORD], k=1)] == [2, 1, 2]
 
 
 def test_a_plan_is_followed(model: agggen.Model) -> None:
@@ -310,6 +341,9 @@ def test_texts_of_any_system_are_scored() -> None:
     assert str(scores).startswith("bleu = 100.00 (bleu|")
     scores = agggen.score([record.references[0].text for record in DATA.train], DATA.train)
     assert float(scores["values_whole"]) == 100
+    for rows in (ROWS, pa.Table.from_pylist(ROWS)):  # the keys of these rows were taken for references
+        of_rows = agggen.score([row["text"] for row in ROWS], rows)
+        assert float(of_rows["bleu"]) == pytest.approx(100) and "values_whole" in of_rows
     with pytest.raises(AggGenError, match="unknown protocol 'plan'"):
         agggen.score(["a"], ["b"], protocol="plan")
 

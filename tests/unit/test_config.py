@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.config import config_hash, flatten, load_config, preset_names, resolved
+from agggen.config import as_overrides, config_hash, flatten, load_config, preset_names, resolved
 from agggen.errors import ConfigError
 
 
@@ -104,6 +104,11 @@ def test_an_override_is_converted_to_the_type_of_its_field(override: str, attrib
 def test_an_optional_section_can_be_switched_off_and_on_again() -> None:
     assert load_config(Toy, None, ["warmup.steps=7", "warmup=null"]).warmup is None
     assert load_config(Toy, None, ["warmup=null", "warmup.steps=7"]).warmup == Warmup(7)
+
+
+def test_a_path_in_nested_settings_becomes_an_override() -> None:
+    overrides = as_overrides({"corpus": Path("a b"), "model": {"width": 64}})
+    assert load_config(Toy, None, overrides) == Toy(model=Model(width=64), corpus=Path("a b"))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,19 @@ def test_the_round_trip_of_a_saved_dataset_and_its_rejects(tmp_path: Path) -> No
     assert json.loads(line)["line"] == 21
 
 
+def test_records_in_a_list_are_neither_merged_nor_skipped() -> None:
+    first, other = (Record.of({"id": "1", "triples": [["s", "p", value]]}) for value in "ab")
+    assert load_records([first, other, first]) == [first, other, first]
+
+
+def test_a_split_of_a_json_file_may_have_invalid_rows(tmp_path: Path) -> None:
+    path = tmp_path / "films.json"
+    path.write_text(json.dumps({"train": [ROWS[0], "x"], "dev": ROWS[1:2]}), encoding="utf-8")
+    data = load_dataset(path)
+    assert sizes(data) == {"train": 1, "dev": 1}
+    assert [str(reject) for reject in data.rejects[str(path)]] == [f"{path}:2: a record must be a mapping, not str"]
+
+
 def test_skipped_rows_are_a_warning() -> None:
     with pytest.warns(
         UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be a mapping"

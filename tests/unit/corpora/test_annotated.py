@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, aligned_reference, attach_facts, letters, read_annotated
+from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, attach_facts, letters, read_annotated
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import Reject, split_rejects
-from agggen.errors import CorpusError, RecordError
+from agggen.errors import CorpusError
 from agggen.evaluation.held_out import alignments
 from agggen.records import Fact, Plan, Record, Reference, Triple
 from tests.unit.score_files import alignment_scores
@@ -181,14 +181,6 @@ def test_facts_of_the_same_text_are_recovered(facts: list[str]) -> None:
     pieces = attach_facts(" ".join(facts), facts)
     assert pieces is not None
     assert ["".join(piece.split()) for piece in pieces] == ["".join(fact.split()) for fact in facts]
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"), [(["t", "b|b", "one ."], "2 groups for 1 facts"), (["t", "r"], "at least one fact")]
-)
-def test_an_invalid_row_of_the_release_is_refused(columns: list[str], message: str) -> None:
-    with pytest.raises(RecordError, match=message):
-        aligned_reference(columns)
 
 
 # --- the real annotations ---------------------------------------------------------------------------------------------

@@ -36,6 +36,16 @@ def texts(record: Record) -> list[str]:
     return [reference.text for reference in record.references]
 
 
+class NotComparable:
+    """Compares like pandas.NA: the result has no truth value."""
+
+    def __ne__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+
 # --- one record a row ---
 
 
@@ -110,6 +120,15 @@ def test_the_same_id_with_other_values_is_rejected() -> None:
     assert table.rejects == [Reject("t", 2, "1", "row 1 has the same id and other values")]
 
 
+def test_rows_of_one_record_may_have_their_keys_in_another_order() -> None:
+    rows = [{"name": "A", "p": "x", "q": "y", "text": "A."}, {"q": "y", "text": "B.", "name": "A", "p": "x"}]
+    for same in (rows, [{"id": 1} | row for row in rows]):
+        record = only(read(*same))
+        assert (triples(record), texts(record)) == (["A | p | x", "A | q | y"], ["A.", "B."])
+    lists = read({"id": 1, "name": "A", "p": ["x", "y"]}, {"id": 1, "name": "A", "p": ["y", "x"]})
+    assert [reject.reason for reject in lists.rejects] == ["row 1 has the same id and other values"]
+
+
 def test_splits_are_read_from_a_column() -> None:
     rows = [{"name": "A", "p": "x", "split": name} for name in ("train", "Validation", "test", "held-out")]
     assert list(read(*rows).records) == ["train", "dev", "test", "held-out"]
@@ -125,6 +144,13 @@ def test_rows_with_subject_predicate_object_form_records() -> None:
         "Alien": ["Alien | year | 1979", "Alien | director | Scott"],
         "Heat": ["Heat | year | 1995"],
     }
+
+
+def test_predicates_of_the_long_form_can_be_renamed() -> None:
+    rows = [{"subject": "Alien", "predicate": name, "object": "1979"} for name in ("year", "made")]
+    assert triples(only(read(*rows, rename={"year": "released"}))) == ["Alien | released | 1979", "Alien | made | 1979"]
+    with pytest.raises(CorpusError, match="t has no column 'yaer'; it has object, predicate, subject"):
+        read(*rows, rename={"yaer": "released"})
 
 
 def test_an_invalid_triple_rejects_its_record() -> None:
@@ -145,6 +171,37 @@ def test_records_in_json_keep_facts_and_plans() -> None:
     assert record.references[0].facts is not None
 
 
+def test_a_record_in_a_data_frame_may_have_arrays_and_empty_cells() -> None:
+    nested = np.empty(1, dtype=object)
+    nested[0] = np.array(["A", "p", "x"], dtype=object)  # as `pandas.read_parquet` gives lists in lists
+    for array in (nested, np.array([["A", "p", "x"]])):
+        record = only(read({"id": "1", "triples": array, "references": float("nan"), "category": float("nan")}))
+        assert record == Record.of({"id": "1", "triples": [["A", "p", "x"]]})
+    assert only(read({"id": "1", "triples": [["A", "p", "x"]], "category": np.str_("c")})).category == "c"
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = [deep]
+    (reject,) = read({"id": "1", "triples": [deep]}).rejects
+    assert reject.reason == "the row is nested too deeply"
+
+
+def test_a_reject_names_its_record_once() -> None:
+    (reject,) = read({"id": "x", "triples": [["A", "p"]]}).rejects
+    assert str(reject).startswith("t:1: record 'x': a triple needs 3 parts")
+
+
+def test_a_lone_surrogate_in_a_record_is_a_reject() -> None:
+    """Such a record was accepted; its dataset had no fingerprint and could not be saved."""
+    table = read(
+        {"id": "1", "triples": [["A", "p", "\ud800"]]}, {"triples": '[["A", "p", "caf\udce9"]]', "corrected": "A."}
+    )
+    assert not table.records
+    assert [reject.reason for reject in table.rejects] == [
+        r"half of a surrogate pair in '\ud800'",
+        r"not UTF-8: byte 0xe9 in 'caf\udce9'",
+    ]
+
+
 # --- cells ---
 
 
@@ -159,6 +216,7 @@ def test_records_in_json_keep_facts_and_plans() -> None:
         (datetime(2020, 1, 2), "2020-01-02"),
         (datetime(2020, 1, 2, 3, 4), "2020-01-02 03:04:00"),
         (float("nan"), None),
+        (NotComparable(), None),
     ],
 )
 def test_cells_become_text(cell: object, text: str | None) -> None:
@@ -193,6 +251,14 @@ def test_an_invalid_byte_in_the_long_form_rejects_the_whole_record(tmp_path: Pat
     table = read_file(path)
     assert [record.id for record in table.records[None]] == ["Heat"]
     assert {reject.line for reject in table.rejects} == {2, 4}
+
+
+def test_a_triple_with_too_few_fields_rejects_the_whole_record(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("ID,Subject,Predicate,Object\n1,Ran,year,1985\n2,Heat,year,1995\n1,Ran,director\n")
+    table = read_file(path)
+    assert [record.id for record in table.records[None]] == ["2"]
+    assert [(reject.line, reject.id) for reject in table.rejects] == [(4, "1"), (2, "1")]
 
 
 @pytest.mark.parametrize(("name", "sign"), [("f.csv", ";"), ("f.csv", ","), ("f.tsv", "\t")])
