@@ -71,7 +71,11 @@ def paired_bootstrap(
     Raises:
         AggGenError: the statistics are of different metrics or texts.
     """
-    first_value, second_value = _comparable_scores(first, second)
+    if first.rows.shape != second.rows.shape:
+        raise AggGenError(f"the systems differ in their texts: {len(first.rows)} and {len(second.rows)} of them")
+    if method(first.signature) != method(second.signature):
+        raise AggGenError(f"the systems were measured differently: {first.signature} and {second.signature}")
+    first_value, second_value = first.corpus().value, second.corpus().value
     samples = _bootstrap(len(first.rows), resamples, seed)
     differences = np.concatenate([first.samples(weights) - second.samples(weights) for weights in samples])
     deviations, observed = np.abs(differences - differences.mean()), abs(first_value - second_value)
@@ -79,14 +83,6 @@ def paired_bootstrap(
     low, high = _percentiles(differences)
     remark = f"|test:paired-bootstrap|level:{_LEVEL}|resamples:{resamples}|seed:{seed}"
     return Comparison(first_value, second_value, p_value, first.signature + remark, low, high)
-
-
-def _comparable_scores(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, float]:
-    if first.rows.shape != second.rows.shape:
-        raise AggGenError(f"the systems differ in their texts: {len(first.rows)} and {len(second.rows)} of them")
-    if method(first.signature) != method(second.signature):
-        raise AggGenError(f"the systems were measured differently: {first.signature} and {second.signature}")
-    return first.corpus().value, second.corpus().value
 
 
 def _bootstrap(size: int, resamples: int, seed: int) -> Iterator[np.ndarray]:

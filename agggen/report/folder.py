@@ -45,9 +45,14 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
-    """Raises ConfigError unless `folder` is empty, has a report of the same identity, or can be created."""
+    """Raises ConfigError unless `folder` is empty, has a report of the same identity, or can be created.
+
+    `write_report` renames the folder, so it can be neither the working directory nor a mount point.
+    """
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a symbolic link; name its target")
+    if folder.is_mount() or folder.resolve() == Path.cwd():
+        raise ConfigError(f"{folder} is the working directory or a mount point, which cannot be replaced; add a name")
     parent = next(parent for parent in folder.absolute().parents if parent.exists())
     if not parent.is_dir():
         raise ConfigError(f"cannot write a report to {folder}: {parent} is a file, not a folder")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agggen.bundle import Bundle, fingerprint, load_bundle
 from agggen.config import load_config, overrides_of
-from agggen.corpora.catalogue import load
+from agggen.corpora.catalogue import list_corpora, load
 from agggen.corpora.rejects import split_rejects
 from agggen.generation.config import InferenceConfig
 from agggen.verification.lexicon import read_templates
@@ -38,10 +38,16 @@ def adjusted(
     config = load_config(InferenceConfig, None, [*overrides_of(bundle.inference), *settings])
     bundle.generator().planner.check_level(config.level)
     lexicon = bundle.lexicon.with_variants(wordings or {})
-    if phrases is not None and (Path(phrases).is_file() or Path(phrases).suffix):
+    if phrases is not None and _is_file(phrases):
         lexicon = replace(lexicon, templates={**lexicon.templates, **read_templates(Path(phrases))})
     elif phrases is not None:
         learned = learn_phrases(split_rejects(load(phrases, "train"))[0])
         lexicon = replace(lexicon, phrases={**lexicon.phrases, **learned})
     sources = {**bundle.sources, "adjusted bundle": fingerprint(folder)}
     return replace(bundle, inference=config, sources=sources, lexicon=lexicon)
+
+
+def _is_file(phrases: str) -> bool:
+    """Whether `phrases` names a file, which may be missing; the name of a corpus may have a suffix: webnlg-3.0."""
+    path = Path(phrases)
+    return path.is_file() or bool(path.suffix and phrases not in {corpus.name for corpus in list_corpora()})

@@ -17,7 +17,7 @@ def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
 
     Raises:
         CorpusError: there is no such split, or it is damaged.
-        StorageError: the store refused access or did not answer, or there is no room for a copy.
+        StorageError: the store refused access or did not answer, or the disk is full.
     """
     folder = Folder(address)
     with tempfile.TemporaryDirectory(prefix="agggen-corpus-") as scratch:

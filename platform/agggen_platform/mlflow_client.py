@@ -9,11 +9,13 @@ import logging
 import os
 import posixpath
 import re
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agggen_platform.extras import require
+from agggen_platform.locks import locked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -47,6 +49,12 @@ def sqlite_file(uri: str) -> Path | None:
     """The database file of an SQLite address; None for other addresses."""
     match = _SQLITE.fullmatch(uri)
     return Path(match[1]) if match else None
+
+
+def schema_lock(uri: str) -> AbstractContextManager[object]:
+    """Held while the schema of a new SQLite file is created: two processes that do so at once would both fail."""
+    file = sqlite_file(uri)
+    return locked(Path(f"{file}.lock")) if file else nullcontext()
 
 
 def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:

@@ -52,6 +52,12 @@ def test_a_table_names_its_columns(run: Run, tmp_path: Path) -> None:
     assert json.loads(out)["text"] == GOOD
 
 
+def test_a_text_with_line_breaks_and_tabs_is_one_row_of_the_table(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "lines.jsonl", {"triples": TRIPLES, "text": "Silicon is in\nperiod 3\tand group 14."})
+    header, *rows = run("check", path)[1].splitlines()
+    assert [len(row.split("\t")) for row in rows] == [len(header.split("\t"))]
+
+
 def test_a_page_escapes_texts_and_has_the_riskiest_first(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "both.jsonl", *({"triples": TRIPLES, "text": text} for text in (GOOD, BAD)))
     assert run("check", path, "--report", tmp_path / "page.html")[0] == 0
@@ -67,6 +73,7 @@ def test_a_page_escapes_texts_and_has_the_riskiest_first(run: Run, tmp_path: Pat
         ([{"triples": [], "text": "A."}], "line 1: record '1' has no triples"),
         ([{"id": "a", "triples": TRIPLES}], "record 'a': there is no text to check"),
         (["{"], "line 1: not JSON"),
+        ([{"triples": TRIPLES, "text": None}], "line 1: the text must be a string, not None"),
     ],
 )
 def test_a_file_with_an_invalid_line_is_refused(run: Run, tmp_path: Path, lines: list[object], message: str) -> None:
@@ -95,6 +102,11 @@ def test_scores_are_compared_with_ratings(run: Run, tmp_path: Path) -> None:
     bad = write(tmp_path / "bad.jsonl", rows[0] | {"references": "A."})
     assert "line 1: references must be a list of texts" in run("check", bad, "--meta-evaluate")[2]
     assert "no fault by words: 33.3% of the texts pass; people call 0.0% of these incorrect" in err
+    partly_rated = write(
+        tmp_path / "partly.jsonl", rows[0], {"triples": TRIPLES, "text": GOOD, "system": "x", "Fluency": 9}
+    )
+    code, _, err = run("check", partly_rated, "--meta-evaluate")
+    assert (code, "of the texts pass" in err) == (0, False)
     unrated = write(tmp_path / "unrated.jsonl", {"triples": TRIPLES, "text": "A."})
     code, _, err = run("check", unrated, "--meta-evaluate")
     assert (code, "line 1: needs text, system and a rating" in err) == (2, True)

@@ -101,6 +101,16 @@ def test_print_config_prints_a_preset_and_trains_nothing(run: Run, folder: Path,
     assert run(str(tmp_path / "resolved.json"), "--print-config")[1] == out
 
 
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_json_file_with_rows_is_data_and_not_a_preset(run: Run, tmp_path: Path, divided: bool) -> None:
+    rows = [record.as_dict() for record in _records()]
+    path = tmp_path / "restaurants.json"
+    path.write_text(json.dumps({"train": rows[:11], "dev": rows[11:]} if divided else rows))
+    code, out, err = run(str(path), "--print-config")
+    assert code == 0, err
+    assert json.loads(out)["corpus"]["name"] == str(path)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

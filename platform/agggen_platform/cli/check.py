@@ -118,7 +118,9 @@ def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
                 records.append(Record.of({"id": data.get("id", str(line)), "triples": data["triples"]}))
             except RecordError as error:
                 raise CorpusError(f"{path}, line {line}: {error}") from error
-            texts.append(str(data["text"]))
+            if not isinstance(data["text"], str):
+                raise CorpusError(f"{path}, line {line}: the text must be a string, not {data['text']!r:.80}")
+            texts.append(data["text"])
         else:
             return records, texts
         if records:
@@ -191,7 +193,7 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
         rows,
         f"Pearson correlation with ratings of {len(rated):,} texts of {len({text.system for text in rated})} systems",
     )
-    if "Correctness" in rated[0].ratings:
+    if all("Correctness" in text.ratings for text in rated):
         for name, passes in (
             ("no fault by words", [not entry.faults for entry in checked]),
             (f"risk of at most {RISKY}", [entry.risk <= RISKY for entry in checked]),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SECONDS_BETWEEN_LINES = 10.0
+_ONE_LINE = str.maketrans("\t\r\n", "   ")
 
 
 @cache
@@ -48,7 +49,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     """Prints a table; without a terminal as tab-separated lines, the header first."""
     if not console().is_terminal:
         for row in [columns, *rows]:
-            say("\t".join(str(cell) for cell in row))
+            say("\t".join(str(cell).translate(_ONE_LINE) for cell in row))
         return
     from rich.table import Table
     from rich.text import Text

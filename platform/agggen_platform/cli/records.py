@@ -93,7 +93,12 @@ def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
 
 
 def _holds_objects(path: Path) -> bool:
-    """Whether a file of JSON lines has table rows instead of records, judging by its first line."""
+    """Whether a file of JSON lines has table rows instead of records, judging by its first line.
+
+    A pipe, which can be read only once, must have records.
+    """
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline(1 << 20))

@@ -28,7 +28,8 @@ def sweep(
     name: Annotated[str | None, typer.Option(help="The sweep's name. [default: sweep-HASH]")] = None,
     trials: Annotated[int | None, typer.Option(help="The number of all trials. [default: the space's]")] = None,
     concurrent: Annotated[
-        int | None, typer.Option(help="Concurrent trials; 0: as many as have room. [default: the space's]")
+        int | None,
+        typer.Option(help="Concurrent trials; 0: as many as the CPUs and GPUs allow. [default: the space's]"),
     ] = None,
     model: Annotated[str, typer.Option(help="Register the best bundle as a version of this model.")] = "agggen",
     no_register: Annotated[bool, typer.Option("--no-register", help="Do not register the best bundle.")] = False,

@@ -188,4 +188,18 @@ def _is_data(source: str) -> bool:
     if source in preset_names():
         return False
     path = Path(source)
+    if path.suffix.lower() == ".json" and path.is_file():
+        return _has_rows(path)
     return "{" in source or "://" in source or path.is_dir() or path.suffix.lower() in set(SUFFIXES) - {".json"}
+
+
+def _has_rows(path: Path) -> bool:
+    """Whether a JSON file is a list, or an object with a list per split; a preset is an object with other values."""
+    import json
+
+    try:
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError:
+        return False
+    lists = list(value.values()) if isinstance(value, dict) else [value]
+    return bool(lists) and all(isinstance(rows, list) for rows in lists)

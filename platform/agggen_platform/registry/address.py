@@ -52,9 +52,14 @@ def parse_address(address: str) -> ModelAddress:
     return ModelAddress(check_name(name), version=version)
 
 
+def is_name(name: str) -> bool:
+    """Whether `name` consists of letters, digits, ``_``, ``-`` and ``.``; names in MLflow may have other characters."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
-    """`name`; raises RegistryError if it has other characters than letters, digits, ``_``, ``-`` and ``.``."""
-    if not _NAME.fullmatch(name):
+    """`name`; raises RegistryError unless `is_name`."""
+    if not is_name(name):
         raise RegistryError(
             f"a model's name consists of letters, digits, '_', '-' and '.', as in agggen-2; not {name!r}"
         )

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from agggen_platform.extras import require
-from agggen_platform.locks import locked
-from agggen_platform.mlflow_client import mlflow_client, sqlite_file
+from agggen_platform.mlflow_client import mlflow_client, schema_lock, sqlite_file
 from agggen_platform.registry.address import RegistryError
 from agggen_platform.tracking.origin import masked
 from agggen_platform.tracking.tracker import default_uri
@@ -42,13 +40,8 @@ def connect(uri: str, create: bool = False) -> Any:
         _check_file(uri, create)
     elif not uri.startswith(("http://", "https://")):
         _check_server(uri)
-    with registry_errors(uri):
-        client = mlflow_client(uri, uri)
-        if create and (path := sqlite_file(uri)):
-            # Two processes that create the schema of the same file at once would both fail.
-            with locked(Path(f"{path}.lock")):
-                client.search_registered_models(max_results=1)
-        return client
+    with registry_errors(uri), schema_lock(uri) if create else nullcontext():
+        return mlflow_client(uri, uri)  # creates the schema of a new file
 
 
 @contextmanager
@@ -88,13 +81,18 @@ def _check_file(uri: str, create: bool) -> None:
 
 def _check_server(uri: str) -> None:
     """Checks that a database server accepts connections, because MLflow would retry for an hour if it is down."""
-    parts = urlsplit(uri)
-    kind = parts.scheme.partition("+")[0]
-    if kind not in _PORTS or not parts.hostname:
+    from sqlalchemy.engine import make_url  # MLflow's parser: a password may contain / ? and #
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(uri)
+    except (ArgumentError, ValueError):
+        url = None
+    if url is None or (kind := url.get_backend_name()) not in _PORTS or not url.host:
         raise RegistryError(
-            f"{masked(uri)!r} is not a registry: use http(s)://, {', '.join(_PORTS)}:// or {_SQLITE}FILE"
+            f"{masked(uri)!r} is not a registry: use http(s)://, {'://, '.join(_PORTS)}:// or {_SQLITE}FILE"
         )
     try:
-        socket.create_connection((parts.hostname, parts.port or _PORTS[kind]), _PATIENCE).close()
+        socket.create_connection((url.host, url.port or _PORTS[kind]), _PATIENCE).close()
     except OSError as error:
         raise RegistryError(f"the registry {masked(uri)} cannot be reached: {error.strerror or error}") from error

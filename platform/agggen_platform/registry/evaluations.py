@@ -22,6 +22,7 @@ from agggen.generation.generator import InferenceConfig
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.client import registry_errors
 from agggen_platform.registry.store import EVALUATION, Version
+from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 
 _HIGHER = {
@@ -134,11 +135,16 @@ def utc_now() -> str:
 
 def _artifact(run_id: str, uri: str) -> bytes | None:
     """The report of an MLflow run; None if the run has none."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
     with tempfile.TemporaryDirectory(prefix="agggen-report-") as scratch, registry_errors(uri):
         client = mlflow_client(uri)
-        if not any(file.path == "report.json" for file in client.list_artifacts(run_id)):
-            return None
-        return Path(client.download_artifacts(run_id, "report.json", scratch)).read_bytes()
+        try:
+            if not any(file.path == "report.json" for file in client.list_artifacts(run_id)):
+                return None
+            return Path(client.download_artifacts(run_id, "report.json", scratch)).read_bytes()
+        except (BotoCoreError, ClientError) as error:  # MLflow does not convert errors of S3
+            raise StorageError(f"the files of MLflow's run {run_id} cannot be read: {error}") from error
 
 
 def _other_settings(run: Mapping[str, Any], inference: InferenceConfig) -> str:

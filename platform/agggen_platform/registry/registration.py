@@ -39,7 +39,7 @@ def register(
     Args:
         bundle_address: a folder or ``s3://...``; an MLflow server accepts no local folder.
         metrics: metrics to store with the version in addition to the bundle's own.
-        tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``.
+        tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
         evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
         uri: the registry's address; see `registry_uri`.
 
@@ -61,7 +61,7 @@ def register(
     registry = Registry(uri, create=True)
     existing = _known(registry, name, admitted.fingerprint, address)
     described = {**_tags_of(admitted, address, metrics or {}), **(tags or {}), FINGERPRINT: admitted.fingerprint}
-    version = existing or registry.add_version(name, address, described)
+    version = existing or registry.add_version(name, address, {key: tag for key, tag in described.items() if tag})
     for report in reports:
         registry.tag(version, report.key, report.to_json())
     if existing is None:
@@ -124,15 +124,14 @@ def _tags_of(admitted: Admitted, address: str, metrics: Mapping[str, float]) -> 
     """The tags that describe a bundle or critic and its origin."""
     bundle = admitted.bundle
     described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
-    if run := _run_of(address):
-        described[RUN] = run
+    described[RUN] = run_of(address)
     for source, value in bundle.sources.items():
         described[mlflow_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
     numbers = {**bundle.metrics, **metrics}
     return described | {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
 
 
-def _run_of(address: str) -> str:
+def run_of(address: str) -> str:
     """The name of the run that wrote the bundle, if its address is ``RUNS/NAME/bundle``; else empty."""
     *_, run, last = ("", "", *address.rstrip("/").split("/"))
     return run if last == "bundle" else ""

@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from agggen.errors import hint
-from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name
+from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name, is_name
 from agggen_platform.registry.client import connect, registry_errors, registry_uri
 
 FINGERPRINT = "bundle.fingerprint"
@@ -82,8 +82,9 @@ class Registry:
         self._client = connect(self.uri, create)
 
     def names(self) -> list[str]:
+        """The models that an address can name; other programs may have registered models with other names."""
         with registry_errors(self.uri):
-            return sorted(model.name for model in _all(self._client.search_registered_models))
+            return sorted(filter(is_name, (model.name for model in _all(self._client.search_registered_models))))
 
     def aliases(self, name: str) -> dict[str, str]:
         """The version number of each alias of a model."""

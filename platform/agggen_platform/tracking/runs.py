@@ -17,6 +17,7 @@ from agggen_platform.tracking import cursor, journal
 from agggen_platform.tracking.journal import numbers
 from agggen_platform.tracking.origin import without_credentials
 from agggen_platform.tracking.sender import Sender
+from agggen_platform.tracking.store import reason
 
 
 class UnsentError(AggGenError):
@@ -136,7 +137,8 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
         port: the port of `agggen runs ui`.
 
     Raises:
-        ConfigError: fewer than two runs, runs of several servers or experiments, or a run that MLflow does not have.
+        ConfigError: fewer than two runs, runs of several servers or experiments, a run that MLflow does not have, or an
+            MLflow that does not answer.
     """
     parents = {run.parent for run in runs}
     compared = [run for run in runs if run.name not in parents]
@@ -150,7 +152,15 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
     if unknown := [run.name for run in compared if run.run_id is None]:
         raise ConfigError(f"MLflow does not have {', '.join(unknown)} yet: agggen runs sync sends them")
     uri = compared[0].uri
-    experiment = mlflow_client(_with_credentials(uri)).get_experiment_by_name(compared[0].experiment)
+    client = mlflow_client(_with_credentials(uri))
+    from mlflow.exceptions import MlflowException
+
+    try:
+        experiment = client.get_experiment_by_name(compared[0].experiment)
+    except MlflowException as error:
+        raise ConfigError(f"MLflow ({uri}) does not name the experiment of these runs: {reason(error)}") from error
+    if experiment is None:
+        raise ConfigError(f"MLflow ({uri}) has no experiment {compared[0].experiment!r} any more")
     server = uri if uri.startswith(("http://", "https://")) else f"http://127.0.0.1:{port}"
     # MLflow's pages only work if the runs are the first parameter.
     query: dict[str, Any] = {

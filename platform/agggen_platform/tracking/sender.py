@@ -154,14 +154,14 @@ class Sender:
     def _batch(self) -> list[Entry]:
         """The next entries to send together: consecutive metrics, or one entry of another kind."""
         batch: list[Entry] = []
-        room = max(1, METRICS_PER_BATCH >> self._failures)  # smaller after a failure: the server may be slow
+        remaining = max(1, METRICS_PER_BATCH >> self._failures)  # fewer after a failure: the server may be slow
         for entry in journal.entries(self.path, self.cursor.sent):
             is_metrics = entry.event is not None and entry.event["event"] == "metrics"
             if batch and not is_metrics:
                 break
             batch.append(entry)
-            room -= len(entry.event["values"]) if is_metrics and entry.event else room
-            if room <= 0:
+            remaining -= len(entry.event["values"]) if is_metrics and entry.event else remaining
+            if remaining <= 0:
                 break
         return batch
 
@@ -181,13 +181,15 @@ class Sender:
         for event, end in journal.entries(self.path, self.cursor.files):
             if self._abandoned.is_set():
                 return
-            if event is not None and event["event"] == "artifact":
-                try:
-                    store.send(event | {"path": str(self.folder / event["path"])})  # may be relative
-                except Exception as error:
-                    store.check()
-                    self._report_failure(error, "no files")  # MLflow answers, so its artifact store failed
-                    raise
+            if event is None or event["event"] != "artifact":
+                self.cursor.files = end  # not saved: a log has many entries that are not files, and saving is slow
+                continue
+            try:
+                store.send(event | {"path": str(self.folder / event["path"])})  # may be relative
+            except Exception as error:
+                store.check()
+                self._report_failure(error, "no files")  # MLflow answers, so its artifact store failed
+                raise
             self.cursor.files = end
             self._save()
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from agggen_platform.locks import locked
-from agggen_platform.mlflow_client import experiment_called, mlflow_client, mlflow_key, sqlite_file
+from agggen_platform.mlflow_client import experiment_called, mlflow_client, mlflow_key, schema_lock, sqlite_file
 from agggen_platform.tracking.journal import Event, numbers
 
 # MLflow's own limits.
@@ -99,11 +97,9 @@ class Store:
         self._rejected = rejected
         self._run_id = ""
         self._params: dict[str, str] = {}
-        file = sqlite_file(uri)
-        # Two processes that create the schema of the same file at once would both fail.
-        with locked(Path(f"{file}.lock")) if file else nullcontext():
+        with schema_lock(uri):
             self._client = mlflow_client(uri)
-            self._experiment_id = self._experiment(experiment, runs_dir if file else None)
+            self._experiment_id = self._experiment(experiment, runs_dir if sqlite_file(uri) else None)
 
     def _experiment(self, name: str, runs_dir: Path | None) -> str:
         folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None

@@ -1,6 +1,7 @@
 """The output of `generate`, `plan`, `align`, `inspect` and `adjust`, from several formats."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -159,7 +160,7 @@ def test_wordings_of_a_user_are_accepted_as_values(run: Run, bundle: Path) -> No
     assert [value.how for value in Checker(new.lexicon).check(record, text).values] == ["lexicon", "lexicon"]
     Path("more.json").write_text(json.dumps({"city": ["downtown", "in town"]}), "utf-8")
     assert run("adjust", "new", "level=1", "--wordings", "more.json", "-o", "newer")[0] == 0
-    assert load_bundle("newer").lexicon.variants == new.lexicon.variants | {"city": ("downtown", "in town")}
+    assert load_bundle("newer").lexicon.variants == {**new.lexicon.variants, "city": ("downtown", "in town")}
     assert load_bundle("newer").inference.level == 1
     shown = dict(line.split("\t") for line in run("inspect", "newer")[1].splitlines())
     assert shown["wordings of values"] == "4 of 2 values"
@@ -174,6 +175,14 @@ def test_unknown_predicates_are_stated_by_sentences_of_a_user(run: Run, bundle: 
     assert line["fulfilled"] and line["unknown_predicates"] == ["owner", "builder"]
     code, _, err = run("adjust", bundle, "--phrases", "nowhere.tsv", "-o", "newer")
     assert code == 2 and "cannot read nowhere.tsv" in err
+
+
+def test_a_corpus_whose_name_has_a_suffix_is_not_read_as_a_file_of_sentences(
+    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", "empty")
+    code, _, err = run("adjust", bundle, "--phrases", "webnlg-3.0", "-o", "new")
+    assert code == 2 and "agggen corpora fetch webnlg-3.0" in err
 
 
 @pytest.mark.parametrize(
@@ -224,6 +233,17 @@ def test_csv_parquet_and_json_lines_give_the_same_texts(run: Run, bundle: Path, 
     assert expected[0] == 0
     assert run("generate", bundle, "-i", "records.CSV") == expected
     assert run("generate", bundle, "-i", "r.parquet") == expected
+
+
+def test_records_from_a_pipe_are_read_from_the_first_one_on(run: Run, bundle: Path, records: Path) -> None:
+    """Regression: the format was guessed from the first line, which a pipe gives only once: 46 records were lost."""
+    readable, writable = os.pipe()
+    os.write(writable, records.read_bytes())
+    os.close(writable)
+    try:
+        assert run("plan", bundle, "-i", f"/dev/fd/{readable}") == run("plan", bundle, "-i", records)
+    finally:
+        os.close(readable)
 
 
 def test_stdin_and_stdout_are_utf8_in_any_terminal(bundle: Path) -> None:

@@ -7,10 +7,12 @@ import pytest
 
 from agggen.bundle import CRITIC_FILES, fingerprint, write_manifest
 from agggen.checks import included_critic
+from agggen_platform.mlflow_client import mlflow_client
+from agggen_platform.registry.client import registry_uri
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.target import find_target
 from tests.command import Run
-from tests.unit.registry.examples import write_report
+from tests.unit.registry.examples import save_model, write_report
 
 pytestmark = pytest.mark.usefixtures("store")
 
@@ -37,11 +39,12 @@ def test_register_record_promote_and_roll_back(run: Run, trained: list[Path], tm
     assert run("models", "rollback", "agggen")[0] == 8
 
 
-def test_list_and_show(run: Run, three: list[Path]) -> None:
+def test_list_and_show(run: Run, three: list[Path], tmp_path: Path) -> None:
     run("models", "promote", "agggen/2")
     code, out, err = run("models", "promote", "agggen/1", "--force")
     assert (code, out) == (0, "models:/agggen@champion is version 1 (before: 2)\n")
     assert err.startswith("FORCED past the metric gate: plain/bleu 50.00 against 51.00")
+    mlflow_client(registry_uri()).create_registered_model("another team's model")  # its name is no name of agggen
     code, out, _ = run("models", "list")
     rows = [line.split("\t") for line in out.splitlines()]
     assert code == 0
@@ -52,6 +55,9 @@ def test_list_and_show(run: Run, three: list[Path]) -> None:
         ("agggen/3", "candidate", "run-2", str(three[2])),
     ]
     assert run("models", "list", "agggen")[1] == out
+    copied = save_model(tmp_path / "toy-9" / "bundle", 9)
+    run("models", "register", copied, "--name", "copied", "--to", tmp_path / "store")
+    assert run("models", "list", "copied")[1].splitlines()[1].split("\t")[3] == "toy-9"
     code, out, _ = run("models", "show", "agggen@champion")
     table = dict(line.split("\t") for line in out.splitlines())
     assert code == 0
@@ -114,7 +120,12 @@ def test_a_critic_is_registered_promoted_and_used(run: Run, critic: Path, tmp_pa
     code, out, err = run("models", "promote", "critic@candidate")
     assert (code, out) == (0, "models:/critic@champion is version 1\n"), err
     shown = run("models", "show", "critic@champion")[1]
-    assert "metric" not in shown and "calibration_error\t0.0678" in shown and 'data.corpora\t["rel2text"' in shown
+    assert (
+        "metric" not in shown
+        and "bundle.run" not in shown
+        and "calibration_error\t0.0678" in shown
+        and 'data.corpora\t["rel2text"' in shown
+    )
     texts = tmp_path / "texts.jsonl"
     texts.write_text('{"triples": [["Silicon", "symbol", "Si"]], "text": "The symbol of silicon is Si."}\n')
     lines = {

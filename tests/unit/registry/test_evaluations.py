@@ -9,8 +9,11 @@ import pytest
 
 from agggen.bundle import fingerprint, load_bundle
 from agggen.errors import ConfigError
+from agggen.generation.config import InferenceConfig
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.evaluations import Evaluation, Gate, read_evaluation
 from agggen_platform.registry.store import Version
+from agggen_platform.storage.errors import StorageError
 from tests.unit.registry.examples import SIGNATURE, write_report
 
 
@@ -57,6 +60,20 @@ def test_a_missing_or_invalid_report_is_refused(trained: list[Path], tmp_path: P
         (tmp_path / "report.json").write_text(content)
     with pytest.raises(ConfigError, match=r"(no|not a) report of `agggen evaluate`"):
         read(trained[0], tmp_path)
+
+
+def test_files_of_a_run_that_s3_refuses_are_an_error_of_the_store(
+    store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    uri = f"sqlite:///{store}"
+    client = mlflow_client(uri)
+    run = client.create_run(client.create_experiment("in-s3", artifact_location="s3://bucket/runs"))
+    with pytest.raises(StorageError, match="cannot be read: Unable to locate credentials"):
+        read_evaluation(f"runs:/{run.info.run_id}", "", InferenceConfig(), uri)
 
 
 # --- the gate ---

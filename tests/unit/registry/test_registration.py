@@ -9,7 +9,9 @@ import pytest
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
 from agggen.errors import ConfigError
+from agggen_platform.locks import locked
 from agggen_platform.registry import Registry, evaluations_of, record, register, resolve
+from agggen_platform.registry import client as registry_client
 from agggen_platform.registry.address import ModelAddress, RegistryError, is_model_address, parse_address
 from agggen_platform.storage.bundles import get_bundle
 from tests.processes import free_ports
@@ -79,9 +81,24 @@ def test_reading_does_not_create_a_registry(store: Path) -> None:
         resolve("models:/agggen@champion")
 
 
-@pytest.mark.parametrize("scheme", ["http", "postgresql"])
-def test_an_unreachable_server_is_an_error_within_seconds(scheme: str) -> None:
-    uri = f"{scheme}://someone:secret@127.0.0.1:{free_ports(1)[0]}"
+def test_the_schema_of_a_new_file_is_created_by_one_process_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the client was created, and with it the schema, before the lock was taken."""
+    locked_by_another: list[bool] = []
+
+    def create_client(*_: str) -> None:
+        with locked(tmp_path / "new.db.lock", wait=False) as acquired:
+            locked_by_another.append(not acquired)
+
+    monkeypatch.setattr(registry_client, "mlflow_client", create_client)
+    registry_client.connect(f"sqlite:///{tmp_path / 'new.db'}", create=True)
+    assert locked_by_another == [True]
+
+
+@pytest.mark.parametrize("start", ["http://ann:secret", "postgresql://ann:secret", "postgresql://ann:#secret/?"])
+def test_an_unreachable_server_is_an_error_within_seconds(start: str) -> None:
+    uri = f"{start}@127.0.0.1:{free_ports(1)[0]}"
     started = time.monotonic()
     with pytest.raises(RegistryError, match="cannot be") as raised:
         resolve("models:/agggen@champion", uri=uri)
@@ -94,7 +111,7 @@ def test_a_server_accepts_no_folder_of_this_machine(trained: list[Path]) -> None
         register(str(trained[0]), uri="http://127.0.0.1:9")
 
 
-@pytest.mark.parametrize("uri", ["ftp://x", "runs/mlflow.db", "mysql://", "sqlite://", "sqlite:///"])
+@pytest.mark.parametrize("uri", ["ftp://x", "runs/mlflow.db", "mysql://", "mysql://x:y/z", "sqlite:///"])
 def test_a_uri_that_names_no_registry_is_refused(uri: str) -> None:
     with pytest.raises(RegistryError, match=r"is not a registry: (use http|write sqlite:///FILE)"):
         resolve("models:/agggen@champion", uri=uri)

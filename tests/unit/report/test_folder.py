@@ -9,7 +9,7 @@ import pytest
 
 from agggen.errors import ConfigError
 from agggen.report import write_report
-from agggen.report.folder import FILES
+from agggen.report.folder import FILES, check_target
 from tests.unit.report.examples import NASTY, report, row
 
 ROWS = [row(1, 2, 1), row(2, 3), row(3, 3, 2)]
@@ -90,6 +90,15 @@ def test_an_empty_folder_is_used_and_a_file_or_link_is_refused(tmp_path: Path) -
     ):
         with pytest.raises(ConfigError, match=message):
             write_report(tmp_path / name, report(ROWS))
+
+
+def test_a_folder_that_cannot_be_renamed_is_refused_before_the_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path("."), tmp_path, Path("/")):  # the last is a mount point
+        with pytest.raises(ConfigError, match="is the working directory or a mount point"):
+            check_target(folder, {})
 
 
 def test_a_failed_write_keeps_the_earlier_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,19 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from agggen.errors import ConfigError
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker, cursor
 from agggen_platform.tracking import runs as runs_module
 from agggen_platform.tracking.journal import Journal
-from agggen_platform.tracking.runs import find_runs, sync
+from agggen_platform.tracking.runs import compare_address, find_runs, sync
 from tests.command import Run, command
 from tests.processes import free_ports
 
@@ -86,6 +88,19 @@ def test_compare_needs_two_runs(agggen: Run, track: Callable[..., Tracker], runs
         pass
     code, _, err = agggen("compare", tracker.run_name, "--runs", runs)
     assert code == 2 and "a comparison needs at least two runs, not 1" in err
+
+
+def test_compare_names_an_mlflow_that_does_not_answer_or_lacks_the_experiment(
+    track: Callable[..., Tracker], runs: Path
+) -> None:
+    with track("-one") as one, track("-two") as two:
+        pass
+    finished = list(find_runs(runs, (one.run_name, two.run_name)))
+    with pytest.raises(ConfigError, match="has no experiment 'deleted' any more"):
+        compare_address([replace(run, experiment="deleted") for run in finished])
+    uri = f"http://127.0.0.1:{free_ports(1)[0]}"
+    with pytest.raises(ConfigError, match=f"MLflow \\({uri}\\) .*Connection refused"):
+        compare_address([replace(run, uri=uri) for run in finished])
 
 
 def test_list_shows_a_run_as_running_until_it_has_finished(
