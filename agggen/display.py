@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agggen.records import Plan, State
+
 if TYPE_CHECKING:
     import pandas
     import pyarrow
@@ -40,10 +42,12 @@ class Results(list[R]):
         )
 
     def to_arrow(self) -> pyarrow.Table:
-        """An Arrow table with a row per result."""
+        """An Arrow table with a row per result, with the keys of all results as columns."""
         import pyarrow
 
-        return pyarrow.Table.from_pylist(_rows(self))
+        rows = _rows(self)
+        names = dict.fromkeys(name for row in rows for name in row)  # `from_pylist` reads only the first row's keys
+        return pyarrow.table({name: [row.get(name) for row in rows] for name in names})
 
     def to_frame(self) -> pandas.DataFrame:
         """A DataFrame with a row per result; needs pandas."""
@@ -56,9 +60,9 @@ def _rows(results: Sequence[Any]) -> list[dict[str, Any]]:
     return [row for item in results for row in (_rows(item) if isinstance(item, Results) else [item.as_dict()])]
 
 
-def groups(states: Sequence[Sequence[str]]) -> list[str]:
-    """Groups in the notation of plans: ``[near customerRating]``."""
-    return ["[" + " ".join(state) + "]" for state in states]
+def groups(states: Sequence[State]) -> list[str]:
+    """Groups in the notation of plans: ``[near "customer rating"]``; ``[]`` if empty."""
+    return [str(Plan((state,))) if state else "[]" for state in states]
 
 
 def plain(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
@@ -78,7 +82,7 @@ def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) ->
         facts: group and segment of each fact; the segments concatenate to the text.
     """
     plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
-    text = " ".join(_coloured(number, piece.strip(), group) for number, (group, piece) in enumerate(facts))
+    text = "".join(_coloured(number, piece, group) for number, (group, piece) in enumerate(facts))
     return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_lines(remarks)}</div>"
 
 

@@ -70,16 +70,13 @@ class Encoder:
         """
         encoded = self.vocabulary.encode_source(record)
         try:
-            target = self.vocabulary.encode_target(facts, encoded)
+            ids = self.vocabulary.encode_target(facts, encoded)
         except RecordError as error:
             raise RecordError(f"record {record.id!r}: {error}") from error
-        ids: list[list[int]] = [[] for _ in target.kept]
-        for token, fact_index in zip(target.ids, target.fact, strict=True):
-            ids[fact_index].append(token)
-        example = replace(self._source(record, encoded), facts=tuple(map(tuple, ids)), kept=tuple(target.kept))
+        example = replace(self._source(record, encoded), facts=tuple(map(tuple, ids.values())), kept=tuple(ids))
         if constraints == "none":
             return example
-        hard = hard_constraints(record, [facts[k] for k in target.kept], mode=constraints, max_size=self.max_group_size)
+        hard = hard_constraints(record, [facts[k] for k in ids], mode=constraints, max_size=self.max_group_size)
         return replace(example, required=_bits(hard.required), forbidden=_bits(hard.forbidden), max_size=hard.max_size)
 
 

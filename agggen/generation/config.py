@@ -22,7 +22,8 @@ class BeamConfig:
     length_penalty: float = 0.9  # Wu et al. 2016: log p / ((5 + n) / 6)^penalty
     min_tokens_per_triple: int = 0  # minimum number of tokens of a fact, per triple of its group; at least one word
     max_fact_tokens: int = 120  # maximum number of tokens of a fact; a larger minimum is lowered to it
-    block_ngrams: int = 3  # n-grams of this size may only repeat across facts, with a name or value word; 0: no limit
+    # no n-gram of this size is repeated, except those of earlier facts with a word of a subject or object; 0: no limit
+    block_ngrams: int = 3
 
     def __post_init__(self) -> None:
         check_minima(self, {"beam": 1, "max_fact_tokens": 1, "min_tokens_per_triple": 0, "block_ngrams": 0})

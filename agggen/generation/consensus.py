@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from agggen.generation.results import Generation
 from agggen.text.tokenise import tokenise
@@ -44,12 +44,8 @@ def cost(text: Generation) -> int:
 def ngrams(text: str) -> NGrams:
     """The n-grams of a text's lower-cased words."""
     words = [token.text.lower() for token in tokenise(text)]
-    return [_numbered(zip(*(words[i:] for i in range(n)), strict=False)) for n in range(1, _MAX_N + 1)]
-
-
-def _numbered(items: Iterable[tuple[str, ...]]) -> set[tuple[object, ...]]:
-    """The set of (item, k) for the k-th occurrence of each item."""
-    return {(item, k) for item, count in Counter(items).items() for k in range(count)}
+    counts = [Counter(zip(*(words[i:] for i in range(n)), strict=False)) for n in range(1, _MAX_N + 1)]
+    return [{(ngram, k) for ngram, count in of_n.items() for k in range(count)} for of_n in counts]
 
 
 def similarity(a: NGrams, b: NGrams) -> float:

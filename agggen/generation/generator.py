@@ -226,7 +226,7 @@ class Generator:
                 fallback_used = False
                 if request.constraints is not None:
                     fallback_used = request.constraints.fell_back(known_group, fact_words)
-                tokens = self.encoder.vocabulary.decode(fact_words, request.extras)
+                tokens = self.encoder.vocabulary.decode(fact_words, request.extras, record)
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
                     previous = pieces[-1][1]
                     drop_unfinished(previous)
@@ -336,27 +336,25 @@ class Generator:
         Raises:
             RecordError: a record has too many triples, or a text contains no words.
         """
+        for record in records:
+            check_size(record)
+        texts = list(zip(records, facts, strict=True))
         aligned: list[AlignedText] = []
-        for begin in range(0, len(records), batch_size):
-            chunk = list(zip(records, facts, strict=True))[begin : begin + batch_size]
-            examples = []
-            for record, text_facts in chunk:
-                check_size(record)
-                examples.append(self.encoder.example(record, text_facts))
+        for begin in range(0, len(texts), batch_size):
+            chunk = texts[begin : begin + batch_size]
+            examples = [self.encoder.example(record, text_facts) for record, text_facts in chunk]
             batch = collate(examples).to(self.device)
             potentials, lattice = self.model.potentials(batch, prune=False)
             _, best = viterbi(potentials, lattice)
             marginals = posterior(potentials, lattice)
             likelihood = log_likelihood(potentials, lattice)
             for row, (record, text_facts) in enumerate(chunk):
-                cell_of = {fact: (t, int(best[row, t])) for t, fact in enumerate(examples[row].kept)}
-                predicates = tuple(
-                    tuple(record.predicates[i] for i in lattice.states[cell_of[k][1]]) if k in cell_of else ()
-                    for k in range(len(text_facts))
-                )
-                posteriors = tuple(
-                    float(marginals[row, *cell_of[k]]) if k in cell_of else 1.0 for k in range(len(text_facts))
-                )
-                text_likelihood = float(likelihood[row])
-                aligned.append(AlignedText(record.id, tuple(text_facts), predicates, posteriors, text_likelihood))
+                groups: list[tuple[str, ...]] = [()] * len(text_facts)
+                posteriors = [1.0] * len(text_facts)
+                for t, fact in enumerate(examples[row].kept):
+                    state = int(best[row, t])
+                    groups[fact] = tuple(record.predicates[i] for i in lattice.states[state])
+                    posteriors[fact] = float(marginals[row, t, state])
+                log_p = float(likelihood[row])
+                aligned.append(AlignedText(record.id, tuple(text_facts), tuple(groups), tuple(posteriors), log_p))
         return aligned

@@ -225,7 +225,8 @@ class Grammar:
         return False
 
     def _is_broken(self, text: str) -> bool:
-        wrong_articles = (_wrong_article(article, word) for article, word in _A_OR_AN.findall(text))
+        joined_names = self._names.sub(lambda name: name[0].replace(" ", "_"), text)  # keeps "Camino a Oaxaca"
+        wrong_articles = (_wrong_article(article, word) for article, word in _A_OR_AN.findall(joined_names))
         broken = _CUT_OFF.search(text) or _BROKEN.search(self._unnamed(text))
         return any(wrong_articles) or broken is not None
 
@@ -261,8 +262,8 @@ def follows(before: str, fact: str, begins_sentence: bool, names: Collection[str
     A sentence may begin with a small letter if the text does, or after a possible abbreviation. A fact may always begin
     with a name.
     """
-    word = re.match(r"\w*", fact)
-    if word is None or any(name.startswith(word.group()) for name in names):
+    first_word = re.split(r"\W", fact, maxsplit=1)[0]
+    if any(name.startswith(first_word) for name in names):
         return True
     if begins_sentence:
         return not (fact[:1].islower() and before[:1].isupper() and _NOT_ABBREVIATED.search(before))

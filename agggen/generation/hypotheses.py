@@ -82,8 +82,8 @@ class History:
     seen: Tensor  # (n, K, Q) True where a hypothesis attends to the position
 
     @staticmethod
-    def gathered(parts: Sequence[tuple[History, Tensor]], room: int = 0) -> History:
-        """Copies rows of several histories into one without unused positions, with `room` for more positions."""
+    def gathered(parts: Sequence[tuple[History, Tensor]], spare: int = 0) -> History:
+        """Copies rows of several histories into one without unused positions, with memory for `spare` new ones."""
         seen, slots = [], []
         for history, index in parts:
             part_seen = history.seen[index]
@@ -93,7 +93,7 @@ class History:
             slots.append(positions)
         layers = zip(*(history.caches for history, _ in parts), strict=True)
         indices = [index for _, index in parts]
-        caches = [Cache.gathered(list(zip(layer, indices, slots, strict=True)), room) for layer in layers]
+        caches = [Cache.gathered(list(zip(layer, indices, slots, strict=True)), spare) for layer in layers]
         return History(caches, torch.cat(padded(seen)))
 
 
@@ -136,8 +136,8 @@ class DecodedPrefix:
         return [number for numbers in by_texts.values() for number in numbers]
 
     @staticmethod
-    def gathered(prefixes: Sequence[DecodedPrefix], room: int) -> tuple[Texts, History]:
-        """Copies the prefixes, in their order, into one batch with `room` for more positions."""
+    def gathered(prefixes: Sequence[DecodedPrefix], spare: int) -> tuple[Texts, History]:
+        """Copies the prefixes, in their order, into one batch with memory for `spare` new positions."""
         texts, histories = [], []
         for _, same_texts in groupby(prefixes, key=lambda prefix: id(prefix.texts)):
             first, *others = same_texts
@@ -146,7 +146,7 @@ class DecodedPrefix:
             histories.append((first.history, index))
         text = padded([rows.text for rows in texts], before=True)
         log_p, length = torch.cat([rows.log_p for rows in texts]), torch.cat([rows.length for rows in texts])
-        return Texts(log_p, torch.cat(text), length, 0), History.gathered(histories, room)
+        return Texts(log_p, torch.cat(text), length, 0), History.gathered(histories, spare)
 
 
 @dataclass
@@ -263,13 +263,13 @@ class ActiveFacts:
             setattr(self, name, getattr(self, name)[order])
         return finished
 
-    def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], room: int) -> ActiveFacts:
-        """Concatenates two batches; `memory` and `cross` are those of all facts, and `room` is for more positions."""
+    def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], spare: int) -> ActiveFacts:
+        """Concatenates two batches; `memory` and `cross` are those of all facts, `spare` is as in `Cache.gathered`."""
         both = self, other
         active = Beams.joined([facts.active.last_words(int(facts.step.max())) for facts in both])
         finished = Beams.joined([facts.finished.last_words(int(facts.step.max())) for facts in both])
         history = History.gathered(
-            [(facts.history, torch.arange(len(facts.prefixes), device=facts.step.device)) for facts in both], room
+            [(facts.history, torch.arange(len(facts.prefixes), device=facts.step.device)) for facts in both], spare
         )
         text = padded([facts.text for facts in both], before=True)
         tensors = {name: torch.cat([getattr(facts, name) for facts in both]) for name in _BY_ROW if name != "text"}

@@ -54,11 +54,6 @@ class Request:
     threshold: float = -math.inf  # the lowest score of a useful text; rises with the texts
     first: Hypothesis | None = None  # the best text of the first plan that was decoded
 
-    @property
-    def chosen_by_consensus(self) -> bool:
-        """Whether texts are chosen by consensus."""
-        return self.config.choice == "consensus"
-
     def add(self, text: Generation, plan: ScoredPlan, accepted: bool) -> None:
         """Adds a text of `plan`, and raises the threshold."""
         if all(text.score > texts[0].score for texts in (self.accepted, self.rejected) if texts):
@@ -71,7 +66,7 @@ class Request:
             self.threshold = all_scores[self.count - 1] - _REJECTED_MARGIN
         if self.count <= len(scores):
             self.threshold = max(self.threshold, scores[self.count - 1])
-        if self.chosen_by_consensus:
+        if self.config.choice == "consensus":
             self.threshold -= MARGIN
 
     def useful(self, texts: Iterable[Generation]) -> list[Generation]:
@@ -96,7 +91,7 @@ class Request:
         the free search.
         """
         accepted = self.useful(self.accepted)
-        if self.chosen_by_consensus:
+        if self.config.choice == "consensus":
             accepted = by_consensus(accepted, self.samples if self.constrained else self.useful(self.rejected))
         known = {text.text for text in self.earlier}
         return [*self.earlier, *(text for text in accepted if text.text not in known)]

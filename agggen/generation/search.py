@@ -99,7 +99,7 @@ class BeamSearch:
 
     @torch.no_grad()
     def write(
-        self, tasks: Sequence[Task], room: int, required_score: Callable[[int], float] = lambda task: -math.inf
+        self, tasks: Sequence[Task], max_facts: int, required_score: Callable[[int], float] = lambda task: -math.inf
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yields (task index, hypotheses, best first) when a task finishes.
 
@@ -109,7 +109,7 @@ class BeamSearch:
 
         Args:
             tasks: in order of priority.
-            room: the largest number of facts that are decoded together.
+            max_facts: the largest number of facts that are decoded together.
             required_score: the lowest useful score of a task, by its index; it may rise during the search. `FAULT_COST`
                 is subtracted from the score of a text for each fallback.
         """
@@ -130,12 +130,12 @@ class BeamSearch:
             required = (required_score(task) + cost[prefix]) * penalty(longest, self.config.length_penalty) * _ROUNDING
             if expected is None:
                 return required
-            floor = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _ROUNDING
-            return max(required, floor - expected.per_triple * sum(map(len, remaining)))
+            likely = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _ROUNDING
+            return max(required, likely - expected.per_triple * sum(map(len, remaining)))
 
         while True:
             ready: dict[PlanPrefix, float] = {}  # prefixes with the lowest log-probability that a plan requires
-            while len(ready) + (len(facts.prefixes) if facts else 0) < room and (prefix := agenda.next()):
+            while len(ready) + (len(facts.prefixes) if facts else 0) < max_facts and (prefix := agenda.next()):
                 parent = prefix.parent()
                 for task in agenda.unfinished(prefix):
                     if best[parent][0] < required_log_p(task, parent, best[parent][1]):
@@ -264,7 +264,7 @@ class BeamSearch:
         if not facts:
             return new_facts
         all_memory, all_cross = self._memory_of([prefix.record for prefix in (*facts.prefixes, *prefixes)])
-        return facts.joined(new_facts, all_memory, all_cross, room=16 * self.config.beam)
+        return facts.joined(new_facts, all_memory, all_cross, spare=16 * self.config.beam)
 
     def _encode_finished(
         self, finished: FinishedFacts, texts: Texts, rows: list[int], starts: Sequence[DecodedPrefix]

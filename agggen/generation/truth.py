@@ -29,10 +29,11 @@ from agggen.verification.check import Checker, passes
 from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.lexicon import suspicious
 from agggen.verification.normal import words
+from agggen.verification.parts import parts
 from agggen.verification.record_words import derived, names
 from agggen.verification.roles import wrong_roles
 from agggen.verification.training_texts import TrainingText
-from agggen.verification.values import FUNCTION_WORDS, parts, spellings
+from agggen.verification.values import FUNCTION_WORDS, spellings
 
 _NEVER_LAST = frozenset(
     (
@@ -245,7 +246,7 @@ class RecordConstraints:
 
     def _may_stop(self, words: Sequence[int]) -> bool:
         """Whether these words are sentences, without those at the end that cannot end one."""
-        tokens = self.watched.vocabulary.decode(words, self.extras)
+        tokens = self.watched.vocabulary.decode(words, self.extras, self.record)
         drop_unfinished(tokens)
         return self._grammar.makes_sentences("", f"{detokenise(tokens)}.")
 
@@ -282,7 +283,7 @@ class RecordConstraints:
         return tuple(ids)
 
     def _text(self, ids: Sequence[int]) -> str:
-        return detokenise(self.watched.vocabulary.decode(ids, self.extras))
+        return detokenise(self.watched.vocabulary.decode(ids, self.extras, self.record))
 
 
 def _spelling_variants(text: str) -> Iterator[str]:

@@ -25,7 +25,7 @@ from agggen.errors import ConfigError, check_minima
 from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
-from agggen.model.tensors import causal_mask, full_precision, largest
+from agggen.model.tensors import full_precision, largest
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, sinusoids
 from agggen.model.transitions import Transitions, TransitionScores, Variant
 
@@ -337,9 +337,10 @@ class JointModel(nn.Module):
         past, mask = None, None
         if history is not None:
             past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
+            n = inputs.shape[1]
             before = torch.arange(n_past, device=device) < start[:, None]
-            earlier = before[:, None].expand(-1, inputs.shape[1], -1)
-            mask = torch.cat((earlier, causal_mask(inputs.shape[1], len(rows), device)), -1)[:, None]
+            own_earlier = torch.ones(n, n, dtype=torch.bool, device=device).tril().expand(len(rows), -1, -1)
+            mask = torch.cat((before[:, None].expand(-1, n, -1), own_earlier), -1)[:, None]
         own = memory.rows(record)
         visible = own.tokens_of(states.set_members[group])
         x = self.embed_target(inputs, position, batch.inputs.shape[1])

@@ -25,8 +25,3 @@ def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     top, position = torch.cat((candidates, values[..., n_blocked:]), -1).topk(k, -1)
     begin = block.gather(-1, (position // _BLOCK).clamp(max=k - 1)) * _BLOCK
     return top, torch.where(position < k * _BLOCK, begin + position % _BLOCK, position - k * _BLOCK + n_blocked)
-
-
-def causal_mask(length: int, rows: int, device: torch.device) -> Tensor:
-    """(rows, length, length), True where a position attends to another: to itself and all earlier positions."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril().expand(rows, -1, -1)

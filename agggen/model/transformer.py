@@ -31,7 +31,8 @@ class Cache:
     """
 
     def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
-        self._keys, self._values, self.length = keys, values, length  # (rows, H, D / H, room), (rows, H, room, D / H)
+        self._keys, self._values = keys, values  # (rows, H, D / H, capacity), (rows, H, capacity, D / H)
+        self.length = length
 
     @classmethod
     def of(cls, keys_values: KeysValues) -> Cache:
@@ -66,17 +67,17 @@ class Cache:
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod
-    def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], room: int = 0) -> Cache:
+    def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], spare: int = 0) -> Cache:
         """A new cache of rows of several caches; shorter rows are padded with zeros.
 
         Args:
             parts: caches, each with the rows (n,) and their positions (n, any) to copy.
-            room: number of further positions that can be appended without a reallocation.
+            spare: number of further positions that can be appended without a reallocation.
         """
         first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
         (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)
-        keys = first._keys.new_empty(rows, heads, width, length + room)
-        values = first._values.new_empty(rows, heads, length + room, width)
+        keys = first._keys.new_empty(rows, heads, width, length + spare)
+        values = first._values.new_empty(rows, heads, length + spare, width)
         begin = 0
         for cache, index, slots in parts:
             target, end = slice(begin, begin + len(index)), slots.shape[1]

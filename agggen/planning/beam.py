@@ -9,11 +9,9 @@ import numpy as np
 
 from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit
 
-DEFAULT_WIDTH = 32
-
 
 def beam_plans(
-    scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = (), width: int = DEFAULT_WIDTH
+    scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = (), width: int = 32
 ) -> list[ScoredPlan]:
     """At most `k` distinct plans, best first, from max(`width`, `k`) partial plans per number of used predicates.
 

@@ -12,7 +12,7 @@ from agggen.text.tokenise import tokenise
 CLS, SEP = "[CLS]", "[SEP]"
 ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE, ROLE_OBJECT = range(4)
 
-_DATATYPE = re.compile(r'(?<=")(?:\^\^\S+|@[A-Za-z-]+)$')
+_DATATYPE = re.compile(r'(?<=")(?:\^\^\S+|@[A-Za-z]+(?:-[A-Za-z0-9]+)*)$')
 HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """The boundaries between the words of ``camelCase``."""
 

@@ -13,14 +13,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from agggen.errors import BundleError, ConfigError, CorpusError, RecordError
 from agggen.records import Record
 from agggen.text.linearise import CLS as CLS_WORD
 from agggen.text.linearise import SEP as SEP_WORD
-from agggen.text.linearise import linearise
+from agggen.text.linearise import entity_words, linearise
 from agggen.text.tokenise import tokenise
 
 SPECIALS = ("[PAD]", "[UNK]", CLS_WORD, SEP_WORD, "[FACT]", "[LAST]", "[END]")
@@ -37,18 +37,6 @@ class EncodedSource:
     """The record's out-of-vocabulary words; the k-th has the id ``len(vocabulary) + k``."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedTarget:
-    """A text as ids, without markers of facts.
-
-    `kept` lists the indices of the facts in which at least one token starts; `fact` is each token's index in `kept`.
-    """
-
-    ids: list[int]
-    fact: list[int]
-    kept: list[int]
-
-
 _AN = re.compile(r"(?!one|once|eu)[aeio][a-z]")
 _A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
 
@@ -57,6 +45,13 @@ def _an_suffix(word: str, current: str) -> str:
     """The suffix of "a" before a word: "n" or ""; `current` if the spelling is not decisive (``hour``, ``US``)."""
     lower = word[:1].lower() + word[1:]
     return "n" if _AN.match(lower) else "" if _A.match(lower) else current
+
+
+def _adjacent_in_name(word: str, following: str, record: Record) -> bool:
+    """Whether a subject or object of the record has these two tokens in succession."""
+    names = {name for triple in record.triples for name in (triple.subject, triple.object)}
+    tokens = ([token.text for token in tokenise(entity_words(name), normalise=True)] for name in names)
+    return any((word, following) in pairwise(name_tokens) for name_tokens in tokens)
 
 
 class Vocabulary:
@@ -130,8 +125,10 @@ class Vocabulary:
             ids.append(extras.setdefault(token, len(self) + len(extras)) if token_id is None else token_id)
         return EncodedSource(ids, source.triple, source.role, list(extras))
 
-    def encode_target(self, facts: Sequence[str], source: EncodedSource) -> EncodedTarget:
-        """A text as ids. A word that can be neither generated nor copied from the source is UNK.
+    def encode_target(self, facts: Sequence[str], source: EncodedSource) -> dict[int, list[int]]:
+        """The token ids of each fact in which at least one token starts, by the fact's index, in ascending order.
+
+        A word that can be neither generated nor copied from the source is UNK.
 
         Args:
             facts: the segments of the text, which concatenate to it. A token belongs to the fact in which it starts.
@@ -142,33 +139,33 @@ class Vocabulary:
         text, ends = "".join(facts), list(accumulate(map(len, facts)))
         extras = {word: len(self) + index for index, word in enumerate(source.extras)}
         in_source = set(source.ids)
-        ids: list[int] = []
-        owners: list[int] = []
+        ids: dict[int, list[int]] = {}
         fact = 0
         for token in tokenise(text, normalise=True):
             while ends[fact] <= token.start:
                 fact += 1
             token_id = self._ids.get(token.text, extras.get(token.text, self.UNK))
-            ids.append(token_id if token_id < self.n_output or token_id in in_source else self.UNK)
-            owners.append(fact)
+            writable = token_id < self.n_output or token_id in in_source
+            ids.setdefault(fact, []).append(token_id if writable else self.UNK)
         if not ids:
             raise RecordError(f"the text {text!r:.80} contains no words")
-        kept = sorted(set(owners))
-        renumbered = {old: new for new, old in enumerate(kept)}
-        return EncodedTarget(ids, [renumbered[owner] for owner in owners], kept)
+        return ids
 
-    def decode(self, ids: Iterable[int], extras: Sequence[str] = ()) -> list[str]:
+    def decode(self, ids: Iterable[int], extras: Sequence[str] = (), record: Record | None = None) -> list[str]:
         """The tokens of `ids` without special tokens, for :func:`~agggen.text.tokenise.detokenise`.
 
-        An "a" or "an" before an out-of-vocabulary word is corrected according to the word's first letters.
+        An "a" or "an" before an out-of-vocabulary word is corrected according to the word's first letters, unless both
+        words belong to a subject or object of `record` ("Serie A Oxford").
         """
         size, tokens = len(self), list[str]()
         for token_id in ids:
             if token_id < len(SPECIALS):
                 continue
             token = self.words[token_id] if token_id < size else extras[token_id - size]
-            if token_id >= size and tokens and tokens[-1].lower() in ("a", "an"):
-                tokens[-1] = tokens[-1][0] + _an_suffix(token, tokens[-1][1:])
+            before = tokens[-1] if tokens else ""
+            after_article = token_id >= size and before.lower() in ("a", "an")
+            if after_article and not (record and _adjacent_in_name(before, token, record)):
+                tokens[-1] = before[0] + _an_suffix(token, before[1:])
             tokens.append(token)
         return tokens
 

@@ -44,7 +44,7 @@ def test_copying_leaves_few_words_unknown(
     for record in records(data_home, split):
         source = vocabulary.encode_source(record)
         for reference in record.references:
-            ids += vocabulary.encode_target([reference.text], source).ids
+            ids += vocabulary.encode_target([reference.text], source)[0]
     assert unknown[0] <= ids.count(Vocabulary.UNK) / len(ids) < unknown[1]
     copied_or_unknown = sum(number == Vocabulary.UNK or number >= vocabulary.n_output for number in ids)
     assert not_generated[0] <= copied_or_unknown / len(ids) < not_generated[1]

@@ -38,6 +38,7 @@ def test_predicate_words(name: str, words: str) -> None:
         ('"Ajo_blanco"', "Ajo blanco"),
         ('"1932-07-27"^^xsd:date', "1932-07-27"),
         ('"soldiers"@en-GB', "soldiers"),
+        ('"soldados"@es-419', "soldados"),
         ("someone@example", "someone@example"),
         ('"Squeezed" or "smashed"', '"Squeezed" or "smashed"'),
         ('""', '""'),

@@ -17,13 +17,13 @@ def improbable_facts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BeamSearch, Sequence[Task], int]]:
-    """The arguments of all calls of `BeamSearch.write` in the test: search, tasks and room."""
+    """The arguments of all calls of `BeamSearch.write` in the test: search, tasks and max_facts."""
     calls: list[tuple[BeamSearch, Sequence[Task], int]] = []
     write = BeamSearch.write
 
-    def recorded(search: BeamSearch, tasks: Sequence[Task], room: int, *arguments: Any) -> Any:
-        calls.append((search, tasks, room))
-        return write(search, tasks, room, *arguments)
+    def recorded(search: BeamSearch, tasks: Sequence[Task], max_facts: int, *arguments: Any) -> Any:
+        calls.append((search, tasks, max_facts))
+        return write(search, tasks, max_facts, *arguments)
 
     monkeypatch.setattr(BeamSearch, "write", recorded)
     return calls

@@ -54,11 +54,11 @@ def search(
     config: BeamConfig,
     constrain: Callable[[PlanPrefix], Constraint] | None = None,
     must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
-    room: int = 4,
+    max_facts: int = 4,
 ) -> list[list[Hypothesis]]:
     with torch.no_grad():
         searching = BeamSearch(model, model.encode(collate(records)), config, constrain=constrain, must_pass=must_pass)
-        result = dict(searching.write(tasks, room))
+        result = dict(searching.write(tasks, max_facts))
     return [result[task] for task in range(len(tasks))]
 
 

@@ -11,6 +11,7 @@ from agggen.verification.lexicon import Lexicon
 TRIPLES = [
     *(Triple("Ann The", "state", "As"), Triple("Ann The", "home", "Hague"), Triple(NO_SUBJECT, "size", "9")),
     *(Triple("Ann The", "club", "Hague F.C."), Triple("Ann The", "city", "D.C."), Triple("Ann The", "place", "In Ulm")),
+    Triple("Ann The", "album", "Camino a Oaxaca"),
 ]
 ENGLISH = Lexicon(articles={"Hague": 0.95}, lower=frozenset(("the", "is", "of", "in")))
 GRAMMAR = Grammar(TRIPLES, ENGLISH)
@@ -24,6 +25,7 @@ GRAMMAR = Grammar(TRIPLES, ENGLISH)
         "She was born in the",
         "Ann The has had a by-product, an hour, a unit and an egg.",
         "It is 3 m a.s.l. and has a p-block.",
+        "Ann The is the singer of Camino a Oaxaca.",
         "Ann The lives in the Hague.",
         "The state of Ann The is the home of As and the As that is in the land of Ann The is big.",
         "It was built in March 1930, in May, and on 30 March.",

@@ -93,7 +93,10 @@ def test_records_of_one_call_may_have_different_settings() -> None:
 
 def test_records_with_the_same_beam_settings_are_searched_together(searches: list[Any]) -> None:
     def sizes() -> list[tuple[int, int, int]]:
-        return [(len({task.record for task in tasks}), search.config.beam, room) for search, tasks, room in searches]
+        return [
+            (len({task.record for task in tasks}), search.config.beam, max_facts)
+            for search, tasks, max_facts in searches
+        ]
 
     machine = generator()
     configs = [

@@ -149,8 +149,8 @@ def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: i
 
 
 @histories
-@pytest.mark.parametrize("room", [1, 2, 3, 99])
-def test_each_prefix_is_decoded_once(history: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("max_facts", [1, 2, 3, 99])
+def test_each_prefix_is_decoded_once(history: str, max_facts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts do not depend on the number of facts that are decoded together."""
     model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
     expected = search(model, RECORDS, TASKS, config)
@@ -159,15 +159,15 @@ def test_each_prefix_is_decoded_once(history: str, room: int, monkeypatch: pytes
 
     def counted(self: BeamSearch, ready: Mapping[PlanPrefix, float], parents: Any, facts: Any) -> Any:
         decoded.extend(ready)
-        assert len(ready) + (len(facts.prefixes) if facts else 0) <= room
+        assert len(ready) + (len(facts.prefixes) if facts else 0) <= max_facts
         return add_facts(self, ready, parents, facts)
 
     monkeypatch.setattr(BeamSearch, "_add_facts", counted)
-    for result, same_text in zip(search(model, RECORDS, TASKS, config, room=room), expected, strict=True):
+    for result, same_text in zip(search(model, RECORDS, TASKS, config, max_facts=max_facts), expected, strict=True):
         same(result, same_text)
     plans = [PlanPrefix.of(task.record, task.groups) for task in TASKS]
     assert len(decoded) == len(set(decoded))
-    if room == 1:
+    if max_facts == 1:
         assert decoded[:2] == plans[0].prefixes(), "the first plan is decoded first"
     assert set(decoded) == {prefix for plan in plans for prefix in plan.prefixes()}
 
@@ -219,7 +219,7 @@ def test_pruning_by_expectation_does_not_depend_on_other_tasks(history: str, per
         together = search(model, RECORDS, tasks, config)
         for task, result, unpruned in zip(tasks, together, everything, strict=True):
             same(result, unpruned if result else [])
-            same(search(model, RECORDS, [task], config, room=1)[0], result)
+            same(search(model, RECORDS, [task], config, max_facts=1)[0], result)
             pruned += not result
             if per_triple == 0 and any(text.score > score and text.length <= length for text in unpruned):
                 assert result, "a text that meets the expectation was pruned"
@@ -231,11 +231,11 @@ def test_with_a_rising_required_score_the_best_text_of_a_record_is_not_pruned() 
     model, config = writer(), BeamConfig(beam=3, max_fact_tokens=4)
     everything = search(model, RECORDS, TASKS, config)
     pruned = 0
-    for room in (1, 2, 4):
+    for max_facts in (1, 2, 4):
         with torch.no_grad():
             searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
         best = dict.fromkeys(range(len(RECORDS)), -1e9)
-        for task, result in searching.write(TASKS, room, lambda task, best=best: best[TASKS[task].record]):  # type: ignore[misc]
+        for task, result in searching.write(TASKS, max_facts, lambda task, best=best: best[TASKS[task].record]):  # type: ignore[misc]
             pruned += not result
             best[TASKS[task].record] = max([best[TASKS[task].record], *(h.score for h in result)])
         for record, score in best.items():

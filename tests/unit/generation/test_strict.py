@@ -333,6 +333,14 @@ def test_the_full_stop_before_a_fallback_belongs_to_the_preceding_fact(shipped: 
     assert text.text[: before.end].endswith(". ") and text.text[fallback.start :].startswith("Hydrogen melts")
 
 
+@pytest.mark.parametrize("value", ["Serie A Oxford", "Camino a Oaxaca"])
+def test_an_article_inside_a_value_is_kept(shipped: Generator, value: str) -> None:
+    for predicate in ("discoveryPlace", "never seen"):
+        ((text,),) = shipped.generate([record_of(f"{predicate} = {value}", subject="Neon")])
+        assert value in text.text and text.fulfilled
+        assert text.facts[0].fallback == (predicate == "never seen"), "the model writes values of known predicates"
+
+
 @pytest.mark.parametrize(
     ("before", "may_stop"),
     [
