@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
@@ -56,12 +56,10 @@ class CheckedText(Shown):
     @cached_property
     def shares(self) -> tuple[float, float]:
         """The fractions of triples whose value is mentioned (lenient or strict check) and of subjects named in full."""
-        triples = self.record.triples
-        unmentioned = set(verify(self.record, self.text).missing).difference(self.said)
-        return (
-            1 - len(unmentioned) / len(triples),
-            1 - len(self.result.unnamed) / len({triple.subject for triple in triples}),
-        )
+        mentions = zip(verify(self.record, self.text).checks, self.result.values, strict=True)
+        unmentioned = [value for lenient, value in mentions if not (lenient.mentioned or value.whole)]
+        subjects = {triple.subject for triple in self.record.triples}
+        return 1 - len(unmentioned) / len(self.result.values), 1 - len(self.result.unnamed) / len(subjects)
 
     @property
     def scores(self) -> dict[str, float]:
@@ -90,9 +88,7 @@ class CheckedText(Shown):
     def as_dict(self) -> dict[str, Any]:
         verdicts = [
             {
-                "subject": verdict.triple.subject,
-                "predicate": verdict.triple.predicate,
-                "object": verdict.triple.object,
+                **asdict(verdict.triple),
                 "verdict": verdict.verdict,
                 "said": round(verdict.said, 4),
                 "words": value.how,

@@ -13,6 +13,10 @@ from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.check import Checker
 from agggen.verification.clauses import ADJECTIVE, PREPOSITIONS, clause, fill, one_full_stop, plural, spoken
+from agggen.verification.values import FUNCTION_WORDS
+
+_VALUE_BEFORE_NOUN = re.compile(rf"\b(?:the|an?) \{{object\}} (?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)[a-z]")
+"""A template in which the value precedes a noun: "from the {object} region"."""
 
 
 def sentence(checker: Checker, triple: Triple) -> str:
@@ -29,7 +33,9 @@ def sentence(checker: Checker, triple: Triple) -> str:
 def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
     """Candidates for `sentence`, best first."""
     template, articles = checker.lexicon.template(triple.predicate, triple.object), checker.lexicon.articles
-    learned = [] if template is None or triple.subject == NO_SUBJECT else [fill(template, triple, articles)]
+    learned = []
+    if template is not None and triple.subject != NO_SUBJECT and _suits(template, triple.object):
+        learned.append(fill(template, triple, articles))
     subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
     name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()
     phrases = checker.lexicon.booleans.get(triple.predicate, {}).get(truth, ())
@@ -37,6 +43,12 @@ def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
     others = [f"{subject} is {phrase}." for phrase in phrases if name not in phrase]
     plain = clause(triple, articles)
     return [*learned, *named, plain, *others] if ADJECTIVE.fullmatch(name) else [*learned, plain, *named, *others]
+
+
+def _suits(template: str, value: str) -> bool:
+    """Whether a value may stand in a template: not a phrase such as ``nationwide in Java`` in "the {object} region"."""
+    is_phrase = "," in value or {*entity_words(value).split()} & PREPOSITIONS - {"of"}
+    return not (is_phrase and _VALUE_BEFORE_NOUN.search(template))
 
 
 def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
 from agggen.verification.normal import Span, containing
+from agggen.verification.parts import named_in_parts
 from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
@@ -176,6 +177,8 @@ class References:
         """The spans of the names that a text contains in full, outside longer names, in the order of first mention."""
         indexed = TextIndex(text)
         matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
+        in_parts = {name: named_in_parts(name, matches, indexed) for name in self._subjects if not matches[name]}
+        matches |= in_parts
         spans = {span for own in matches.values() for span in own}
         outer = {name: sorted(span for span in own if not containing(span, spans)) for name, own in matches.items()}
         named = [name for name, own in outer.items() if own]

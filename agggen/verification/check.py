@@ -33,9 +33,10 @@ from agggen.verification.lexicon import (
     never_precedes,
     suspicious,
 )
-from agggen.verification.normal import Span, containing, words
+from agggen.verification.normal import Span, containing, overlap, words
+from agggen.verification.parts import in_parts, named_in_parts, parts, run_together
 from agggen.verification.record_words import akin, forms, names, shape, small_number, unsupported
-from agggen.verification.repetitions import disjoint, overlap, repeated_values, repeated_words
+from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
 from agggen.verification.values import (
     MATCH_KINDS,
@@ -43,8 +44,6 @@ from agggen.verification.values import (
     MatchKind,
     TextIndex,
     Wording,
-    parts,
-    run_together,
     to_wording,
     value_wordings,
 )
@@ -69,13 +68,18 @@ class Checker:
         self._allowed = lru_cache(maxsize=1 << 14)(self._allowed_of)
 
     def wordings(self, triple: Triple) -> tuple[Wording, ...]:
-        """The accepted wordings of the triple's object, the literal one first; for truth values the learned phrases."""
+        """The accepted wordings of the triple's object, the literal one first.
+
+        Those of a truth value are the learned phrases, or if there are none, the words of the predicate with the value,
+        as in the plain clause "Oda: is alive: true."
+        """
         return self._wordings(triple.predicate, triple.object)
 
     def _wordings_of(self, predicate: str, value: str) -> tuple[Wording, ...]:
         truth = entity_words(value).lower()
         if truth in BOOLEANS and predicate in self.lexicon.booleans:
-            phrases = self.lexicon.booleans[predicate].get(truth, ())
+            plain = f"{predicate_words(predicate)} {truth}"
+            phrases = self.lexicon.booleans[predicate].get(truth) or (plain,)
             return tuple(wording for text in phrases if (wording := to_wording(text, "phrase")))
         wordings = {wording.key: wording for wording in value_wordings(value)}
         for text in self.lexicon.variants.get(value, ()):
@@ -115,8 +119,8 @@ class Checker:
         indexed = TextIndex(text, initial)
         indices = range(len(record.triples)) if triples is None else sorted(triples)
         required = [record.triples[index] for index in indices]
-        subject_spans = {triple.subject: indexed.find(*value_wordings(triple.subject)) for triple in required}
-        yield "unnamed", _unnamed(indexed, subject_spans if subjects is None else subjects)
+        subject_spans = _name_spans(record, (triple.subject for triple in required), indexed)
+        yield "unnamed", _unnamed(subject_spans if subjects is None else _name_spans(record, subjects, indexed))
         occurrences = self._occurrences(required, indexed, subject_spans)
         spans = [span for matches in occurrences for span, _ in matches] + list(chain(*subject_spans.values()))
         starts = {start for start, _ in spans}
@@ -147,7 +151,7 @@ class Checker:
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
         """The subjects of `record` that `text` never names in full."""
-        return _unnamed(TextIndex(text), dict.fromkeys(triple.subject for triple in record.triples))
+        return _unnamed(_name_spans(record, (triple.subject for triple in record.triples), TextIndex(text)))
 
     def values(self, record: Record, text: str, triples: Collection[int] | None = None) -> tuple[ValueCheck, ...]:
         """``check(...).values``: the check of each value, in the record's order."""
@@ -196,14 +200,8 @@ class Checker:
             start = indexed.text.find(literal)
             end = start + len(literal)
             return ValueCheck(triple, "missing") if start < 0 else ValueCheck(triple, "literal", (start, end))
-        listed = dict.fromkeys(parts(triple.object, names(record)))
-        spans = [indexed.find(*value_wordings(part)) for part in listed]
-        for first in sorted(spans[0]) if spans and all(spans) else ():
-            others = [{span for span in part if indexed.one_sentence(first, span)} for part in spans[1:]]
-            part_starts = {start for part in others for start, _ in part}
-            continues = _continues(indexed.text, first[1], starts | part_starts)
-            if all(others) and not continues and disjoint([{first}, *others]):
-                return ValueCheck(triple, "rule", first)
+        if first_part := in_parts(parts(triple.object, names(record)), indexed, starts):
+            return ValueCheck(triple, "rule", first_part)
         shared = {word.form for word in words(literal)} & {word.form for word in indexed.whole.words}
         return ValueCheck(triple, "part" if shared else "missing")
 
@@ -247,13 +245,16 @@ class Checker:
 
     def _contradictions(self, record: Record, indexed: TextIndex) -> tuple[str, ...]:
         """Phrases that express a truth value that the record does not have."""
-        contradictions: list[str] = []
-        for predicate, phrases in self.lexicon.booleans.items():
-            values = {entity_words(triple.object).lower() for triple in record.triples if triple.predicate == predicate}
-            for value in phrases.keys() - values:
-                for wording in self._wordings(predicate, value):
-                    contradictions += [indexed.text[slice(*span)] for span in indexed.find(wording)]
-        return tuple(dict.fromkeys(contradictions))
+        own = {(triple.predicate, entity_words(triple.object).lower()) for triple in record.triples}
+        spans = (
+            span
+            for predicate, phrases in self.lexicon.booleans.items()
+            for value in phrases
+            if (predicate, value) not in own
+            for wording in self._wordings(predicate, value)
+            for span in indexed.find(wording)
+        )
+        return tuple(dict.fromkeys(indexed.text[slice(*span)] for span in spans))
 
     def _swapped(
         self,
@@ -334,8 +335,18 @@ class Checker:
         return f"{pair[0].form} {pair[1].form}" in self.lexicon.unrelated_pairs.get(predicate, ())
 
 
-def _unnamed(indexed: TextIndex, subjects: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in subjects if words(entity_words(name)) and not indexed.find(*value_wordings(name)))
+def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> dict[str, set[Span]]:
+    """The spans that name each subject: in full or else in parts (`named_in_parts`)."""
+    found = {name: indexed.find(*value_wordings(name)) for name in subjects}
+    if any("," in name for name, spans in found.items() if not spans):
+        of_record = {name: indexed.find(*value_wordings(name)) for name in names(record)}
+        return {name: spans or named_in_parts(name, of_record, indexed) for name, spans in found.items()}
+    return found
+
+
+def _unnamed(spans: Mapping[str, Collection[Span]]) -> tuple[str, ...]:
+    """The names without a span; names without words are ignored."""
+    return tuple(name for name, own in spans.items() if not own and words(entity_words(name)))
 
 
 def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
@@ -379,9 +390,3 @@ def _inside_name(text: str, span: Span, spans: Collection[Span]) -> bool:
             return True
     begun = (start for start, end in spans if start < span[0] < end < span[1])
     return any(not _ITEM_ENDS.search(text[start : span[0]].rstrip()) for start in begun)
-
-
-def _continues(text: str, end: int, starts: Collection[int]) -> bool:
-    """Whether a value's part that ends at `end` is continued by a word not at one of `starts`: ``Austin, Ohio``."""
-    connector = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
-    return connector is not None and connector.end() not in starts

@@ -96,6 +96,8 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
             *_, word = before.split(" ")[:-1] or [""]
             if not before or word in PREPOSITIONS | _VERBS or word.endswith("ed"):
                 template = f"{before}{'the' if before else 'The'} {placeholder}{after}"
+    if not subject.endswith("s"):
+        template = template.replace("{subject}' ", "{subject}'s ")
     if _DAY.fullmatch(value):
         template = template.replace(" in {object}", " on {object}")
     article = "an" if value[:1].lower() in "aeiou" else "a"

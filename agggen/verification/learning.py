@@ -217,10 +217,10 @@ def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words:
                 together[form].update(predicates)
     implied: dict[str, str] = {}
     for form, counts in sorted(together.items()):
-        counts = Counter({name: n for name, n in counts.items() if predicate_counts[name] <= _MAX_SHARE * len(texts)})
-        for name, n in counts.most_common(1):
-            if word_counts[form] >= _MIN_IMPLYING_TEXTS and n >= NEARLY_ALL * word_counts[form]:
-                implied[form] = name
+        rare = [name for name in counts if predicate_counts[name] <= _MAX_SHARE * len(texts)]
+        name = min(rare, key=lambda name: (-counts[name], name), default="")
+        if word_counts[form] >= _MIN_IMPLYING_TEXTS and counts[name] >= NEARLY_ALL * word_counts[form]:
+            implied[form] = name
     return {form: name for form, name in implied.items() if " " not in form or implied.keys().isdisjoint(form.split())}
 
 

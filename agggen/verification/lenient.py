@@ -37,7 +37,7 @@ from functools import lru_cache
 from agggen.alignment import words
 from agggen.records import Record, Triple
 from agggen.verification.e2e import known, says, slot_of
-from agggen.verification.normal import SMALL_NUMBERS
+from agggen.verification.normal import SMALL_NUMBERS, fold
 
 THRESHOLD = 0.6
 """The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers above are 96.5 and 0.7 %."""
@@ -129,7 +129,7 @@ def _check(triple: Triple, text: str) -> Check:
 
 
 def _normal(text: str) -> str:
-    text = _NUMBER_WORD.sub(lambda match: _NUMBER_WORDS[match.group().lower()], text.replace("_", " "))
+    text = _NUMBER_WORD.sub(lambda match: _NUMBER_WORDS[fold(match.group())], text.replace("_", " "))
     text = _INITIALS.sub(lambda match: re.sub("[. ]", "", match.group()) + " ", text)
     text = _FIGURE_AND_UNIT.sub(r"\1 ", _CODE.sub(r"\1", text))
     return _FINAL_ZEROS.sub(lambda match: match.group(1).rstrip("."), _WORD_AND_FIGURE.sub(" ", text))

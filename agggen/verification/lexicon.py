@@ -208,7 +208,7 @@ def read_templates(path: Path) -> dict[str, str]:
         ConfigError: the file cannot be read or is empty, or a line is not of this form.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
     templates = {}

@@ -24,11 +24,7 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-_MONTH_OF = {
-    **{name: number for number, name in enumerate(MONTHS, start=1)},
-    **{name[:3]: number for number, name in enumerate(MONTHS, start=1)},
-    "sept": 9,
-}
+_MONTH_OF = {form: number for number, name in enumerate(MONTHS, start=1) for form in (name, name[:3])} | {"sept": 9}
 SMALL_NUMBERS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
@@ -43,17 +39,12 @@ _NUMBER_WORDS = {
         for units, unit in enumerate(SMALL_NUMBERS[1:10], start=1)
     },
 }
-_ORDINAL_WORDS = {
-    name: value
-    for value, name in enumerate(
-        (
-            *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
-            *("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth"),
-            *("eighteenth", "nineteenth", "twentieth"),
-        ),
-        start=1,
-    )
-}
+_ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh"),
+    *("twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth"),
+    "twentieth",
+)
+_ORDINAL_WORDS = {name: value for value, name in enumerate(_ORDINALS, start=1)}
 _ARTICLES = frozenset(("the", "an", "a"))
 _MULTIPLES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _UNIT_WORDS = {
@@ -107,6 +98,11 @@ def containing(span: Span, spans: Iterable[Span]) -> list[Span]:
     return [outer for outer in spans if outer[0] <= span[0] and span[1] <= outer[1] and outer != span]
 
 
+def overlap(left: Span, right: Span) -> bool:
+    """Whether two spans have a character in common."""
+    return left[0] < right[1] and right[0] < left[1]
+
+
 class Word(NamedTuple):
     """A word, number, date or unit of a text."""
 
@@ -143,7 +139,7 @@ def _number(text: str) -> str:
 
 
 def _spelled(text: str) -> str:
-    sign, name = re.fullmatch(r"(?:(minus|negative)\s+)?(.+)", text.lower()).groups()  # type: ignore[union-attr]
+    sign, name = re.fullmatch(r"(?:(minus|negative)\s+)?(.+)", fold(text)).groups()  # type: ignore[union-attr]
     value = _NUMBER_WORDS[re.sub(r"\s", "-", name)]
     return str(-value if sign else value)
 
@@ -165,7 +161,7 @@ def _shifted(form: str, power: int) -> str:
 
 def _date(year: str, month: str, day: str) -> str | None:
     """The normal form of a date; None if its month or day does not exist."""
-    number = _MONTH_OF.get(month.lower()) or int(month)
+    number = _MONTH_OF.get(fold(month)) or int(month)
     return f"{int(year)}-{number}-{int(day)}" if 1 <= number <= 12 and 1 <= int(day) <= 31 else None
 
 
@@ -177,7 +173,7 @@ _DATE_PARTS = {
 }
 """The order of the groups in the date expressions of ``_TOKEN``."""
 _FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
-    "ordinal": ("ordinal", lambda raw: f"{int(re.sub(r'[^0-9]', '', raw) or 0)}th"),
+    "ordinal": ("ordinal", lambda raw: f"{_number(raw[:-2])}th"),
     "number": ("number", _number),
     "spelled": ("number", _spelled),
     "and": ("word", lambda _: "and"),
@@ -216,22 +212,20 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                     yield Word(_number(part.group()), at, to, part.group(), "number", begins and at == start)
                 continue
             # a date as separate words: yield its first number or word and continue after it
-            first = re.compile(r"\d+|[^\W\d_]+").match(text, start)
+            first = re.compile(r"(\d+)(?:st|nd|rd|th)?|[^\W\d_]+").match(text, start)
             assert first is not None
-            position = first.end()
-            if first.group().isdigit():
-                suffix = re.compile(r"st|nd|rd|th").match(text, position)
-                position = suffix.end() if suffix else position
-                yield Word(_number(first.group()), start, position, text[start:position], "number", begins)
+            position, raw = first.end(), first.group()
+            if first[1]:
+                yield Word(_number(first[1]), start, position, raw, "number", begins)
             else:
-                yield Word(fold(first.group()), start, position, first.group(), "word", begins)
+                yield Word(fold(raw), start, position, raw, "word", begins)
         elif kind == "possessive":
             yield Word("s", start, end, raw, "word", False, "possessive")
         elif kind in _FORMS:
             word_kind, normal_form = _FORMS[kind]
             yield Word(normal_form(raw), start, end, raw, word_kind, begins)
         else:
-            form = fold(raw)
+            form = fold(raw) or raw  # a sound mark of half-width katakana is a letter, but folds to nothing
             if form in _ORDINAL_WORDS:
                 yield Word(f"{_ORDINAL_WORDS[form]}th", start, end, raw, "ordinal", begins)
             elif form in _ARTICLES and text[end : end + 1].isspace() and (form != "a" or raw == "a" or begins):
@@ -290,11 +284,7 @@ def words(text: str, initial: bool = True, dates: bool = True) -> tuple[Word, ..
     return tuple(_with_multipliers_and_units(list(_single_words(text, initial, dates))))
 
 
-OMITTED: tuple[frozenset[str], ...] = (
-    frozenset(),
-    frozenset(("article",)),
-    frozenset(("article", "possessive")),
-)
+OMITTED: tuple[frozenset[str], ...] = (frozenset(), frozenset(("article",)), frozenset(("article", "possessive")))
 """The sets of optional words that a comparison omits, both from the value and from the text."""
 
 

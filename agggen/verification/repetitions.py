@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 
 from agggen.records import Triple
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.normal import MONTHS, Span, Word, words
+from agggen.verification.normal import MONTHS, Span, Word, overlap, words
+from agggen.verification.parts import list_items
 from agggen.verification.record_words import capitals, doubled, forms
-from agggen.verification.values import FUNCTION_WORDS, Match, TextIndex, list_items
+from agggen.verification.values import FUNCTION_WORDS, Match, TextIndex
 
 _TOUCHING = re.compile(r"\s+|\s*[-\u2013/]\s*")
 
@@ -106,13 +107,13 @@ def repeated_values(
             and any(indexed.text[name[1] : start].isspace() for (start, _), _ in matches)
         ]
         spans = [span for span, _ in matches if not any(overlap(span, name) for name in subjects)]
-        disjoint: list[Span] = []
+        mentions_apart: list[Span] = []
         for span in spans:
-            if not disjoint or disjoint[-1][1] <= span[0]:
-                disjoint.append(span)
+            if not mentions_apart or mentions_apart[-1][1] <= span[0]:
+                mentions_apart.append(span)
         owners = sum(any(span in spans for span, _ in other) for other in occurrences)
-        if len(disjoint) > max(owners, 1):
-            repeated.append(indexed.text[slice(*disjoint[0])])
+        if len(mentions_apart) > max(owners, 1):
+            repeated.append(indexed.text[slice(*mentions_apart[0])])
     return tuple(dict.fromkeys(repeated))
 
 
@@ -121,22 +122,6 @@ def _occurs_too_often(item: str, text: str, triples: Sequence[Triple]) -> bool:
     pattern = re.compile(rf"(?<!\w){re.escape(item)}(?!\w)", re.IGNORECASE)
     names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
     return len(pattern.findall(text)) > sum(len(pattern.findall(name)) for name in names)
-
-
-def overlap(left: Span, right: Span) -> bool:
-    """Whether two spans have a character in common."""
-    return left[0] < right[1] and right[0] < left[1]
-
-
-def disjoint(choices: Sequence[Collection[Span]]) -> bool:
-    """Whether one span of each collection can be chosen without overlap, greedily, the smallest collections first."""
-    chosen: list[Span] = []
-    for spans in sorted(choices, key=len):
-        free = [span for span in spans if not any(overlap(span, other) for other in chosen)]
-        if not free:
-            return False
-        chosen.append(min(free, key=lambda span: span[1]))
-    return True
 
 
 def _between_values(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:

@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from types import MappingProxyType
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
@@ -101,9 +100,7 @@ def _is_part_of_word(name: str, text: str) -> bool:
 
 
 def _delexicalised(
-    texts: Iterable[tuple[Triple, str]],
-    lexicon: Lexicon,
-    frequent: Mapping[str, Collection[str]] = MappingProxyType({}),
+    texts: Iterable[tuple[Triple, str]], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
 ) -> dict[str, Counter[str]]:
     """By predicate: counts of the templates of texts that express one triple and contain no other name or value.
 
@@ -142,7 +139,7 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
     the predicate ``region``, "Ann was written by Emma" for ``written by``.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for predicate, templates in _delexicalised(_single_triples(records), Lexicon()).items():
+    for predicate, templates in _delexicalised(_single_triples(records), Lexicon(), {}).items():
         name = predicate_words(predicate)
         for text, count in templates.items():
             if _PREPOSITION_LAST.search(name):

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import permutations
 from typing import Literal, get_args
 
 from agggen.text.linearise import HUMP, entity_words
-from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word, letters, words
+from agggen.verification.normal import (
+    MONTHS,
+    OMITTED,
+    LetterIndex,
+    Span,
+    Word,
+    letters,
+    words,
+)
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
@@ -49,11 +56,10 @@ OPENERS = frozenset(
 )
 """Words that often begin a sentence and are not names."""
 
-_REMARK = re.compile(r"\s*\([^()]{0,100}\)")
+REMARK = re.compile(r"\s*\([^()]{0,100}\)")
 _BRACKETS = re.compile(r"[()]")
 _NEGATIONS = frozenset(("not", "no", "non", "never", "without", "isn", "doesn", "don", "aren", "isnt", "doesnt", "t"))
 _NEXT_SENTENCE = re.compile(r"[a-z0-9)][a-z0-9)][.!?][\"')\u201d]*\s+[\"'(\u201c]*[A-Z]")
-_SEASON = re.compile(r"(\d{4}(?:[-\u2013]\d{2,4})?) (.+)")
 _YEARS = re.compile(r"^(\d\d)(\d\d)([-\u2013])(\d\d)$")
 _MAX_REWORDED = 200
 _CONNECTORS = ("in", "of", "at", "and", "on", "by", "with")
@@ -236,7 +242,7 @@ def spellings(value: str) -> Iterator[str]:
         year, month, day = date.group(1), MONTHS[int(date.group(2)) - 1].capitalize(), int(date.group(3))
         yield from (f"{month} {day}, {year}", f"{day} {month} {year}", f"{month} {day} {year}")
         return
-    shorter = _REMARK.sub("", literal).strip()
+    shorter = REMARK.sub("", literal).strip()
     for stem in dict.fromkeys((literal, shorter)):
         if stem:
             yield stem
@@ -249,7 +255,7 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
     literal = entity_words(value)
     wordings: dict[object, Wording] = {}
     units = [word.form for word in words(HUMP.sub(" ", _BRACKETS.sub(" ", literal))) if word.kind == "unit"]
-    remark = "".join(letters(words(part), 0) for part in _REMARK.findall(literal))
+    remark = "".join(letters(words(part), 0) for part in REMARK.findall(literal))
 
     def add(text: str, how: MatchKind) -> None:
         if wording := to_wording(text, how, units[-1] if units else "", "" if "(" in text else remark):
@@ -311,36 +317,3 @@ def _reworded(value: str) -> Iterator[str]:
     if value.startswith("-") and value[1:2].isdigit():
         number, _, unit = value[1:].partition(" ")
         yield f"{number} {unit} below"
-
-
-@lru_cache(maxsize=1 << 14)
-def list_items(value: str) -> tuple[str, ...]:
-    """The items of a list with "and" or "or"; empty for other values."""
-    return parts(value) if re.search(r" (?:and|or) ", entity_words(value)) else ()
-
-
-def run_together(value: str, text: str) -> bool:
-    """Whether a text has list items without a separator: ``Ann Lee Bob Ray`` for ``Ann Lee, Bob Ray and Eve``."""
-    pairs = permutations(map(re.escape, list_items(value)), 2)
-    return any(re.search(rf"(?<!\w){first}\s+{second}(?!\w)", text, re.IGNORECASE) for first, second in pairs)
-
-
-def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
-    """The parts of a value that a text may mention in any order; empty if the value is indivisible.
-
-    It is split at commas and conjunctions (``Austin``, ``Texas``), before a final number (``MIT``, ``1963``) and its
-    preposition (``MIT``, ``in 1963``), after a season (``2014-15``, ``Serie A``), and before a final place name
-    (``Prime Minister of Romania``) that is one of `entities`, the subjects and objects of the record.
-    """
-    literal = _REMARK.sub("", entity_words(value)).strip()
-    if "," in literal or re.search(r" (?:and|or) ", literal):
-        listed = re.split(r",\s+(?:and |or )?| (?:and|or) ", literal)
-        pieces = [piece for part in listed for piece in re.split(r"(?<!\bin)\s+(?=(?:in )?\d+$)", part)]
-        return tuple(pieces) if len(pieces) > 1 and all(pieces) else ()
-    if season := _SEASON.match(literal):
-        return season.groups()
-    for split in re.finditer(r" (?:in|of|at)(?: the)? ", literal):
-        head, tail = literal[: split.start()], literal[split.end() :]
-        if tail in entities:
-            return head, tail
-    return ()

@@ -83,8 +83,6 @@ class Corruptor:
         order = self._random.sample(range(len(example.triples)), len(example.triples))
         example.triples = [example.triples[index] for index in order]
         example.labels = [example.labels[index] for index in order]
-        if not example.words:
-            example.words, example.invented = ["."], [0]
         return example
 
     # --- correct texts ------------------------------------------------------------------------------------------------

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from agggen.errors import BundleError
 from agggen.records import Record, Triple
+from agggen.tensors import save_tensors
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, NetworkConfig
 from agggen.verification.critic.tokens import PUNCTUATION, Role, approximate_length, collate, text_words
 from agggen.verification.normal import Span
@@ -77,7 +79,7 @@ class Critic:
         check_paired(records, texts)
         self.network.eval()
         items = [
-            ([(triple.subject, triple.predicate, triple.object) for triple in record.triples], *text_words(text))
+            ([astuple(triple) for triple in record.triples], *text_words(text))
             for record, text in zip(records, texts, strict=True)
         ]
         judgements: dict[int, Judgement] = {}
@@ -104,7 +106,7 @@ class Critic:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: tensor.half().contiguous() for name, tensor in self.network.state_dict().items()}
-        save_file(weights, str(folder / "weights.safetensors"))
+        save_tensors(folder / "weights.safetensors", weights)
         description = {
             "format": FORMAT,
             "network": asdict(self.network.config),
@@ -153,15 +155,17 @@ def load_critic(folder: Path | str | None = None) -> Critic:
     try:
         description = json.loads((folder / "critic.json").read_text(encoding="utf-8"))
         if description["format"] != FORMAT:
-            raise CriticError(f"{folder} has the format {description['format']!r}, this version reads {FORMAT!r}")
+            raise ValueError(f"it has the format {description['format']!r}, this version reads {FORMAT!r}")
         network = CriticNetwork(len(description["vocabulary"]), NetworkConfig(**description["network"]))
         weights = load_file(str(folder / "weights.safetensors"))
         network.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
+        critic = Critic(network, description["vocabulary"], description["sources"])
+        critic.temperature, critic.metrics = description["temperature"], description["metrics"]
+        critic.reliability = [tuple(row) for row in description["reliability"]]
     except OSError as error:
         raise CriticError(f"no critic in {folder}: {error.strerror or error}") from error
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except KeyError as error:
+        raise CriticError(f"{folder} is not a critic: critic.json lacks {error}") from error
+    except (TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise CriticError(f"{folder} is not a critic: {error}") from error
-    critic = Critic(network, description["vocabulary"], description["sources"])
-    critic.temperature, critic.metrics = description["temperature"], description["metrics"]
-    critic.reliability = [tuple(row) for row in description["reliability"]]
     return critic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
@@ -42,12 +42,12 @@ class CriticTraining:
 
 def examples_of(records: Iterable[Record]) -> list[Example]:
     """The references of records, as correct examples."""
-    texts = (
-        to_example([(triple.subject, triple.predicate, triple.object) for triple in record.triples], reference.text)
+    return [
+        example
         for record in records
         for reference in record.references
-    )
-    return [example for example in texts if example is not None]
+        if (example := to_example(map(astuple, record.triples), reference.text))
+    ]
 
 
 def train_critic(

@@ -140,3 +140,11 @@ def test_a_subject_inside_another_name_is_not_named() -> None:
 )
 def test_a_relative_clause_may_not_have_values_of_another_subject(fact: str, passes: bool) -> None:
     assert judge_of(CLUB, [0, 2])("", fact) is passes
+
+
+def test_a_subject_named_in_parts_is_named() -> None:
+    record = record_of("Ulm, Oz | isPartOf = Bo, Oz", "Oz | area = 119", "Ulm, Oz | leader = Ann")
+    assert judge_of(record, [0])("", "Ulm is part of Bo, Oz.")
+    assert not judge_of(record, [0])("", "Ulm is part of Bo.")
+    assert judge_of(record, [0], [2])("Ulm is part of Bo, Oz", "and is led by Ann.")
+    assert judge_of(record, [0], [1], [2])("Ulm is part of Bo, Oz. Oz has an area of 119.", "Ulm is led by Ann.")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agggen.errors import BundleError, ConfigError
-from agggen.records import Record
+from agggen.records import Record, Triple
 from agggen.verification.check import Checker
+from agggen.verification.clauses import clause
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon, read_templates, read_wordings
 from tests.unit.verification.conftest import Learned
@@ -129,6 +131,16 @@ def test_truth_values_have_phrases_with_their_negation() -> None:
     ):
         assert value_check(value, text, checker, "familyFriendly").how == "phrase"
         assert not whole({"yes": "no", "no": "yes"}[value], text, checker, "familyFriendly")
+
+
+def test_a_truth_value_without_a_phrase_is_whole_in_a_plain_clause() -> None:
+    """Regression: no text expressed it, not even a plain clause."""
+    people = [example(f"{city}o", "isAlive", value, f"{city}o acts.") for city in CITIES for value in ("true", "false")]
+    checker = Checker(learn(people))
+    for value, other in (("true", "false"), ("false", "true")):
+        oda = Triple("Oda", "isAlive", value)
+        assert checker.check(Record("oda", (oda,)), clause(oda, {})).faults == ()
+        assert not checker.check(Record("oda", (replace(oda, object=other),)), clause(oda, {})).whole
 
 
 def test_a_predicate_with_other_values_has_no_truth_values() -> None:
@@ -267,7 +279,8 @@ def test_a_users_wordings_are_read_or_refused(tmp_path: Path) -> None:
 
 def test_a_users_sentences_for_predicates_are_read_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "sentences.tsv"
-    path.write_text("birthPlace\t{subject} was born in {object}\nseat\t{object} seats {subject}.\n", encoding="utf-8")
+    text = "birthPlace\t{subject} was born in {object}\nseat\t{object} seats {subject}.\n"
+    path.write_text(text, encoding="utf-8-sig")  # Regression: the byte order mark was part of the first predicate
     assert read_templates(path) == {
         "birthPlace": "{subject} was born in {object}.",
         "seat": "{object} seats {subject}.",

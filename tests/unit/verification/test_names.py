@@ -236,3 +236,21 @@ def test_values_inside_other_names_and_numbers_are_incomplete(
 )
 def test_a_value_without_words_is_compared_literally(value: str, text: str, expected: bool) -> None:
     assert whole(value, text) is expected
+
+
+@pytest.mark.parametrize(
+    ("others", "text", "named"),
+    [
+        ((), "Ulm is part of Bo County, Oz.", True),
+        ((), "Ulm is in Bo County in Oz.", True),
+        ((), "Ulm, Bo County, Oz is old.", True),
+        ((), "Ulm is in Bo County. Oz is large.", False),
+        ((), "Ulm, Iowa is part of Bo County, Oz.", False),
+        (("team = Ulm Town",), "Ulm Town is in Bo County, Oz.", False),
+        (("twin = Ulm, Iowa",), "Ulm is part of Bo County, Oz.", False),
+    ],
+)
+def test_a_subject_is_named_in_parts_in_a_sentence(others: tuple[str, ...], text: str, named: bool) -> None:
+    item = record("isPartOf = Bo County, Oz", *others, subject="Ulm, Oz")
+    assert PLAIN.unnamed(item, text) == (() if named else ("Ulm, Oz",))
+    assert PLAIN.check(item, text).unnamed == PLAIN.unnamed(item, text)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.verification.texts import value_check, whole
+from agggen.verification.lenient import verify
+from tests.unit.verification.texts import record, value_check, whole
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,11 @@ from tests.unit.verification.texts import value_check, whole
 )
 def test_numbers_units_and_dates(value: str, text: str, expected: bool) -> None:
     assert whole(value, text) is expected
+
+
+def test_number_words_with_unusual_letters_are_mentioned() -> None:
+    """Regression: KeyError, since these letters match only without regard to case."""
+    assert verify(record("age = 16", "size = 15"), "Zyx, \u017fixteen, is FİFTEEN tall.").missing == ()
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7))

@@ -123,10 +123,26 @@ def test_articles_before_names_are_those_of_the_training_texts() -> None:
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999"), "Ulm opened in 1999."),
         ("{subject} is a {object}.", Triple("Zyx", "category", "alkali metal"), "Zyx is an alkali metal."),
         ("{subject} is a {object}.", Triple("Zyx", "category", "metal"), "Zyx is a metal."),
+        ("{subject}' fee is {object}.", Triple("Bern", "fee", "9"), "Bern's fee is 9."),
+        ("{subject}' fee is {object}.", Triple("Two Inns", "fee", "9"), "Two Inns' fee is 9."),
     ],
 )
 def test_articles_and_dates_are_adapted_to_the_names_and_values(template: str, triple: Triple, expected: str) -> None:
     assert fill(template, triple, {"Denmark": 0.2, "United States": 0.8}) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("Ulm", "Bakso is from the Ulm region."),
+        ("University of Ulm", "Bakso is from the University of Ulm region."),
+        ("Nationwide in Oz", "The region of Bakso is Nationwide in Oz."),
+        ("Ulm, but also Oz", "The region of Bakso is Ulm, but also Oz."),
+    ],
+)
+def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: str) -> None:
+    checker = Checker(Lexicon(templates={"region": "{subject} is from the {object} region."}))
+    assert sentence(checker, Triple("Bakso", "region", value)) == expected
 
 
 @pytest.mark.parametrize(

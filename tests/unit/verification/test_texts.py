@@ -90,6 +90,14 @@ def test_a_truth_value_that_the_record_does_not_have_is_invented() -> None:
     assert checker.check(pub, "Zyx is a pub.").faults == ()
 
 
+def test_phrases_of_truth_values_are_invented_in_the_order_of_the_lexicon() -> None:
+    """Regression: the order depended on the hash seed of the process."""
+    values = {truth: (f"{truth}ish",) for truth in ("yes", "true", "no", "false")}
+    text = "Zyx is falseish, noish, trueish, yesish."
+    invented = Checker(Lexicon(booleans={"friendly": values})).check(record("eatType = pub"), text).invented
+    assert invented == ("yesish", "trueish", "noish", "falseish")
+
+
 # --- of another fact -------------------------------------------------------------------------------------------------
 
 

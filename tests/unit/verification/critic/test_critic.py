@@ -10,7 +10,7 @@ from statistics import mean
 import pytest
 import torch
 
-from agggen.checks import included_critic
+from agggen.checks import check, included_critic
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
 from agggen.errors import AggGenError, CorpusError
@@ -73,10 +73,24 @@ def test_folders_without_a_valid_critic_are_named(tiny: Critic, tmp_path: Path) 
         load_critic(tmp_path / "absent")
     tiny.save(tmp_path / "critic")
     description = json.loads((tmp_path / "critic/critic.json").read_text())
-    for change, message in (({"format": "x"}, "has the format 'x'"), ({"vocabulary": []}, "is not a critic")):
-        (tmp_path / "critic/critic.json").write_text(json.dumps(description | change))
+    without_temperature = {name: value for name, value in description.items() if name != "temperature"}
+    for invalid, message in (
+        (description | {"format": "x"}, "critic is not a critic: it has the format 'x'"),
+        (description | {"vocabulary": []}, "is not a critic"),
+        (without_temperature, "critic.json lacks 'temperature'"),  # Regression: KeyError
+    ):
+        (tmp_path / "critic/critic.json").write_text(json.dumps(invalid))
         with pytest.raises(CriticError, match=message):
             load_critic(tmp_path / "critic")
+
+
+def test_truncated_weights_are_no_critic(tiny: Critic, tmp_path: Path) -> None:
+    """Regression: SafetensorError."""
+    tiny.save(tmp_path)
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(CriticError, match=r"is not a critic: .*header"):
+        load_critic(tmp_path)
 
 
 def test_judgements_do_not_depend_on_the_batch(tiny: Critic) -> None:
@@ -134,6 +148,12 @@ def test_wrong_texts_do_not_express_the_triple(right: str, wrong: str, triple: i
 )
 def test_other_relations_and_negations_are_less_probable(triple: tuple[str, str, str], right: str, wrong: str) -> None:
     assert judged(right, triple).verdicts[0].said > judged(wrong, triple).verdicts[0].said + 0.2
+
+
+def test_every_copy_of_a_triple_counts_in_the_share_of_mentioned_values() -> None:
+    """Regression: copies of a missing triple counted once."""
+    assert check(record(SILICON[0], SILICON[0]), "Silicon is a solid.").shares == (0.0, 1.0)
+    assert check(record(*SILICON), "Silicon is in period 3.").shares == (0.5, 1.0)
 
 
 def test_invented_words_are_marked() -> None:

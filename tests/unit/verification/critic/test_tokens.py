@@ -18,6 +18,11 @@ def test_words_of_a_text_have_normal_forms_and_characters() -> None:
     assert text_words("") == ([], [])
 
 
+def test_a_sound_mark_without_a_letter_is_a_word() -> None:
+    """Regression: its normal form was empty, so that batches failed."""
+    assert text_words("5\uff9e")[0] == ["#5", "\uff9e", "."]
+
+
 @pytest.mark.parametrize(
     ("value", "qualifier", "words"),
     [

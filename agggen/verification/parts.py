@@ -1,0 +1,104 @@
+"""Values and names that a text may mention in parts: lists, ``Austin, Texas``, ``MIT 1963``, ``2014-15 Serie A``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from itertools import permutations
+
+from agggen.text.linearise import entity_words
+from agggen.verification.normal import Span, containing, overlap
+from agggen.verification.values import REMARK, TextIndex, value_wordings
+
+_SEASON = re.compile(r"(\d{4}(?:[-\u2013]\d{2,4})?) (.+)")
+
+
+@lru_cache(maxsize=1 << 14)
+def list_items(value: str) -> tuple[str, ...]:
+    """The items of a list with "and" or "or"; empty for other values."""
+    return parts(value) if re.search(r" (?:and|or) ", entity_words(value)) else ()
+
+
+def run_together(value: str, text: str) -> bool:
+    """Whether a text has list items without a separator: ``Ann Lee Bob Ray`` for ``Ann Lee, Bob Ray and Eve``."""
+    lowered = " ".join(text.lower().split())
+    return any(
+        f"{first} {second}".lower() in lowered  # necessary, and much faster than the expression
+        and re.search(rf"(?<!\w){re.escape(first)}\s+{re.escape(second)}(?!\w)", text, re.IGNORECASE)
+        for first, second in permutations(list_items(value), 2)
+    )
+
+
+def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
+    """The parts of a value that a text may mention in any order; empty if the value is indivisible.
+
+    It is split at commas and conjunctions (``Austin``, ``Texas``), before a final number (``MIT``, ``1963``) and its
+    preposition (``MIT``, ``in 1963``), after a season (``2014-15``, ``Serie A``), and before a final place name
+    (``Prime Minister of Romania``) that is one of `entities`, the subjects and objects of the record.
+    """
+    literal = REMARK.sub("", entity_words(value)).strip()
+    if "," in literal or re.search(r" (?:and|or) ", literal):
+        listed = re.split(r",\s+(?:and |or )?| (?:and|or) ", literal)
+        pieces = [piece for part in listed for piece in re.split(r"(?<!\bin)\s+(?=(?:in )?\d+$)", part)]
+        return tuple(pieces) if len(pieces) > 1 and all(pieces) else ()
+    if season := _SEASON.match(literal):
+        return season.groups()
+    for split in re.finditer(r" (?:in|of|at)(?: the)? ", literal):
+        head, tail = literal[: split.start()], literal[split.end() :]
+        if tail in entities:
+            return head, tail
+    return ()
+
+
+def in_parts(listed: Sequence[str], indexed: TextIndex, starts: Collection[int]) -> Span | None:
+    """The span of the first of the parts of a value, if a sentence mentions all parts, in any order.
+
+    Args:
+        listed: the result of `parts`.
+        starts: where other names and values begin. The first part must not be continued by another word: ``Austin`` in
+            "Austin, Ohio".
+    """
+    spans = [indexed.find(*value_wordings(part)) for part in dict.fromkeys(listed)]
+    for first in sorted(spans[0]) if spans and all(spans) else ():
+        others = [{span for span in part if indexed.one_sentence(first, span)} for part in spans[1:]]
+        part_starts = {start for part in others for start, _ in part}
+        continues = _continues(indexed.text, first[1], {*starts, *part_starts})
+        if all(others) and not continues and _disjoint([{first}, *others]):
+            return first
+    return None
+
+
+def named_in_parts(name: str, found: Mapping[str, Collection[Span]], indexed: TextIndex) -> set[Span]:
+    """The span of "Auburn" if a sentence names ``Auburn, Alabama`` as in "Auburn is part of Lee County, Alabama".
+
+    Empty if another name of the record has the same first part, or a longer name contains the first part.
+
+    Args:
+        found: the spans of the record's names.
+    """
+    literal = entity_words(name)
+    short, comma, _ = literal.partition(", ")
+    others = {entity_words(other) for other in found} - {literal}
+    if not comma or any(other.partition(", ")[0] == short for other in others):
+        return set()
+    longer = {span for spans in found.values() for span in spans}
+    span = in_parts(literal.split(", "), indexed, {start for start, _ in longer})
+    return set() if span is None or containing(span, longer) else {span}
+
+
+def _disjoint(choices: Sequence[Collection[Span]]) -> bool:
+    """Whether one span of each collection can be chosen without overlap, greedily, the smallest collections first."""
+    chosen: list[Span] = []
+    for spans in sorted(choices, key=len):
+        free = [span for span in spans if not any(overlap(span, other) for other in chosen)]
+        if not free:
+            return False
+        chosen.append(min(free, key=lambda span: span[1]))
+    return True
+
+
+def _continues(text: str, end: int, starts: Collection[int]) -> bool:
+    """Whether a value's part that ends at `end` is continued by a word not at one of `starts`: ``Austin, Ohio``."""
+    connector = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
+    return connector is not None and connector.end() not in starts
