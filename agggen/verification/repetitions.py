@@ -29,6 +29,7 @@ def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequenc
     allowed = frozenset[tuple[str, str]]().union(
         *(doubled(part) for triple in triples for part in (triple.subject, triple.object))
     )
+    starts = {start for start, _ in spans}
     repetitions: list[str] = []
     for length in (1, 2, 3):
         for start in range(len(tokens) - 2 * length + 1):
@@ -41,6 +42,7 @@ def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequenc
             if length > 1 or not (
                 "number" in (left.kind, right.kind)
                 or (left.form, right.form) in allowed
+                or (left.form in FUNCTION_WORDS and left.raw != right.raw and right.start in starts)  # "in In Rainbows"
                 or _between_values(text, left, right, spans)
             ):
                 repetitions.append(" ".join(word.raw for word in tokens[start:end]))

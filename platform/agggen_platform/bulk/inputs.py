@@ -171,18 +171,27 @@ def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -
     ids = IdHashes() if unique or triples else None
     offsets, line_numbers, records_before = array("q"), array("q"), array("q")
     count, record, names = 0, "", list[str]()
+    rejected_before = list[str]()  # of the rejects since the first row of a record: their ids, or ""
     while True:
         offset, line = stream.offset, stream.line
         if (item := next(items, None)) is None:
             break
         rejected = isinstance(item, Reject)
         name = _id_of(item, file.prefix, triples) if ids else ""
+        if rejected and name == record:
+            name = ""
         if triples and not rejected:
             if name and name == record:
                 continue
             record = name
-        # A rejected line within a row is read together with the previous item, so it cannot begin a shard.
-        is_boundary = stream.offset > offset and not (triples and rejected)
+        # A rejected line within a row is read together with the previous item, so it cannot begin a shard. Nor can a
+        # record of which a row was rejected just before.
+        is_boundary = stream.offset > offset and not (triples and (rejected or name in rejected_before))
+        if triples and rejected:
+            rejected_before.append(name)
+        elif triples:
+            names[len(names) - len(rejected_before) :] = ["" if other == name else other for other in rejected_before]
+            rejected_before.clear()
         if not offsets or (is_boundary and count - records_before[-1] >= step):
             offsets.append(offset)
             line_numbers.append(line)
@@ -216,9 +225,9 @@ def _has_triples(columns: Iterable[str]) -> bool:
 
 
 def _id_of(item: tuple[int, Any] | Reject, prefix: str, triples: bool) -> str:
-    """The id of an item's record; "" if the item is invalid."""
+    """The id of an item's record; "" if it is unknown, or if the item is an invalid record."""
     if isinstance(item, Reject):
-        return ""
+        return (item.id or "") if triples else ""
     line, value = item
     if triples:
         return identifier_of(value)
@@ -384,6 +393,7 @@ def _copy(file: InputFile, work: Folder, name: str) -> None:
         pq.ParquetWriter(path, record_schema(), compression="zstd") as writer,
     ):
         values = _values(stream, file.address, *_csv_layout(stream), [])
-        rows = triple_rows(grouped_by_record(values))
+        rejected = set[str | None]()
+        rows = triple_rows(grouped_by_record(values, rejected), rejected)
         while batch := list(islice(rows, _ROWS)):
             writer.write_table(pa.Table.from_pylist(batch, record_schema()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from sqlite3 import connect
@@ -121,12 +121,16 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
             yield row
 
 
-def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str, Any]]:
+def triple_rows(
+    items: Iterator[tuple[int, Any] | Reject], rejected: Collection[str | None] = ()
+) -> Iterator[dict[str, Any]]:
     """One record for consecutive rows with the same id, one triple per row, then the rejects among these rows.
 
-    A row without an id is rejected.
+    A row without an id is rejected. A record is invalid if its id is in `rejected`, or that of a reject among its rows
+    or just before them.
     """
     rows: list[Row] = []
+    rejects_before: list[Reject] = []
     rejects: list[Reject] = []
     for item in chain(items, (None,)):
         if isinstance(item, Reject):
@@ -135,9 +139,12 @@ def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str,
             rows.append(item)
         else:
             if rows:
-                yield _record_of(rows)
+                identifier = identifier_of(rows[0][1])
+                near = {reject.id for reject in (*rejects_before, *rejects)}
+                invalid = identifier in rejected or identifier in near
+                yield _invalid_row(rows[0][0], identifier, REJECTED_ROW) if invalid else _record_of(rows)
             yield from (_invalid_row(reject.line, reject.id, reject.reason) for reject in rejects)
-            rows, rejects = [item] if item else [], []
+            rows, rejects_before, rejects = [item] if item else [], rejects, []
 
 
 def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
@@ -155,13 +162,18 @@ def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
     return _row(record, rows[0][0], next(filter(None, plans), None))
 
 
-def grouped_by_record(items: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
-    """The rejects, then all rows grouped by record, in the order of the records' first rows. Sorts on disk."""
+def grouped_by_record(items: Iterator[Row | Reject], rejected: set[str | None]) -> Iterator[Row | Reject]:
+    """The rejects, then all rows grouped by record, in the order of the records' first rows. Sorts on disk.
+
+    Args:
+        rejected: the ids of the rejects are added to it.
+    """
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as rows:
         rows.execute("PRAGMA journal_mode=OFF")  # the file is temporary
         rows.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")
         for item in items:
             if isinstance(item, Reject):
+                rejected.add(item.id)
                 yield item
             else:
                 key = identifier_of(item[1]).encode(errors="surrogateescape")

@@ -107,13 +107,14 @@ def register(
     from agggen_platform.registry.registration import run_of
     from agggen_platform.registry.store import RUN
     from agggen_platform.storage.bundles import get_bundle, put_bundle
+    from agggen_platform.storage.folder import Folder
 
     if not is_elsewhere(bundle):
         bundle = str(Path(bundle).absolute())
     tags = {RUN: run_of(bundle)}  # of the original, since the address of a copy does not contain the run's name
     if to is not None:
         folder = get_bundle(bundle)
-        bundle = put_bundle(folder, f"{to.rstrip('/')}/{fingerprint(folder)[:16]}/bundle")
+        bundle = put_bundle(folder, Folder(to).at(f"{fingerprint(folder)[:16]}/bundle"))
     version = models.register(bundle, name, tags=tags, evaluations=evaluation or (), uri=registry)
     message = f"{version} is {bundle}"
     if not version.new:

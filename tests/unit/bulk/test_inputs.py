@@ -163,6 +163,18 @@ def test_a_plan_that_is_not_utf8_rejects_its_record_only(tmp_path: Path) -> None
         assert [result for _, result in read] == ["not UTF-8: byte 0xff in '[\\udcff]'", "2"]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (1, 2, 0)])
+def test_a_record_with_a_row_of_too_few_fields_is_invalid(tmp_path: Path, order: tuple[int, ...]) -> None:
+    """Its text would lack the triple of this row."""
+    lines = [b"1,Aromi,food,Thai", b"1,Aromi,area", b"2,Bibi,food,Thai"]
+    (tmp_path / "in.csv").write_bytes(b"\n".join([b"id,subject,predicate,object", *(lines[i] for i in order)]))
+    rows = rows_of(shards_of(tmp_path / "in.csv", tmp_path / "work"))
+    valid = [row["id"] for row in rows if row.get("error") is None]
+    invalid = [(row["id"], row["error"]) for row in rows if row.get("error") is not None]
+    reasons = [("1", "3 fields where the header has 4"), ("1", "another row of this record was rejected")]
+    assert (valid, sorted(invalid)) == (["2"], reasons)
+
+
 def test_parquet_is_read_in_place_in_up_to_256_shards_per_row_group(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     write_records(path, numbered_records(600), "x", "dev")

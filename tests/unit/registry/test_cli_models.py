@@ -107,6 +107,12 @@ def test_an_error_is_one_line(run: Run, three: list[Path], arguments: tuple[str,
     assert message in err
 
 
+def test_a_copy_needs_a_bucket(run: Run, three: list[Path]) -> None:
+    """`--to s3://$BUCKET` without the variable wrote to a local folder `s3:`."""
+    code, _, err = run("models", "register", three[0], "--to", "s3://")
+    assert (code, "names no bucket" in err) == (2, True)
+
+
 @pytest.fixture
 def critic(tmp_path: Path) -> Path:
     """The included critic in a folder with a manifest, as `agggen train-critic` leaves one."""

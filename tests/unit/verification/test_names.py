@@ -254,3 +254,9 @@ def test_a_subject_is_named_in_parts_in_a_sentence(others: tuple[str, ...], text
     item = record("isPartOf = Bo County, Oz", *others, subject="Ulm, Oz")
     assert PLAIN.unnamed(item, text) == (() if named else ("Ulm, Oz",))
     assert PLAIN.check(item, text).unnamed == PLAIN.unnamed(item, text)
+
+
+def test_a_preposition_before_a_name_that_begins_with_it_is_no_repetition() -> None:
+    album = record("album = In Rainbows")
+    assert PLAIN.check(album, "Zyx is heard in In Rainbows.").repeated == ()
+    assert PLAIN.check(album, "Zyx is heard in in In Rainbows.").repeated == ("in in",)
