@@ -55,7 +55,7 @@ class CheckedText(Shown):
 
     @cached_property
     def shares(self) -> tuple[float, float]:
-        """The fractions of triples whose value is mentioned (lenient or strict check) and of subjects named in full."""
+        """The fractions of triples whose value is mentioned (lenient or strict check) and of named subjects."""
         mentions = zip(verify(self.record, self.text).checks, self.result.values, strict=True)
         unmentioned = [value for lenient, value in mentions if not (lenient.mentioned or value.whole)]
         subjects = {triple.subject for triple in self.record.triples}
@@ -66,7 +66,7 @@ class CheckedText(Shown):
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
         Coverage and correctness are weighted means of the critic's score (weight 1), the fraction of mentioned values
-        (1) and the fraction of subjects named in full (1/2; see `shares`), since human ratings depend on all three.
+        (1) and the fraction of subjects that are named (1/2; see `shares`), since human ratings depend on all three.
         Fluency is correctness times the fraction of distinct word bigrams.
         """
         mentioned, named = self.shares

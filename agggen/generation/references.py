@@ -52,7 +52,7 @@ class References:
         return {name: value_wordings(name) for name in (*self._subjects, *objects)}
 
     def named(self, fact: str) -> frozenset[str]:
-        """The subjects that a fact names in full, outside longer names: not Spain in "Felipe VI of Spain"."""
+        """The subjects that a fact names, in full or in parts; "Felipe VI of Spain" does not name Spain."""
         return self._subjects & self._names(fact).keys()
 
     def misattaches(self, fact: str, triples: Collection[Triple]) -> bool:
@@ -174,11 +174,13 @@ class References:
         return named or self._subjects_of(earlier)
 
     def _names_of(self, text: str) -> dict[str, list[Span]]:
-        """The spans of the names that a text contains in full, outside longer names, in the order of first mention."""
+        """The spans of the names in a text, outside longer names, in the order of first mention.
+
+        Names are in full; subjects may be in parts (`named_in_parts`).
+        """
         indexed = TextIndex(text)
         matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
-        in_parts = {name: named_in_parts(name, matches, indexed) for name in self._subjects if not matches[name]}
-        matches |= in_parts
+        matches |= {name: named_in_parts(name, matches, indexed) for name in self._subjects if not matches[name]}
         spans = {span for own in matches.values() for span in own}
         outer = {name: sorted(span for span in own if not containing(span, spans)) for name, own in matches.items()}
         named = [name for name, own in outer.items() if own]

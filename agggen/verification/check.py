@@ -102,7 +102,7 @@ class Checker:
             text: the complete text, or the text of one fact.
             triples: indices of the triples that `text` must express; values of the other triples are reported as
                 ``elsewhere``. [default: all]
-            subjects: the subjects that `text` must name in full. [default: those of `triples`]
+            subjects: the subjects that `text` must name, in full or in parts. [default: those of `triples`]
             initial: whether `text` begins a sentence.
         """
         return TextCheck(**dict(self.findings(record, text, triples, subjects, initial)))
@@ -150,7 +150,7 @@ class Checker:
         yield "swapped", swapped + exchanged(required, occurrences, indexed)
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
-        """The subjects of `record` that `text` never names in full."""
+        """The subjects of `record` that no sentence of `text` names, in full or in parts."""
         return _unnamed(_name_spans(record, (triple.subject for triple in record.triples), TextIndex(text)))
 
     def values(self, record: Record, text: str, triples: Collection[int] | None = None) -> tuple[ValueCheck, ...]:
@@ -336,7 +336,7 @@ class Checker:
 
 
 def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> dict[str, set[Span]]:
-    """The spans that name each subject: in full or else in parts (`named_in_parts`)."""
+    """The spans that name each subject, in full or else in parts (`named_in_parts`)."""
     found = {name: indexed.find(*value_wordings(name)) for name in subjects}
     if any("," in name for name, spans in found.items() if not spans):
         of_record = {name: indexed.find(*value_wordings(name)) for name in names(record)}

@@ -41,7 +41,7 @@ class TextCheck:
     values: tuple[ValueCheck, ...]
     """One per triple, in the record's order."""
     unnamed: tuple[str, ...] = ()
-    """Subjects that the text never names in full."""
+    """Subjects that no sentence names, in full or in parts."""
     invented: tuple[str, ...] = ()
     """Hallucinated numbers, names and value words: they occur in no triple of the record."""
     unsupported: tuple[str, ...] = ()

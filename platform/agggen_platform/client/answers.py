@@ -169,7 +169,7 @@ class AlignedAnswer(_Answer):
 class CheckedAnswer(_Answer):
     """The faults that the strict check finds in a text, one sentence each in `faults`, and their details.
 
-    `unnamed`: subjects that are never named in full. `invented`: numbers, names and value words that no triple has, and
+    `unnamed`: subjects that no sentence names. `invented`: numbers, names and value words that no triple has, and
     words for a predicate that the record lacks. `repeated`: words that occur twice in a row. `swapped`: pairs of
     predicates whose values are exchanged. `misplaced`: triples whose values occur only in contexts that do not fit the
     predicate, judged by the training texts.
