@@ -113,17 +113,21 @@ def test_a_shard_whose_node_was_out_of_memory_is_retried(bulk: Bulk, cluster: Cl
     Once more if the actor was between two shards when it was killed.
     """
     job, node = bulk.start(), cluster.workers[0]
-    notes = cluster.bucket / bulk.out / ".work"
+    take_all_memory = "taken = []\nwhile True: taken.append(b'x' * (64 << 20))"
+
+    def second_attempt() -> bool:
+        return any((cluster.bucket / bulk.out / ".work").rglob("begun-1"))
+
     bulk.wait_for(job, 0.2)
-    while not any(notes.rglob("begun-1")):
+    while not second_attempt():
         podman("update", "--memory=1200m", node)
-        hog = podman(
-            "exec", node, "python", "-c", "taken = []\nwhile True: taken.append(b'x' * (64 << 20))", check=False
-        )
+        hog = podman("exec", node, "python", "-c", take_all_memory, check=False)
         assert hog.returncode == 137, hog.stdout + hog.stderr
-        assert (done := bulk.parts()) < SHARDS, "the job ended before the fault"
+        done = bulk.parts()
+        assert done < SHARDS, "the job ended before the fault"
         podman("update", "--memory=3g", node)
-        until(lambda: any(notes.rglob("begun-1")) or bulk.parts() >= min(done + 40, SHARDS), "second attempt", 240)  # noqa: B023
+        enough = min(done + 40, SHARDS)
+        until(lambda: second_attempt() or bulk.parts() >= enough, "second attempt", 240)  # noqa: B023
     assert re.search(r"\d+ were retried", bulk.check_success(job))
 
 
