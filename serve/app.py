@@ -105,7 +105,7 @@ class Ingress:
         if user_config.get("closed"):
             await self._admission.close()
         else:
-            self._admission.open()
+            self._admission.closed = False
 
 
 def _with_listening_host(config: ServeConfig, default: str) -> ServeConfig:

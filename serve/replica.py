@@ -73,17 +73,13 @@ class Replica(ABC, Generic[T, A]):
         replaced: its device may be lost, and a new process may work.
 
         Raises:
-            ReplicaError: the replica should be replaced.
+            RuntimeError: Serve should replace the replica.
         """
         if self._batcher.stuck(self._longest):
-            raise ReplicaError(f"a batch has been in progress for more than {self._longest:g} s")
+            raise RuntimeError(f"a batch has been in progress for more than {self._longest:g} s")
         failed = self._batcher.failed_in_a_row
         if failed >= _SUSPICIOUS:
             if faults := await self._batcher.run(self._test):
-                raise ReplicaError(f"{failed} records in a row failed, and so does a test: {faults[0]}")
+                raise RuntimeError(f"{failed} records in a row failed, and so does a test: {faults[0]}")
             self._batcher.failed_in_a_row = 0
         self._meters.bundle(self._fingerprint, self._address)
-
-
-class ReplicaError(RuntimeError):
-    """The replica no longer works and should be replaced."""

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any
 
 import httpx
 
@@ -189,8 +189,8 @@ class Client:
     def _attempts(self, deadline: float | None) -> Attempts:
         return Attempts(self._retry, self._deadline if deadline is None else deadline, self._timeout)
 
-    def _model(self, attempts: Attempts) -> ModelDict:
-        return cast(ModelDict, call(self._http, "GET", f"{self.url}/v1/model", attempts))
+    def _model(self, attempts: Attempts) -> Any:
+        return call(self._http, "GET", f"{self.url}/v1/model", attempts)
 
     def _request(
         self,

@@ -36,35 +36,25 @@ from tests.unit.client.conftest import (
     text,
 )
 
+JSON = "application/json"
+CALLS = {"generate": {"n_best": 2, "verify": "off"}, "plan": {"k": 3}, "align": {}, "check": {}}
 
-@pytest.mark.parametrize(
-    ("name", "options", "path"),
-    [
-        ("generate", {"n_best": 2, "verify": "off"}, "/v1/generate"),
-        ("plan", {"k": 3}, "/v1/plan"),
-        ("align", {}, "/v1/align"),
-    ],
-)
-def test_a_call_sends_records_and_options(name: str, options: dict[str, Any], path: str) -> None:
+
+@pytest.mark.parametrize(("name", "options"), CALLS.items())
+def test_a_call_sends_records_and_options(name: str, options: dict[str, Any]) -> None:
     script = Script(answer_all)
     answers = getattr(client_of(script), name)(iter([RECORD]), **options)
     (request,) = script.requests
-    assert (request.method, request.url.path, request.headers["content-type"]) == ("POST", path, "application/json")
+    assert (request.method, request.url.path, script.header("content-type")) == ("POST", f"/v1/{name}", [JSON])
     assert json.loads(request.content) == {"records": [RECORD], "options": options}
     assert answers == [text(0, "a")]
 
 
 TRANSIENT = [
-    httpx.ConnectError("connection refused"),
-    httpx.ReadError("reset"),
-    httpx.RemoteProtocolError("cut off"),
+    *(httpx.ConnectError("connection refused"), httpx.ReadError("reset"), httpx.RemoteProtocolError("cut off")),
     httpx.ReadTimeout("slow"),
-    problem(429, "busy", retryable=True),
-    problem(503, "lost", retryable=True),
-    problem(504, "deadline", retryable=True),
-    httpx.Response(502, text="Bad Gateway"),
-    httpx.Response(503, text="no server"),
-    httpx.Response(408),
+    *(problem(status, code, retryable=True) for status, code in ((429, "busy"), (503, "lost"), (504, "deadline"))),
+    *(httpx.Response(status, text="Bad Gateway") for status in (408, 502, 503)),
     httpx.Response(500, text="Internal Server Error"),  # from Serve's proxy after the application died
 ]
 
@@ -111,10 +101,9 @@ def test_an_error_carries_the_problem() -> None:
     with pytest.raises(RefusedError) as caught:
         client_of(Script(failure)).generate([RECORD])
     error = caught.value
-    assert (error.status, error.record, error.field, error.request_id) == (422, "a", "plan", "r-1")
-    assert error.problem is not None
-    assert (error.problem["type"], error.problem["errors"]) == ("urn:agggen:problem:plan", errors)
-    assert error.exit_code == 2
+    assert (error.status, error.record, error.field, error.request_id, error.exit_code) == (422, "a", "plan", "r-1", 2)
+    assert error.problem is not None and error.problem["type"] == "urn:agggen:problem:plan"
+    assert error.problem["errors"] == errors
 
 
 def test_retry_after_is_waited_for_unless_the_deadline_is_earlier(waits: list[float]) -> None:

@@ -23,28 +23,28 @@ from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from serve.tracing import MlflowExporter, Traces
 from tests.processes import free_ports
-from tests.unit.serve.http_calls import NDJSON, asking, records
+from tests.unit.serve.http_calls import NDJSON, Ask, records
 
 Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
 
 
 @pytest.fixture(scope="module")
-def generator(serve_config: ServeConfig) -> GeneratorReplica:
+def traced_generator(serve_config: ServeConfig) -> GeneratorReplica:
     """A generator of an endpoint whose requests are traced."""
     return GeneratorReplica(replace(serve_config, tracing=TracingConfig("requests"), critic=None))
 
 
 @pytest.fixture
-def traced(_planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
+def traced(planner: PlannerReplica, traced_generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
     """Posts a request to a traced endpoint in this process; returns the response, and the spans by name."""
     exporter = InMemorySpanExporter()
     traces = Traces(exporter)
-    engine = HandleEngine(LocalHandle(_planner), LocalHandle(generator), span=traces.span)
-    ask = asking(api(engine, serve_config, traces=traces))
+    engine = HandleEngine(LocalHandle(planner), LocalHandle(traced_generator), span=traces.span)
+    ask = Ask(api(engine, serve_config, traces=traces))
 
     def post(address: str, **request: object) -> tuple[httpx.Response, dict[str, ReadableSpan]]:
         exporter.clear()
-        answer = ask("POST", address, **request)
+        answer = ask(address, **request)
         assert traces.flush()
         return answer, {span.name: span for span in exporter.get_finished_spans()}
 
@@ -80,8 +80,7 @@ def test_a_trace_has_spans_with_sizes_and_no_content(traced: Spans) -> None:
 
 
 def test_a_trace_names_the_records_of_unfulfilled_texts(traced: Spans) -> None:
-    body = {"records": records("a"), "options": {"verify": "off"}}
-    answer, spans = traced("/v1/generate", json=body)
+    answer, spans = traced("/v1/generate", json={"records": records("a"), "options": {"verify": "off"}})
     assert not answer.json()["answers"][0]["texts"][0]["fulfilled"]  # the weights are random
     root = attributes(spans["POST /v1/generate"])
     assert (root["unfulfilled"], root["mlflow.traceTag.fulfilled"]) == (1, "no")
@@ -109,16 +108,16 @@ def test_the_access_log_names_the_trace(traced: Spans, caplog: pytest.LogCapture
     with caplog.at_level("INFO", "agggen.serve.access"):
         _, spans = traced("/v1/plan", json={"records": records("a")})
     (line,) = [entry for entry in caplog.records if entry.name == "agggen.serve.access"]
-    assert line.fields["trace_id"] == format(spans["POST /v1/plan"].context.trace_id, "032x")  # type: ignore[attr-defined]
+    assert line.fields["trace_id"] == format(spans["POST /v1/plan"].context.trace_id, "032x")
 
 
 def test_an_unreachable_mlflow_loses_spans_and_no_request(
-    _planner: PlannerReplica, _generator: GeneratorReplica, serve_config: ServeConfig, caplog: pytest.LogCaptureFixture
+    planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter = MlflowExporter("requests", f"http://user:hunter2@127.0.0.1:{free_ports(1)[0]}")
     traces = Traces(exporter)
-    engine = HandleEngine(LocalHandle(_planner), LocalHandle(_generator), span=traces.span)
-    answer = asking(api(engine, serve_config, traces=traces))("POST", "/v1/plan", json={"records": records("a")})
+    engine = HandleEngine(LocalHandle(planner), LocalHandle(generator), span=traces.span)
+    answer = Ask(api(engine, serve_config, traces=traces))("/v1/plan", json={"records": records("a")})
     traces.flush()
     assert (answer.status_code, exporter.lost) == (200, 3)
     assert "MLflow did not take 3 spans (Failed to establish a new connection" in caplog.text
