@@ -126,11 +126,7 @@ class Answering:
         return Text(self._record(entry, data), data.text, None if facts is None else tuple(facts))
 
     def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
-        """Validates a raw record as `model`. In a record without `triples`, keys that `model` lacks are predicates.
-
-        Raises:
-            Problem: names the first invalid field.
-        """
+        """The validated record, or Problem; in a record without `triples`, keys that `model` lacks are predicates."""
         if isinstance(raw, Mapping) and "triples" not in raw and raw.keys() - model.model_fields.keys():
             own = {key: value for key, value in raw.items() if key in model.model_fields}
             row = {key: value for key, value in raw.items() if key not in own}
@@ -177,11 +173,8 @@ class Answering:
     ) -> list[Answer]:
         """An answer for each entry, in order.
 
-        Args:
-            entries: the raw records.
-            prepare: validates a raw record and converts it for the engine; raises Problem.
-            ask: calls the engine with the seconds left until the deadline.
-            members: converts the engine's result to members of the answer.
+        `prepare` validates a raw record and converts it for the engine, or raises Problem; `ask` calls the engine with
+        the seconds left; `members` converts its result to members of the answer.
         """
         answers: dict[int, Answer] = {}
         work: list[_Work] = []
@@ -208,11 +201,7 @@ class Answering:
 
 
 async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result:
-    """The result of `work`, which is cancelled when the client disconnects.
-
-    Raises:
-        ClientDisconnect: the client disconnected.
-    """
+    """The result of `work`; if the client disconnects, cancels it and raises ClientDisconnect."""
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(_until_disconnected(receive))
     try:

@@ -61,9 +61,9 @@ class Abandoned(Exception):
 class Batcher(Generic[T, A]):
     """Collects items and processes them in batches, in its own thread, so that the event loop stays free.
 
-    Every batch contains the longest waiting item, so that no item waits forever. The batch is filled with items of
-    similar length. Of equally similar items, the first of each call precede the second of any call, so that a large
-    call does not delay a small one. An item whose deadline has passed, or whose caller was cancelled, is dropped.
+    Every batch contains the longest waiting item and is filled with items of similar length. Of equally similar items,
+    the first of each call precede the second of any call, so that a large call does not delay a small one. An item
+    whose deadline has passed, or whose caller was cancelled, is dropped.
     """
 
     def __init__(
@@ -76,8 +76,7 @@ class Batcher(Generic[T, A]):
         """
         Args:
             work: called in the thread with the `Measure.work` and the items of a batch; returns the answers in order.
-                If `work` raises, each half of the batch is tried, and so on. Items that fail alone get a Failure
-                "internal", all other items their answers.
+                If it raises, each half of the batch is tried, and so on; items that fail alone get INTERNAL.
             config: sizes of batch and queue, and how long a batch waits to fill.
             measure: the properties that decide which items share a batch.
             meters: metrics of each batch.

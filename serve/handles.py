@@ -168,11 +168,10 @@ class HandleEngine:
 
 
 async def _within(response: Any, seconds: float) -> Any:
-    """The response; its request is cancelled at the deadline, or when the caller is cancelled.
+    """The response, or TimeoutError; its request is cancelled at the deadline, or when the caller is cancelled.
 
-    Raises:
-        TimeoutError: the deadline passed.
-        TaskCancelledError: the replica cancelled the request; Serve raises CancelledError, as for a cancelled caller.
+    If the replica cancelled the request, Serve raises CancelledError, as for a cancelled caller; here
+    TaskCancelledError.
     """
     task = asyncio.current_task()
     assert task is not None

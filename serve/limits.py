@@ -16,10 +16,7 @@ PIECE_BYTES = 64 << 10
 
 
 class Admission:
-    """A FastAPI dependency: at most `queue` concurrent requests, streams included; further requests get 429.
-
-    While it is `closed`, new requests get 503.
-    """
+    """A FastAPI dependency: at most `queue` concurrent requests; further ones get 429, and 503 while it is `closed`."""
 
     def __init__(self, queue: int) -> None:
         self._queue, self._active, self.closed = queue, 0, False
@@ -89,9 +86,9 @@ class StreamBuffer:
 class StreamBody:
     """The body of a stream, received independently of its processing.
 
-    Serve applies no backpressure: it receives as fast as a client sends. Bytes are therefore counted on arrival. A
-    body of more than `limits.stream_bytes` ends with 413. A stream that has unread bytes ends with 429 if a further
-    chunk would raise the unread bytes of all streams above `limits.stream_buffer_bytes`.
+    Serve receives as fast as a client sends, so bytes are counted on arrival. A body of more than `limits.stream_bytes`
+    ends with 413. A stream that has unread bytes ends with 429 if a further chunk would raise the unread bytes of all
+    streams above `limits.stream_buffer_bytes`.
     """
 
     def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
@@ -101,11 +98,7 @@ class StreamBody:
         self._changed = asyncio.Event()
 
     async def receive(self) -> None:
-        """Receives until a limit is exceeded or the client disconnects; runs concurrently with `pieces`.
-
-        Raises:
-            ClientDisconnect: the client disconnected, during or after its body.
-        """
+        """Receives, while `pieces` runs, until a limit is exceeded; raises ClientDisconnect, also after the body."""
         limits, received = self._buffer.limits, 0
         while self._problem is None:
             message = await self._receive()

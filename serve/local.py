@@ -65,11 +65,7 @@ def _engine(config: ServeConfig) -> HandleEngine:
 
 @contextmanager
 def running(app: Any, config: ServeConfig) -> Iterator[str]:
-    """Serves `app` at the address of `config.http`, in a thread, until the block ends; yields its URL.
-
-    Raises:
-        PortError: the port is taken.
-    """
+    """Serves `app` in a thread during the block; yields its URL. Raises PortError if the port is taken."""
     listener = config.http.listen()
     server = uvicorn.Server(
         uvicorn.Config(app, log_level=logging.WARNING, access_log=False, timeout_graceful_shutdown=5)

@@ -118,10 +118,7 @@ class RequestContext:
     """
 
     def __init__(self, app: ASGIApp, paths: Collection[str], meters: Meters | None = None, echo: bool = True) -> None:
-        """Logs and metrics name `paths`; any other path is ``other``.
-
-        `echo=False`: the server in front (Serve's proxy) already puts the client's X-Request-Id into the answer.
-        """
+        """`paths`: named in logs and metrics; all others are ``other``. `echo`: whether to return the client's id."""
         self.app, self.meters, self.paths, self.echo = app, meters, frozenset(paths), echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

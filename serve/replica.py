@@ -69,11 +69,8 @@ class Replica(ABC, Generic[T, A]):
     async def check_health(self) -> None:
         """Checks that the replica works, and exports the bundle that it serves as a metric.
 
-        After several unexpected failures of records in a row, the self-test runs. Only if it fails too is the replica
-        replaced: its device may be lost, and a new process may work.
-
-        Raises:
-            RuntimeError: Serve should replace the replica.
+        After several unexpected failures of records in a row, the self-test runs. If it fails too, RuntimeError makes
+        Serve replace the replica: its device may be lost, and a new process may work.
         """
         if self._batcher.stuck(self._longest):
             raise RuntimeError(f"a batch has been in progress for more than {self._longest:g} s")

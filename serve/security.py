@@ -78,7 +78,11 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 
 def key_ring(config: ServeConfig) -> KeyRing | None:
-    """The configured keys, or None; raises ConfigError if other machines could send requests without a key."""
+    """The configured keys, or None.
+
+    Raises:
+        ConfigError: the keys cannot be read, or other machines could send requests without a key.
+    """
     if config.security.keys_file is not None:
         return KeyRing(config.security.keys_file)
     check_keys_required(config)
@@ -92,11 +96,7 @@ Check = Callable[..., Coroutine[Any, Any, None]]
 
 
 def access_check(config: ServeConfig) -> Check:
-    """The access check of a configuration, a FastAPI dependency that raises Problem.
-
-    Raises:
-        ConfigError: the endpoint can be reached from other machines without keys, or its keys cannot be read.
-    """
+    """The access check, a FastAPI dependency that raises Problem. Raises ConfigError as `key_ring` does."""
     keys = key_ring(config)
     return host_check(config.security.hosts) if keys is None else key_check(keys)
 

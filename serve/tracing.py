@@ -194,11 +194,7 @@ class MlflowExporter(SpanExporter):
     """Sends spans to an MLflow server, and creates the experiment if it does not exist."""
 
     def __init__(self, experiment: str, uri: str | None = None) -> None:
-        """`uri`: the server; None: MLFLOW_TRACKING_URI.
-
-        Raises:
-            ConfigError: the address does not begin with http:// or https://.
-        """
+        """`uri`: the server; None: MLFLOW_TRACKING_URI. Raises ConfigError if it is not http:// or https://."""
         uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
         if not uri.startswith(("http://", "https://")):
             raise ConfigError(

@@ -70,8 +70,7 @@ class Client:
         Args:
             url: the endpoint's address, like http://127.0.0.1:8000.
             api_key: None: the environment variable AGGGEN_API_KEY, if set.
-            timeout: seconds to connect, and to wait for the next byte of an answer; the endpoint gets 90 % of it as
-                deadline.
+            timeout: seconds to connect, and to wait for the next byte of an answer.
             deadline: seconds without a new answer, over all attempts of a call and the waits between them.
             retry: number of attempts, and waits between them.
             concurrency: concurrent requests of `stream`; None: as many as keep all of the endpoint's generators busy.
@@ -122,9 +121,8 @@ class Client:
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
         """Texts for any number of records: one answer per record, in order. `index` counts over the whole stream.
 
-        Records are read lazily, `piece_records` at a time; a request that the endpoint finds too large is halved, and
-        a single record that is too large gets an error as its answer. Requests are concurrent, so that one client can
-        use all generators.
+        Records are read lazily, `piece_records` at a time, and sent in concurrent requests. A request that the endpoint
+        finds too large is halved; a single record that is too large gets an error as its answer.
         """
 
         def texts(piece: tuple[int, list[RecordLike]]) -> list[Any]:
@@ -200,11 +198,7 @@ class Client:
         deadline: float | None,
         start: int = 0,
     ) -> list[Any]:
-        """An answer for each record, in order; records with a retryable error are retried.
-
-        `start`: the index of the first record in the stream, for messages. Raises EndpointError if no record has an
-        answer.
-        """
+        """An answer for each record, in order; raises EndpointError if none has one. `start`: the first one's index."""
         objects = [_object(record, index) for index, record in enumerate(records, start)]
         attempts = self._attempts(deadline)
         answers = self._once(path, objects, options, attempts)

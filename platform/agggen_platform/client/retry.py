@@ -65,12 +65,7 @@ class Attempts:
             raise self._late(cause)
 
     def pause(self, cause: EndpointError) -> None:
-        """Waits before the next attempt.
-
-        Raises:
-            EndpointError: `cause`, if this was the last attempt.
-            DeadlineError: the wait would end after the deadline.
-        """
+        """Waits before the next attempt; raises `cause` after the last one, DeadlineError if the wait is too long."""
         self._made += 1
         if self._made >= self._retry.attempts:
             raise cause

@@ -105,11 +105,7 @@ def local_cpus(config: ServeConfig) -> int:
 
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
-    """Checks that an idle cluster of nodes with these resources suffices for the endpoint.
-
-    Raises:
-        CapacityError: a replica fits on no node, or the smallest number of replicas does not fit on all nodes together.
-    """
+    """Raises CapacityError if a replica fits on no node, or the smallest number of replicas not on all together."""
     available = [Resources.from_resources(node) for node in nodes]
     for name, role in _roles(config).items():
         replica = Resources(role.cpus, role.gpus)

@@ -1,9 +1,7 @@
 """The endpoint's configuration: its bundle, replicas, limits and access.
 
 `agggen serve`, ``serve run serve.app:app KEY=VALUE`` and the ``args`` of a ``serve deploy`` file set a `ServeConfig`,
-which every replica receives:
-
-    config = load_config(ServeConfig, None, ["bundle=models:/agggen@champion", "generator.max_replicas=4"])
+which every replica receives.
 """
 
 from __future__ import annotations
@@ -182,12 +180,9 @@ class ServeConfig:
 
 
 def serve_settings(bundle: str, overrides: Sequence[str], file: Path | None = None) -> ServeConfig:
-    """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``.
+    """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``; raises ConfigError for an invalid setting.
 
     If `bundle` has the form KEY=VALUE, it is an override, and the bundle ``elements`` that ships with agggen is served.
-
-    Raises:
-        ConfigError: a setting does not exist or has an invalid value.
     """
     if re.match(r"[a-z_.]+=", bundle) and not Path(bundle).exists():
         bundle, overrides = "elements", [bundle, *overrides]
