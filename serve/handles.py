@@ -17,6 +17,7 @@ from ray import exceptions
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
+from agggen_platform.serving.config import ServeConfig
 from serve.engine import INTERNAL, LATE, Answered, ByModel, Checked, Examples, Failure, Job, ModelCard, Text
 from serve.errors import Problem
 from serve.scaling import Generators
@@ -41,24 +42,20 @@ class HandleEngine:
         self,
         planner: Any,
         generator: Any,
-        records: int = 64,
+        config: ServeConfig,
         count: Callable[[], Generators] = lambda: Generators(1, True),
-        max_generators: int = 1,
-        target_records: float = 64,
         span: Span | None = None,
     ) -> None:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            records: the largest number of records per call; more records are split into several calls.
+            config: the largest number of records per call, and the bounds of the generators.
             count: returns the state of the generators; it may block.
-            max_generators: the largest number of generators.
-            target_records: the records per generator above which another generator is started.
-            span: traces a call, given its name and number of records; yields a function for the call's result.
+            span: traces a call, given its name and number of records; yields a function for its result. None: no trace.
         """
-        self._planner, self._generator, self._records = planner, generator, records
-        self._count, self._span = count, span or (lambda name, records: nullcontext(lambda result: None))
-        self._max_generators, self._target_records = max_generators, target_records
+        self._planner, self._generator, self._count = planner, generator, count
+        self._span = span or (lambda name, records: nullcontext(lambda result: None))
+        self._records, self._bounds = config.batch.records, config.generator
         self._loaded = False  # whether generators have loaded the bundle
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
@@ -99,7 +96,7 @@ class HandleEngine:
     async def records_at_once(self) -> int:
         """How many records clients should have in flight: enough for the autoscaler to double the generators."""
         running = (await asyncio.to_thread(self._count)).running
-        return math.ceil(min(self._max_generators, 2 * max(1, running)) * self._target_records)
+        return math.ceil(min(self._bounds.max_replicas or 1, 2 * max(1, running)) * self._bounds.target_records)
 
     async def _generate(self, jobs: Sequence[Job], deadline: float) -> list[Answered[list[Generation]] | Failure]:
         planned: ByModel[Candidates] | Failure

@@ -60,7 +60,7 @@ def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
 
 def _engine(config: ServeConfig) -> HandleEngine:
     planner, generator = LocalHandle(PlannerReplica(config)), LocalHandle(GeneratorReplica(config))
-    return HandleEngine(planner, generator, config.batch.records)
+    return HandleEngine(planner, generator, config)
 
 
 @contextmanager

@@ -48,9 +48,6 @@ def test_the_canary_detects_that_it_is_loaded(canary: Canary) -> None:
     assert canary.was_loaded
 
 
-# --- models -------------------------------------------------------------------------------------------------------
-
-
 @forms
 @pytest.mark.parametrize(
     "command",
@@ -104,9 +101,6 @@ def test_a_pickled_journal_of_a_sweep_is_refused(tmp_path: Path, canary: Canary)
     assert not canary.was_loaded
 
 
-# --- archives of AllenNLP, which are pickles ----------------------------------------------------------------------
-
-
 @pytest.fixture
 def bundle_with_archive(tmp_path: Path, canary: Canary) -> Path:
     """A bundle with AllenNLP as its segmenter, with an archive and a Python interpreter of its author's choice."""
@@ -137,9 +131,6 @@ def test_the_allennlp_archive_of_a_bundle_is_run_only_with_run_archives(
     if not allowed:
         assert (code, out) == (2, "")
         assert "runs its author's code" in err and "--run-archives" in err
-
-
-# --- YAML, which can name functions -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tag", ["!!python/object/apply:open", "!!python/object/new:open", "!!python/tuple", "!own"])

@@ -59,9 +59,9 @@ def generator(serve_config: ServeConfig) -> GeneratorReplica:
 
 
 @pytest.fixture
-def engine(planner: PlannerReplica, generator: GeneratorReplica) -> HandleEngine:
+def engine(planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> HandleEngine:
     """The endpoint's own planner and generator in this process, with the tiny bundle."""
-    return HandleEngine(LocalHandle(planner), LocalHandle(generator))
+    return HandleEngine(LocalHandle(planner), LocalHandle(generator), serve_config)
 
 
 @pytest.fixture
@@ -86,3 +86,9 @@ def stub() -> StubEngine:
 @pytest.fixture
 def ask_stub(stub: StubEngine) -> Ask:
     return Ask(api(stub, CONFIG))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The path of a keys file."""
+    return tmp_path / "keys.txt"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import wraps
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import httpx
 from starlette.types import ASGIApp, Message, Scope
 
-from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.config import LimitsConfig, ServeConfig
+from agggen_platform.serving.keys import add_key, new_key
+from serve.api import api
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -51,6 +54,18 @@ class Ask:
         response = self(f"/v1/{name}", json={"records": records, "options": options})
         assert response.status_code == 200, response.text
         return response.json()["answers"]
+
+
+def limited(engine: Any, **limits: float) -> Ask:
+    """Requests to an endpoint with these limits."""
+    return Ask(api(engine, ServeConfig(bundle="toy", limits=LimitsConfig(**limits))))
+
+
+def issue(file: Path, name: str) -> str:
+    """A new key, whose line is added to the file."""
+    key, line = new_key(name)
+    add_key(file, line)
+    return key
 
 
 def records(*ids: str) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import pytest
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import HttpConfig, LimitsConfig, SecurityConfig, ServeConfig
-from agggen_platform.serving.keys import add_key, new_key
 from serve.api import api
 from serve.errors import Problem
 from serve.limits import Admission, StreamBody, StreamBuffer
@@ -22,6 +21,8 @@ from tests.unit.serve.http_calls import (
     Server,
     asynchronous,
     client,
+    issue,
+    limited,
     part,
     pieces,
     problem,
@@ -35,15 +36,8 @@ REQUEST = {"json": {"records": records("a")}}
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "keys.txt"
-
-
-@pytest.fixture
 def key(file: Path) -> str:
-    key, line = new_key("alice")
-    add_key(file, line)
-    return key
+    return issue(file, "alice")
 
 
 @pytest.fixture
@@ -137,7 +131,7 @@ def test_cross_origin_requests_are_refused(ask_stub: Ask, stub: StubEngine) -> N
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
-SMALL = ServeConfig(bundle="b", limits=LimitsConfig(body_bytes=100, stream_bytes=200))
+SMALL = {"body_bytes": 100, "stream_bytes": 200}
 
 
 @pytest.mark.parametrize(
@@ -155,22 +149,22 @@ def test_invalid_headers_are_refused_before_the_body_arrives(
     stub: StubEngine, name: str, header: str, value: str, status: int
 ) -> None:
     kind = NDJSON if name.endswith("stream") else JSON
-    assert Server().status_of(api(stub, SMALL), scope(f"/v1/{name}", kind | {header: value})) == status
+    assert Server().status_of(limited(stub, **SMALL).app, scope(f"/v1/{name}", kind | {header: value})) == status
 
 
 @pytest.mark.parametrize("length", [{}, {"Content-Length": "3"}], ids=["chunked", "false length"])
 @pytest.mark.parametrize(
     ("body", "limits", "status"),
     [
-        ([b" " * 99, b"xx"], LimitsConfig(body_bytes=100), 413),  # the rest of the body is not waited for
-        ([b'{"records"'], LimitsConfig(deadline_s=0.05), 504),
+        ([b" " * 99, b"xx"], {"body_bytes": 100}, 413),  # the rest of the body is not waited for
+        ([b'{"records"'], {"deadline_s": 0.05}, 504),
     ],
     ids=["long", "late"],
 )
 def test_reading_stops_at_a_body_that_is_too_long_or_late(
-    stub: StubEngine, body: list[bytes], limits: LimitsConfig, status: int, length: dict[str, str]
+    stub: StubEngine, body: list[bytes], limits: dict[str, float], status: int, length: dict[str, str]
 ) -> None:
-    app = api(stub, ServeConfig(bundle="b", limits=limits))
+    app = limited(stub, **limits).app
     assert Server(*map(part, body)).status_of(app, scope(headers=JSON | length)) == status
 
 
@@ -199,8 +193,8 @@ async def test_streams_are_received_ahead_within_their_limits() -> None:
 
 
 def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> None:
-    ask = Ask(api(stub, SMALL))
-    response = ask("/v1/generate:stream", content=pieces(b" " * 150, b" " * 60), headers=NDJSON)
+    body = pieces(b" " * 150, b" " * 60)
+    response = limited(stub, **SMALL)("/v1/generate:stream", content=body, headers=NDJSON)
     assert '"end"' in response.text and "too-large" in response.text
 
 
@@ -210,8 +204,7 @@ def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> 
 @asynchronous
 async def test_requests_above_the_queue_limit_get_429_until_others_end(stub: StubEngine) -> None:
     stub.hold = asyncio.Event()
-    app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
-    async with client(app) as http:
+    async with client(limited(stub, queue=3).app) as http:
         waiting = [asyncio.create_task(http.post("/v1/generate", **REQUEST)) for _ in range(2)]
         stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
         waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))

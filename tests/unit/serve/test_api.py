@@ -15,14 +15,26 @@ from agggen.checks import check
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generator
 from agggen.records import Record, Triple
-from agggen_platform.serving.config import LimitsConfig, ServeConfig
+from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from tests.command import Run
-from tests.unit.serve.http_calls import CONFIG, JSON, SILICON, Ask, Server, asynchronous, part, problem, records, scope
+from tests.unit.serve.http_calls import (
+    CONFIG,
+    JSON,
+    SILICON,
+    Ask,
+    Server,
+    asynchronous,
+    limited,
+    part,
+    problem,
+    records,
+    scope,
+)
 from tests.unit.serve.stub_engine import StubEngine
 
 # --- texts ----------------------------------------------------------------------------------------------------------
@@ -156,7 +168,7 @@ def test_without_a_critic_only_the_strict_check_is_run(
     serve_config: ServeConfig, planner: PlannerReplica, ask: Ask
 ) -> None:
     config = replace(serve_config, critic=None)
-    engine = HandleEngine(LocalHandle(planner), LocalHandle(GeneratorReplica(config)))
+    engine = HandleEngine(LocalHandle(planner), LocalHandle(GeneratorReplica(config)), config)
     (own,) = Ask(api(engine, config)).answers("check", RECORDS[0])
     (both,) = ask.answers("check", RECORDS[0])
     assert own == {name: both[name] for name in own}
@@ -214,7 +226,7 @@ def test_the_problem_names_an_invalid_option(
 
 
 def test_a_default_above_a_limit_is_lowered_to_it(stub: StubEngine) -> None:
-    ask = Ask(api(stub, ServeConfig(bundle="toy", limits=LimitsConfig(plans=2))))
+    ask = limited(stub, plans=2)
     assert len(ask.answers("plan", SILICON)[0]["plans"]) == 2
     assert ask("/v1/plan", json={"records": [SILICON], "options": {"k": 5}}).status_code == 422
 
@@ -234,9 +246,8 @@ def test_a_deadline_is_a_positive_number(ask_stub: Ask, value: str) -> None:
 )
 def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, longest: float, granted: float) -> None:
     """Regression: the default deadline could be longer than the longest deadline."""
-    config = ServeConfig(bundle="toy", limits=LimitsConfig(longest_deadline_s=longest))
     headers = {} if asked is None else {"X-Deadline-Seconds": asked}
-    Ask(api(stub, config))(json={"records": [SILICON]}, headers=headers)
+    limited(stub, longest_deadline_s=longest)(json={"records": [SILICON]}, headers=headers)
     assert stub.seconds == [pytest.approx(granted, rel=0.2)]
 
 

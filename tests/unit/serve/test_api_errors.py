@@ -9,11 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from agggen_platform.serving.config import LimitsConfig, ServeConfig
-from serve.api import api
 from serve.engine import Failure, ModelCard
 from serve.errors import DETAIL_CHARS, Problem, printable
-from tests.unit.serve.http_calls import JSON, NDJSON, SILICON, Ask, problem, records
+from tests.unit.serve.http_calls import JSON, NDJSON, SILICON, Ask, limited, problem, records
 from tests.unit.serve.stub_engine import StubEngine
 
 
@@ -202,8 +200,7 @@ def test_details_are_truncated_and_unprintable_characters_escaped() -> None:
 
 
 def test_too_many_records_are_refused(stub: StubEngine) -> None:
-    ask = Ask(api(stub, ServeConfig(bundle="toy", limits=LimitsConfig(records=2))))
-    response = ask(json={"records": records("a", "b", "c")})
+    response = limited(stub, records=2)(json={"records": records("a", "b", "c")})
     assert (response.status_code, problem(response)["field"]) == (413, "records")
     assert not stub.calls
 

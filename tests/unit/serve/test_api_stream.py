@@ -24,6 +24,7 @@ from tests.unit.serve.http_calls import (
     Ask,
     Server,
     asynchronous,
+    limited,
     part,
     pieces,
     problem,
@@ -114,8 +115,8 @@ def test_options_of_a_stream_are_in_the_query_and_checked_first(stub: StubEngine
 
 
 def test_a_stream_ends_at_its_maximum_number_of_records(stub: StubEngine) -> None:
-    limits = LimitsConfig(stream_records=5, window=16)
-    results, end = answers(stream(stub, b"".join(map(line, range(9))), ServeConfig(bundle="toy", limits=limits)))
+    ask = limited(stub, stream_records=5, window=16)
+    results, end = answers(ask("/v1/generate:stream", content=b"".join(map(line, range(9))), headers=NDJSON))
     assert len(results) == 5
     assert end["error"]["type"] == "urn:agggen:problem:too-large"
     assert (end["records"], end["ok"]) == (5, 5)

@@ -16,6 +16,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Plan, Record, Triple
+from agggen_platform.serving.config import BatchConfig, ReplicaConfig, ServeConfig
 from serve.engine import Answered, ByModel, Failure, Job, Text
 from serve.errors import Problem
 from serve.handles import HandleEngine
@@ -86,13 +87,19 @@ async def forever(*_: Any) -> Any:
     await asyncio.Event().wait()
 
 
+def config(records: int = 64) -> ServeConfig:
+    """At most `records` per call, and at most 5 generators."""
+    bounds = ReplicaConfig(max_replicas=5, target_records=50)
+    return ServeConfig("b", batch=BatchConfig(records=records), generator=bounds)
+
+
 def codes(answers: Sequence[Any]) -> list[str]:
     return [answer.code if isinstance(answer, Failure) else answer.value[0].text for answer in answers]
 
 
 def generated(planner: Any, generator: Any, *names: str, records: int = 64, seconds: float = LONG) -> list[Any]:
     """The engine's answers to jobs of these names."""
-    return asyncio.run(HandleEngine(planner, generator, records).generate(jobs(*names), seconds))
+    return asyncio.run(HandleEngine(planner, generator, config(records)).generate(jobs(*names), seconds))
 
 
 def test_jobs_that_cannot_be_planned_are_not_written_and_the_order_is_kept() -> None:
@@ -109,8 +116,6 @@ def test_many_records_are_split_over_calls_and_answered_in_order() -> None:
     assert codes(generated(planner, generator, *names, records=5)) == [f"{name}." for name in names]
     assert sorted(len(call.arguments[0]) for call in generator.calls) == [3, 5, 5, 5, 5]
 
-
-# --- replicas that die ---
 
 LOST = [
     *(DIED, UNAVAILABLE, exceptions.RayActorError(), exceptions.WorkerCrashedError()),
@@ -147,9 +152,6 @@ def test_a_failed_call_fails_its_records(
     assert "secret" not in str(answers) and ("a secret" in caplog.text) == (code == "internal")
 
 
-# --- time ---
-
-
 def test_replicas_get_the_time_left_and_the_deadline_cancels_their_requests() -> None:
     planner, generator = Replicas(plans), Replicas(forever)
     assert codes(generated(planner, generator, "a", "bad", seconds=0.1)) == ["deadline", "plan"]
@@ -170,7 +172,7 @@ def test_a_call_is_not_retried_after_its_deadline() -> None:
 @asynchronous
 async def test_cancelling_a_call_cancels_its_requests() -> None:
     generator = Replicas(forever)
-    engine = HandleEngine(Replicas(plans), generator, records=2)
+    engine = HandleEngine(Replicas(plans), generator, config(2))
     task = asyncio.create_task(engine.generate(jobs("a", "b", "c"), LONG))
     while len(generator.calls) < 2:
         await asyncio.sleep(0)
@@ -181,15 +183,12 @@ async def test_cancelling_a_call_cancels_its_requests() -> None:
     assert [call.cancelled for call in generator.calls] == [True, True]
 
 
-# --- the other calls ---
-
-
 @asynchronous
 async def test_plans_go_to_planners_and_alignments_to_generators() -> None:
     aligned = AlignedText("a", ("Neon.",), ((),), (1.0,), -1.0)
     planner = Replicas(DIED, lambda jobs, k, seconds: ByModel([[k]] * len(jobs), "ab12"))
     generator = Replicas(UNAVAILABLE, lambda texts, seconds: ByModel([aligned] * len(texts), "cd34"))
-    engine = HandleEngine(planner, generator, records=2)
+    engine = HandleEngine(planner, generator, config(2))
     assert await engine.plan(jobs("a"), 7, LONG) == [Answered([7], "ab12")]
     assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Answered(aligned, "cd34")] * 3
     assert [call.method for call in planner.calls + generator.calls] == ["plan"] * 2 + ["align"] * 3
@@ -197,11 +196,11 @@ async def test_plans_go_to_planners_and_alignments_to_generators() -> None:
 
 @asynchronous
 async def test_a_card_without_a_planner_is_an_error() -> None:
-    assert await HandleEngine(Replicas(UNAVAILABLE, lambda: "card"), None).card() == "card"
+    assert await HandleEngine(Replicas(UNAVAILABLE, lambda: "card"), None, config()).card() == "card"
     with pytest.raises(Problem, match=r"no planner is ready: the replica .* was lost"):
-        await HandleEngine(Replicas(DIED), None).card()
+        await HandleEngine(Replicas(DIED), None, config()).card()
     with pytest.raises(Problem, match="no planner is ready: the deadline passed"):
-        await HandleEngine(Replicas(forever), None).card(0.05)
+        await HandleEngine(Replicas(forever), None, config()).card(0.05)
 
 
 @asynchronous
@@ -209,7 +208,7 @@ async def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scal
     """A call would wake a generator that was scaled to zero, so none is made."""
     card, generator = object(), Replicas()
     present = [Generators(0, False), Generators(0, True), Generators(0, False)]
-    engine = HandleEngine(Replicas(lambda: card), generator, count=lambda: present.pop(0))
+    engine = HandleEngine(Replicas(lambda: card), generator, config(), lambda: present.pop(0))
     with pytest.raises(Problem, match="no generator is ready"):  # the first is loading
         await engine.ready(5)
     for _ in range(3):
@@ -219,13 +218,8 @@ async def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scal
 
 @pytest.mark.parametrize(("running", "records"), [(0, 100), (1, 100), (2, 200), (3, 250), (5, 250)])
 def test_records_at_once_suffice_for_twice_the_generators_up_to_the_maximum(running: int, records: int) -> None:
-    engine = HandleEngine(
-        Replicas(), Replicas(), count=lambda: Generators(running, True), max_generators=5, target_records=50
-    )
+    engine = HandleEngine(Replicas(), Replicas(), config(), lambda: Generators(running, True))
     assert asyncio.run(engine.records_at_once()) == records
-
-
-# --- how many replicas ---
 
 
 @pytest.mark.parametrize(

@@ -12,23 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import ConfigError
-from agggen_platform.serving.keys import add_key, new_key, parse_keys, read_keys
+from agggen_platform.serving.keys import parse_keys, read_keys
 from serve.security import KeyRing
 from tests.command import Run
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "keys.txt"
-
-
-def issue(file: Path, name: str) -> str:
-    key, line = new_key(name)
-    add_key(file, line)
-    return key
-
-
-# --- the file of keys ---------------------------------------------------------------------------------------------
+from tests.unit.serve.http_calls import issue
 
 HASH = "sha256:" + "ab" * 32
 
@@ -97,16 +84,6 @@ def test_any_text_parses_to_keys_or_a_config_error(text: str) -> None:
     assert parse_keys("\n".join(map(str, keys)), "again") == keys
 
 
-# --- the ring -----------------------------------------------------------------------------------------------------
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_only_valid_keys_have_a_name(file: Path) -> None:
     alice, bob, second = issue(file, "alice"), issue(file, "bob"), issue(file, "alice")
     ring = KeyRing(file)
@@ -116,15 +93,15 @@ def test_only_valid_keys_have_a_name(file: Path) -> None:
 
 
 def test_a_changed_file_takes_effect_within_a_second(file: Path) -> None:
-    clock = Clock()
+    now = [100.0]
     alice = issue(file, "alice").encode()
-    ring = KeyRing(file, clock)
+    ring = KeyRing(file, lambda: now[0])
     bob = issue(file, "bob").encode()
     assert ring.name_of(bob) is None
-    clock.now += 1.1
+    now[0] += 1.1
     assert ring.name_of(bob) == "bob"
     file.write_text("# nobody\n")
-    clock.now += 1.1
+    now[0] += 1.1
     assert ring.name_of(alice) is None and ring.name_of(bob) is None
 
 
@@ -139,23 +116,20 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 def test_a_broken_file_keeps_the_last_valid_keys_and_is_logged_once(
     file: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object]
 ) -> None:
-    clock = Clock()
+    now = [100.0]
     alice = issue(file, "alice").encode()
-    ring = KeyRing(file, clock)
+    ring = KeyRing(file, lambda: now[0])
     damage(file)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            clock.now += 1.1
+            now[0] += 1.1
             assert ring.name_of(alice) == "alice"
     (message,) = [record.getMessage() for record in caplog.records]
     assert "last good keys" in message and "agk_secret" not in message
     file.unlink(missing_ok=True)
     bob = issue(file, "bob").encode()
-    clock.now += 1.1
+    now[0] += 1.1
     assert ring.name_of(bob) == "bob" and ring.name_of(alice) is None
-
-
-# --- the command --------------------------------------------------------------------------------------------------
 
 
 def test_serve_key_prints_a_key_and_its_line_or_adds_the_line_to_a_file(run: Run, file: Path) -> None:

@@ -27,16 +27,7 @@ from serve.engine import Failure
 from serve.errors import Problem
 from serve.meters import Meters
 from serve.observe import RequestContext, current_request, log_as_replica, set_up_logging
-from tests.unit.serve.http_calls import (
-    CONFIG,
-    NDJSON,
-    Ask,
-    Server,
-    asynchronous,
-    part,
-    records,
-    scope,
-)
+from tests.unit.serve.http_calls import CONFIG, NDJSON, Ask, Server, asynchronous, part, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 PATHS = ["/v1/generate"]

@@ -44,9 +44,6 @@ def assert_failures(answers: Sequence[Any], expected: Sequence[tuple[Any, str, s
         assert (answer.code, answer.field) == (code, field) and message in answer.message
 
 
-# --- plans ---
-
-
 def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, library: Generator) -> None:
     configs = [library.config, *(replace(library.config, **changed) for changed in SETTINGS.values())]
     record = RECORDS[-1]
@@ -96,9 +93,6 @@ def test_the_card_describes_the_bundle(planner: PlannerReplica, bundle: Path) ->
     assert card.predicates == len(card.predicate_names) == len(loaded.encoder.predicates) - 1
     assert set(card.predicate_names) == {name for record in elements_records("dev") for name in record.predicates}
     assert card.model["width"] == 16
-
-
-# --- texts ---
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +168,6 @@ def test_candidates_of_another_model_are_planned_again(
     assert_failures([failure], [(bad, "plan", "plan", "'colour'")])
 
 
-# --- alignment ---
-
-
 def test_alignments_are_those_of_the_library(generator: GeneratorReplica, library: Generator) -> None:
     """A text without facts is segmented like the training texts."""
     pieces, segmented = (
@@ -237,9 +228,6 @@ def test_the_allennlp_archive_of_a_bundle_is_not_run(serve_config: ServeConfig, 
     assert_failures([refused], [(None, "text", "facts", "send the text's facts")])
     assert str(tmp_path) not in refused.message
     assert not isinstance(aligned, Failure) and aligned.facts == (TEXT,)
-
-
-# --- broken bundles and replicas ---
 
 
 def test_a_bundle_that_generates_no_text_is_refused(serve_config: ServeConfig, bundle: Path, tmp_path: Path) -> None:

@@ -25,8 +25,6 @@ from tests.processes import free_ports
 from tests.unit.serve.http_calls import SILICON, Ask
 from tests.unit.serve.stub_engine import StubEngine
 
-# --- the page -------------------------------------------------------------------------------------------------------
-
 
 def test_the_page_and_all_that_it_loads_come_from_the_endpoint(ask: Ask) -> None:
     page = ask("/", "GET")
@@ -67,9 +65,6 @@ def test_the_page_can_be_turned_off_and_needs_no_key(engine: HandleEngine, tmp_p
     assert [keyed(address, "GET").status_code for address in ("/", "/v1/model", "/v1/examples")] == [200, 401, 401]
 
 
-# --- examples -------------------------------------------------------------------------------------------------------
-
-
 def test_examples_are_of_the_test_split_of_the_bundles_corpus() -> None:
     examples = examples_of({"corpus": {"name": "elements", "train": "train", "dev": "dev", "test": "test"}})
     ids = [record.id for record in elements_records("test")]
@@ -82,9 +77,6 @@ def test_examples_are_never_read_from_a_file_that_a_bundle_names(name: object) -
     assert examples_of({"corpus": {"name": name, "test": "test"}}).records == ()
     assert examples_of({"corpus": {"name": "elements", "test": name}}).records == ()
     assert examples_of({}).records == examples_of({"corpus": name}).records == ()
-
-
-# --- an endpoint in one process -------------------------------------------------------------------------------------
 
 
 def test_an_endpoint_in_one_process_answers_and_frees_its_port(serve_config: ServeConfig) -> None:

@@ -39,7 +39,7 @@ def traced(planner: PlannerReplica, traced_generator: GeneratorReplica, serve_co
     """Posts a request to a traced endpoint in this process; returns the response, and the spans by name."""
     exporter = InMemorySpanExporter()
     traces = Traces(exporter)
-    engine = HandleEngine(LocalHandle(planner), LocalHandle(traced_generator), span=traces.span)
+    engine = HandleEngine(LocalHandle(planner), LocalHandle(traced_generator), serve_config, span=traces.span)
     ask = Ask(api(engine, serve_config, traces=traces))
 
     def post(address: str, **request: object) -> tuple[httpx.Response, dict[str, ReadableSpan]]:
@@ -116,7 +116,7 @@ def test_an_unreachable_mlflow_loses_spans_and_no_request(
 ) -> None:
     exporter = MlflowExporter("requests", f"http://user:hunter2@127.0.0.1:{free_ports(1)[0]}")
     traces = Traces(exporter)
-    engine = HandleEngine(LocalHandle(planner), LocalHandle(generator), span=traces.span)
+    engine = HandleEngine(LocalHandle(planner), LocalHandle(generator), serve_config, span=traces.span)
     answer = Ask(api(engine, serve_config, traces=traces))("/v1/plan", json={"records": records("a")})
     traces.flush()
     assert (answer.status_code, exporter.lost) == (200, 3)

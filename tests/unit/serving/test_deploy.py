@@ -39,9 +39,6 @@ def champion(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     return ServeConfig("models:/agggen@champion")
 
 
-# --- the bundle -----------------------------------------------------------------------------------------------------
-
-
 def test_a_folder_is_pinned_by_path_and_fingerprint(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bundle.parent)
     target = find_target(ServeConfig("bundle"))
@@ -65,9 +62,6 @@ def test_another_fingerprint_is_refused(bundle: Path, tmp_path: Path) -> None:
         find_target(ServeConfig(str(bundle), fingerprint=other))
 
 
-# --- the application ------------------------------------------------------------------------------------------------
-
-
 def test_arguments_are_the_same_flat_and_nested() -> None:
     flat = {"bundle": "s3://models/a", "generator.max_replicas": "4", "security.hosts": "[a.example]"}
     nested = {"bundle": "s3://models/a", "generator": {"max_replicas": 4}, "security": {"hosts": ["a.example"]}}
@@ -82,9 +76,6 @@ def test_an_application_contains_its_configuration(bundle: Path) -> None:
     (application,) = yaml.safe_load(deploy.deploy_file(config, target))["applications"]
     assert application == deploy.application_of(target.fixed(config))
     assert load_config(ServeConfig, None, settings_of(application["args"])) == target.fixed(config)
-
-
-# --- a followed alias -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -139,9 +130,6 @@ def test_a_deployment_is_retried_unless_the_bundle_is_broken(
     assert endpoint.target.shown == f"models:/agggen/{int(deployed[-1])}"
     for words in ("the previous bundle stays in service", "is models:/agggen/1 now"):  # reported once
         assert sum(words in text for text in notes) == 1
-
-
-# --- starting and ending --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
