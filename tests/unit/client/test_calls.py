@@ -152,8 +152,6 @@ def test_the_timeout_of_an_attempt_ends_with_the_deadline_of_the_call() -> None:
 
 
 THREE = [{"id": "a", "triples": []}, {"triples": []}, {"id": "c", "triples": []}]
-
-
 LOST = [text(0, "a"), error(1, "1", "lost", True), error(2, "c", "plan", False)]
 
 
@@ -173,8 +171,8 @@ def test_lost_records_are_retried(waits: list[float], alone: bool) -> None:
 def test_records_that_stay_lost_keep_their_error(waits: list[float], alone: bool) -> None:
     """Regression: with `alone`, the texts of the other records, repeated each time, reset the number of attempts."""
     partly = httpx.Response(200, json={"answers": LOST})
-    again = [partly] * 20 if alone else [problem(503, "lost", retryable=True)]
-    script = Script(partly, *again)
+    alone_again = [*[partly] * 20, lambda request: pytest.fail("it is repeated forever")]
+    script = Script(partly, *(alone_again if alone else [problem(503, "lost", retryable=True)]))
     assert client_of(script).generate(THREE, alone=alone) == LOST
     assert len(script.requests) == QUICK.attempts
 

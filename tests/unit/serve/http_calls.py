@@ -90,8 +90,9 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
 
 
 def scope(path: str = "/v1/generate", headers: Mapping[str, str | bytes] = MappingProxyType({})) -> Scope:
-    """A POST request's scope, for calls in which the test is the server."""
-    pairs = {"host": "localhost", **headers}.items()
+    """A POST request's scope with the path's media type, for calls in which the test is the server."""
+    kind = NDJSON if path.endswith("stream") else JSON
+    pairs = {"host": "localhost", **kind, **headers}.items()
     lines = [(name.lower().encode(), value if isinstance(value, bytes) else value.encode()) for name, value in pairs]
     return {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": lines}
 

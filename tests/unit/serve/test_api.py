@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from dataclasses import replace
@@ -22,19 +21,7 @@ from serve.handles import HandleEngine
 from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from tests.command import Run
-from tests.unit.serve.http_calls import (
-    CONFIG,
-    JSON,
-    SILICON,
-    Ask,
-    Server,
-    asynchronous,
-    limited,
-    part,
-    problem,
-    records,
-    scope,
-)
+from tests.unit.serve.http_calls import SILICON, Ask, limited, problem
 from tests.unit.serve.stub_engine import StubEngine
 
 # --- texts ----------------------------------------------------------------------------------------------------------
@@ -249,20 +236,6 @@ def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, longest: flo
     headers = {} if asked is None else {"X-Deadline-Seconds": asked}
     limited(stub, longest_deadline_s=longest)(json={"records": [SILICON]}, headers=headers)
     assert stub.seconds == [pytest.approx(granted, rel=0.2)]
-
-
-@asynchronous
-async def test_the_work_for_a_disconnected_client_is_cancelled(stub: StubEngine) -> None:
-    stub.hold = asyncio.Event()
-    body = json.dumps({"records": records("a", "b")}).encode()
-    server = Server(part(body, more=False))
-    call = asyncio.create_task(api(stub, CONFIG)(scope(headers=JSON), server.receive, server.send))
-    while not stub.begun:
-        await asyncio.sleep(0.001)
-    assert not stub.cancelled
-    server.incoming.put_nowait({"type": "http.disconnect"})
-    await asyncio.wait_for(call, 10)
-    assert stub.cancelled == 2
 
 
 # --- the model and the document -------------------------------------------------------------------------------------

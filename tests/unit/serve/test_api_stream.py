@@ -28,6 +28,7 @@ from tests.unit.serve.http_calls import (
     part,
     pieces,
     problem,
+    records,
     scope,
     until,
 )
@@ -153,9 +154,9 @@ class SlowServer(Server):
         await super().send(message)
 
 
-def started(app: ASGIApp, server: Server) -> asyncio.Future[None]:
-    """Starts a streamed request to the application."""
-    return asyncio.ensure_future(app(scope("/v1/generate:stream", NDJSON), server.receive, server.send))
+def started(app: ASGIApp, server: Server, name: str = "generate:stream") -> asyncio.Future[None]:
+    """Starts a request to the application."""
+    return asyncio.ensure_future(app(scope(f"/v1/{name}"), server.receive, server.send))
 
 
 def parts(count: int, more: bool = False) -> list[Message]:
@@ -191,13 +192,26 @@ async def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(st
     assert json.loads(server.body.splitlines()[-1])["ok"] == 3
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["while sending", "while waiting"])
+WHOLE = json.dumps({"records": records(*map(str, range(10)))}).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("generate", [part(WHOLE, more=False)]),
+        ("generate:stream", parts(10)),
+        ("generate:stream", parts(10, more=True)),
+    ],
+    ids=["while waiting", "stream while waiting", "stream while sending"],
+)
 @pytest.mark.parametrize("cancelled", [False, True], ids=["by the client", "by the server"])
 @asynchronous
-async def test_the_work_of_a_disconnected_stream_is_cancelled(stub: StubEngine, whole: bool, cancelled: bool) -> None:
+async def test_the_work_of_a_disconnected_client_is_cancelled(
+    stub: StubEngine, name: str, body: list[Message], cancelled: bool
+) -> None:
     stub.hold = asyncio.Event()
-    server = Server(*parts(10, more=not whole))
-    call = started(api(stub, CONFIG), server)
+    server = Server(*body)
+    call = started(api(stub, CONFIG), server, name)
     await until(lambda: stub.begun == 10)
     if cancelled:
         call.cancel()
