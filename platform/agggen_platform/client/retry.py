@@ -39,7 +39,7 @@ class Attempts:
     """Counts the attempts of a call and measures the time until its deadline."""
 
     def __init__(self, retry: Retry, deadline: float, timeout: float) -> None:
-        """Seconds until the deadline of the call, which must be above 0, or ValueError; `timeout` of an attempt."""
+        """Both in seconds, `timeout` of one attempt; raises ValueError if the deadline is not a number above 0."""
         if not 0 < deadline < math.inf:
             raise ValueError(f"the deadline must be a number of seconds above 0, not {deadline}")
         self._retry, self._seconds, self._timeout = retry, deadline, timeout
