@@ -60,9 +60,8 @@ class Entry:
         own = self.raw.get("id") if isinstance(self.raw, Mapping) else None
         if isinstance(self.raw, Problem):
             own = self.raw.record
-        if isinstance(own, str) and own.strip():
-            return own.strip()
-        return str(own) if isinstance(own, int) and not isinstance(own, bool) else str(self.index)
+        text = str(own).strip() if isinstance(own, str | int) and not isinstance(own, bool) else ""
+        return text or str(self.index)
 
 
 class Answering:
@@ -73,7 +72,7 @@ class Answering:
         self._card: tuple[float, ModelCard] | None = None
 
     async def card(self) -> ModelCard:
-        """The served model; raises EngineError while no planner is ready."""
+        """The served model; raises Problem while no planner is ready."""
         now = time.monotonic()
         if self._card is None or now - self._card[0] > CARD_SECONDS:
             self._card = (now, await self.engine.card())
@@ -82,13 +81,14 @@ class Answering:
     async def generate(self, entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
         """The n best texts of each record, following its own plan if it has one; `options` are within the limits."""
 
+        settings = partial(inference, options)
+
         def job(entry: Entry) -> Job:
             data = self._validated(GenerateRecord, entry.raw)
             try:
                 plan = None if data.plan is None else Plan.parse(data.plan)
             except PlanError as error:
                 raise Problem("plan", str(error), field="plan") from None
-            settings = partial(inference, options)
             return Job(self._record(entry, data), plan, options.complete, options.n_best, options.alone, settings)
 
         return await self._answers(entries, job, self.engine.generate, _written, seconds)
@@ -96,44 +96,37 @@ class Answering:
     async def plan(self, entries: Sequence[Entry], options: PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are within the limits."""
 
-        def job(entry: Entry) -> Job:
-            record = self._record(entry, self._validated(RecordIn, entry.raw))
-            return Job(record, settings=partial(inference, options))
+        settings = partial(inference, options)
 
-        return await self._answers(
-            entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), _planned, seconds
-        )
+        def job(entry: Entry) -> Job:
+            return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
+
+        def ask(jobs: list[Job], left: float) -> Any:
+            return self.engine.plan(jobs, options.k, left)
+
+        return await self._answers(entries, job, ask, _planned, seconds)
 
     async def align(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
         """The facts of each text, each with the triples that it expresses."""
 
-        def text(entry: Entry) -> Text:
-            data = self._validated(AlignRecord, entry.raw)
-            return Text(*self._with_text(entry, data), None if data.facts is None else tuple(data.facts))
-
-        return await self._answers(entries, text, self.engine.align, _aligned, seconds)
+        return await self._answers(entries, partial(self._text, AlignRecord), self.engine.align, _aligned, seconds)
 
     async def check(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
         """The results of the checks of each text."""
 
-        def text(entry: Entry) -> Text:
-            return Text(*self._with_text(entry, self._validated(CheckRecord, entry.raw)))
+        return await self._answers(entries, partial(self._text, CheckRecord), self.engine.check, _checked, seconds)
 
-        return await self._answers(entries, text, self.engine.check, _checked, seconds)
-
-    def _with_text(self, entry: Entry, data: CheckRecord) -> tuple[Record, str]:
-        """The record and its text; raises Problem, naming the field, if the record or the text is above a limit."""
+    def _text(self, model: type[CheckRecord], entry: Entry) -> Text:
+        """A validated record with its text; raises Problem, naming the field."""
+        data = self._validated(model, entry.raw)
         if len(data.text) > self.limits.text_chars:
             detail = f"the text has {len(data.text)} characters; at most {self.limits.text_chars}"
             raise Problem("text", detail, field="text")
-        return self._record(entry, data), data.text
+        facts = data.facts if isinstance(data, AlignRecord) else None
+        return Text(self._record(entry, data), data.text, None if facts is None else tuple(facts))
 
     def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
-        """Validates a raw record as `model`. In a record without `triples`, keys that `model` lacks are predicates.
-
-        Raises:
-            Problem: names the first invalid field.
-        """
+        """The validated record, or Problem; in a record without `triples`, keys that `model` lacks are predicates."""
         if isinstance(raw, Mapping) and "triples" not in raw and raw.keys() - model.model_fields.keys():
             own = {key: value for key, value in raw.items() if key in model.model_fields}
             row = {key: value for key, value in raw.items() if key not in own}
@@ -180,15 +173,8 @@ class Answering:
     ) -> list[Answer]:
         """An answer for each entry, in order.
 
-        Args:
-            entries: the raw records.
-            prepare: validates a raw record and converts it for the engine; raises Problem.
-            ask: calls the engine.
-            members: converts the engine's result to members of the answer.
-            seconds: the time left until the deadline.
-
-        Raises:
-            EngineError: the engine cannot answer at all.
+        `prepare` validates a raw record and converts it for the engine, or raises Problem; `ask` calls the engine with
+        the seconds left; `members` converts its result to members of the answer.
         """
         answers: dict[int, Answer] = {}
         work: list[_Work] = []
@@ -215,11 +201,7 @@ class Answering:
 
 
 async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result:
-    """The result of `work`, which is cancelled when the client disconnects.
-
-    Raises:
-        ClientDisconnect: the client disconnected.
-    """
+    """The result of `work`; if the client disconnects, cancels it and raises ClientDisconnect."""
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(_until_disconnected(receive))
     try:
@@ -249,11 +231,10 @@ def reject_duplicates(entries: Sequence[Entry], seen: dict[str, int]) -> None:
             entry.raw = Problem("record", detail, record=entry.id, field="id")
 
 
-def body_of(answer: Answer, request_id: str | None = None) -> dict[str, Any]:
+def body_of(answer: Answer, request_id: str) -> dict[str, Any]:
     """The JSON object of an answer."""
     if isinstance(answer, Problem):
-        identifier = answer.record if answer.record is not None else str(answer.index)
-        return {"index": answer.index, "id": identifier, "status": "error", "error": answer.as_dict(request_id)}
+        return {"index": answer.index, "id": answer.record, "status": "error", "error": answer.as_dict(request_id)}
     return answer
 
 
@@ -274,22 +255,18 @@ def _written(_: Job, texts: list[Generation]) -> dict[str, Any]:
 
 
 def _planned(_: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
-    logs = [plan.log_probability for plan in plans]
-    probabilities = [None if log is None else math.exp(log) for log in logs]
-    return {"plans": [plan.as_dict() | {"probability": p} for plan, p in zip(plans, probabilities, strict=True)]}
+    def probability(log: float | None) -> float | None:
+        return None if log is None else math.exp(log)
+
+    return {"plans": [plan.as_dict() | {"probability": probability(plan.log_probability)} for plan in plans]}
 
 
 def _aligned(text: Text, aligned: AlignedText) -> dict[str, Any]:
     triples = dict(zip(text.record.predicates, text.record.triples, strict=True))
-    facts = [
-        {
-            "text": fact,
-            "predicates": list(state),
-            "triples": [_parts(triples[name]) for name in state],
-            "posterior": posterior,
-        }
-        for fact, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True)
-    ]
+    facts = []
+    for fact, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True):
+        stated = [_parts(triples[name]) for name in state]
+        facts.append({"text": fact, "predicates": list(state), "triples": stated, "posterior": posterior})
     return {"facts": facts, "log_likelihood": aligned.log_likelihood}
 
 

@@ -101,10 +101,9 @@ def api(
         engine: plans, writes, aligns and checks.
         config: limits, security and whether there is a page.
         compared: a second model, which answers requests whose X-Model is its fingerprint.
-        meters: counts the requests; None: they are not counted.
+        meters, traces: None: requests are not counted, or not traced.
         admission: limits concurrent requests; None: a new one, which admits `limits.queue` of them.
         echo_request_id: False if the server in front already puts the request id into answers.
-        traces: records a trace of each request; None: requests are not traced.
 
     Raises:
         ConfigError: other machines could reach the endpoint without keys, or the keys cannot be read.
@@ -112,18 +111,9 @@ def api(
     paths = [route.path for router in (v1, probes) for route in router.routes if isinstance(route, APIRoute)]
     middleware = [Middleware(RequestContext, meters=meters, paths=[*paths, "/"], echo=echo_request_id)]
     if traces is not None:
-        from serve.tracing import Traced
-
-        middleware.append(Middleware(Traced, traces=traces))
-    app = FastAPI(
-        title="agggen",
-        version="1",
-        description=_ABOUT,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        middleware=middleware,
-    )
+        middleware.append(traces.middleware())
+    shown: dict[str, Any] = {"title": "agggen", "version": "1", "description": _ABOUT}
+    app = FastAPI(**shown, docs_url=None, redoc_url=None, redirect_slashes=False, middleware=middleware)
     app.state.engine, app.state.config = engine, config
     app.state.answerings = [Answering(model, config.limits) for model in (engine, compared) if model]
     app.state.buffer = StreamBuffer(config.limits)
@@ -145,7 +135,7 @@ async def _choose_model(
         str | None, Header(alias=MODEL, description="fingerprint of the model to use, if two are served")
     ] = None,
 ) -> None:
-    """Sets ``request.state.answering`` to the `Answering` of the model that X-Model names, else of the first model."""
+    """Sets ``request.state.answering`` to that of the model that X-Model names, else to the first."""
     for answering in request.app.state.answerings:
         if model is None or (await answering.card()).fingerprint == model:
             request.state.answering = answering

@@ -84,15 +84,8 @@ class Ingress:
             from serve.tracing import MlflowExporter, Traces
 
             self._traces = Traces(MlflowExporter(config.tracing.experiment, config.tracing.server))
-        self._engine = HandleEngine(
-            planner,
-            generator,
-            config.batch.records,
-            count_generators(),
-            max_generators=config.generator.max_replicas or 1,
-            target_records=config.generator.target_records,
-            span=self._traces.span if self._traces else None,
-        )
+        span = self._traces.span if self._traces else None
+        self._engine = HandleEngine(planner, generator, config, count_generators(), span)
         self._admission = Admission(config.limits.queue)
         log_as_replica(config.log)
 
@@ -105,7 +98,7 @@ class Ingress:
         if user_config.get("closed"):
             await self._admission.close()
         else:
-            self._admission.open()
+            self._admission.closed = False
 
 
 def _with_listening_host(config: ServeConfig, default: str) -> ServeConfig:

@@ -1,7 +1,6 @@
 """Batches items of different requests and processes one batch at a time in a thread.
 
-Ray's own ``@serve.batch`` does not suffice: it ignores lengths, deadlines and cancelled callers, one invalid item fails
-its batch, and an exception returned for an item reaches the client as a success.
+Unlike Ray's ``@serve.batch``, it knows lengths, deadlines and cancelled callers, and an invalid item fails alone.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from agggen_platform.serving.config import BatchConfig
-from serve.engine import Failure
+from serve.engine import INTERNAL, LATE, Failure
 from serve.meters import Meters
 
 _log = logging.getLogger("agggen.serve")
@@ -34,8 +33,7 @@ class Measure(NamedTuple):
     work: str = "work"  # the kind of work; equal for all items of a batch
     key: Hashable = None  # further properties that must be equal within a batch
     length: int = 1  # at least 1; items of similar length are batched together
-    share: float = 0.0
-    """The share of a batch that the item fills. The shares in a batch of several items sum to at most 1."""
+    share: float = 0.0  # of a batch that the item fills; in a batch of several items they sum to at most 1
     alone: bool = False  # whether the item shares a batch only with items of the same call of `Batcher.submit`
 
 
@@ -50,6 +48,11 @@ class _Waiting(Generic[T, A]):
     deadline: float
     answer: asyncio.Future[A | Failure]
 
+    def settle(self, answer: A | Failure) -> None:
+        """Gives the answer, unless there is one already."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
 
 class Abandoned(Exception):
     """No caller waits for the batch any more."""
@@ -58,9 +61,9 @@ class Abandoned(Exception):
 class Batcher(Generic[T, A]):
     """Collects items and processes them in batches, in its own thread, so that the event loop stays free.
 
-    Every batch contains the longest waiting item, so that no item waits forever. The batch is filled with items of
-    similar length. Of equally similar items, the first of each call precede the second of any call, so that a large
-    call does not delay a small one. An item whose deadline has passed, or whose caller was cancelled, is dropped.
+    Every batch contains the longest waiting item and is filled with items of similar length. Of equally similar items,
+    the first of each call precede the second of any call, so that a large call does not delay a small one. An item
+    whose deadline has passed, or whose caller was cancelled, is dropped.
     """
 
     def __init__(
@@ -73,14 +76,12 @@ class Batcher(Generic[T, A]):
         """
         Args:
             work: called in the thread with the `Measure.work` and the items of a batch; returns the answers in order.
-                If `work` raises, each half of the batch is tried, and so on. Items that fail alone get a Failure
-                "internal", all other items their answers.
+                If it raises, each half of the batch is tried, and so on; items that fail alone get INTERNAL.
             config: sizes of batch and queue, and how long a batch waits to fill.
             measure: the properties that decide which items share a batch.
             meters: metrics of each batch.
         """
-        self._work, self._config, self._measure = work, config, measure
-        self._meters = meters
+        self._work, self._config, self._measure, self._meters = work, config, measure, meters
         self._waiting: dict[int, _Waiting[T, A]] = {}  # by number, so in order of arrival
         self._numbers = itertools.count()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
@@ -124,19 +125,18 @@ class Batcher(Generic[T, A]):
         finally:
             for entry in entries:
                 self._waiting.pop(entry.number, None)
-                if not entry.answer.done():
-                    entry.answer.set_result(late_failure())
+                entry.settle(LATE)
         return [entry.answer.result() for entry in entries]
 
     def _entry(self, item: T, call: int, rank: int, now: float, deadline: float) -> _Waiting[T, A]:
-        answer: asyncio.Future[A | Failure] = asyncio.get_running_loop().create_future()
         measure = self._measure(item)
         key = (measure.work, measure.key, call if measure.alone else None)
+        answer: asyncio.Future[A | Failure] = asyncio.get_running_loop().create_future()
         entry = _Waiting(item, measure, key, rank, next(self._numbers), now, deadline, answer)
         if deadline <= now:
-            answer.set_result(late_failure())
+            entry.settle(LATE)
         elif len(self._waiting) >= self._config.queue:
-            answer.set_result(Failure("busy", f"{self._config.queue} records wait already; try again later"))
+            entry.settle(Failure("busy", f"{self._config.queue} records wait already; try again later"))
         else:
             self._waiting[entry.number] = entry
         return entry
@@ -169,31 +169,33 @@ class Batcher(Generic[T, A]):
                 work, items = batch[0].measure.work, [entry.item for entry in batch]
                 answers = await loop.run_in_executor(self._thread, self._answers, work, items)
                 for entry, answer in zip(batch, answers, strict=True):
-                    _settle(entry, answer)
+                    entry.settle(answer)
                 if self._meters:
                     self._meters.batch(work, len(batch), waited, time.monotonic() - self._began)
             finally:  # every caller gets an answer, even after an error
                 self._began, self._batch = None, []
                 for entry in batch:
-                    _settle(entry, internal_failure())
+                    entry.settle(INTERNAL)
 
     async def _fill(self) -> None:
         """Waits until a batch is full or its oldest item has waited long enough."""
         self._full.clear()
         if self._waiting and not self._is_full():
-            oldest = next(iter(self._waiting.values()))
-            left = oldest.arrived + self._config.wait_ms / 1000 - asyncio.get_running_loop().time()
+            left = self._oldest().arrived + self._config.wait_ms / 1000 - asyncio.get_running_loop().time()
             if left > 0:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._full.wait(), left)
 
+    def _oldest(self) -> _Waiting[T, A]:
+        return next(iter(self._waiting.values()))
+
     def _take(self, now: float) -> list[_Waiting[T, A]]:
         """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
-            _settle(self._waiting.pop(entry.number), late_failure())
+            self._waiting.pop(entry.number).settle(LATE)
         if not self._waiting:
             return []
-        oldest = next(iter(self._waiting.values()))
+        oldest = self._oldest()
 
         def distance(entry: _Waiting[T, A]) -> tuple[bool, int, int, int]:
             octaves = abs(math.log2(entry.measure.length / oldest.measure.length))
@@ -213,26 +215,11 @@ class Batcher(Generic[T, A]):
             self.failed_in_a_row = 0
             return answers
         except Abandoned:
-            return [late_failure()] * len(items)
+            return [LATE] * len(items)
         except Exception:
             if len(items) == 1:
                 _log.exception("a record could not be processed")
                 self.failed_in_a_row += 1
-                return [internal_failure()]
+                return [INTERNAL]
         middle = len(items) // 2
         return self._answers(work, items[:middle]) + self._answers(work, items[middle:])
-
-
-def _settle(entry: _Waiting[T, A], answer: A | Failure) -> None:
-    if not entry.answer.done():
-        entry.answer.set_result(answer)
-
-
-def late_failure() -> Failure:
-    """The failure of a record that missed its deadline."""
-    return Failure("deadline", "the deadline passed before this record was done")
-
-
-def internal_failure() -> Failure:
-    """The failure of a record after an unexpected error, which is logged."""
-    return Failure("internal", "this record could not be processed; the server's log says why")

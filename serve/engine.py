@@ -1,7 +1,4 @@
-"""The messages between ingress, planners and generators.
-
-Each record has its own answer: its result, or a `Failure`. Only errors of a whole call are raised.
-"""
+"""The messages between ingress, planners and generators. Each record has its own answer: its result, or a `Failure`."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from agggen.verification.results import TextCheck
 T = TypeVar("T")
 
 
-def unchanged(own: InferenceConfig) -> InferenceConfig:
-    """The bundle's own settings."""
+def bundle_settings(own: InferenceConfig) -> InferenceConfig:
+    """A job's default settings: those of the bundle."""
     return own
 
 
@@ -30,7 +27,7 @@ class Job:
     complete: bool = False  # whether to add the predicates that `plan` omits
     n_best: int = 1
     alone: bool = False  # whether the jobs of this call share no batch with other calls
-    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # from bundle's to job's settings
+    settings: Callable[[InferenceConfig], InferenceConfig] = bundle_settings  # from the bundle's settings to the job's
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +56,11 @@ class Failure:
     field: str | None = None  # of the record
 
 
+LATE = Failure("deadline", "the deadline passed before this record was done")
+INTERNAL = Failure("internal", "this record could not be processed; the server's log says why")
+"""After an unexpected error, which is logged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[T]):
     """The answer to a record and the bundle that gave it; during an update, old and new bundle are both in use."""
@@ -69,10 +71,10 @@ class Answered(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ByModel(Generic[T]):
-    """The answers of a replica to several records, in their order, and the fingerprint of its bundle."""
+    """The answers of a replica to several records, in their order."""
 
     answers: list[T | Failure]
-    model: str
+    model: str  # the fingerprint of the replica's bundle
     verify_seconds: float = 0.0
     """Time of the strict check, each batch's time divided equally among its records; 0 without tracing."""
 
@@ -85,13 +87,13 @@ class ByModel(Generic[T]):
 class ModelCard:
     """Describes the served bundle."""
 
-    fingerprint: str  # the bundle's fingerprint
-    address: str  # the bundle's address, with an alias resolved to the version
+    fingerprint: str
+    address: str  # with an alias resolved to the version
     facts: str  # the fact segmenter of the training texts
     largest_group: int  # the largest number of triples in a fact
     inference: InferenceConfig  # the bundle's own settings
-    predicates: int  # number of predicates seen in training
-    predicate_names: tuple[str, ...]
+    predicates: int  # the number of `predicate_names`
+    predicate_names: tuple[str, ...]  # predicates seen in training
     metrics: dict[str, float]
     model: dict[str, Any]  # the model's configuration
 
@@ -103,7 +105,3 @@ class Examples:
     corpus: str = ""
     split: str = ""
     records: tuple[Record, ...] = ()
-
-
-class EngineError(Exception):
-    """The engine as a whole cannot answer now; the same request may succeed later."""

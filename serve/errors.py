@@ -1,8 +1,7 @@
 """Errors as clients see them: problem+json (RFC 9457), one kind for each cause.
 
-A problem names the record (`record` is its id, `index` its position in the request, from 0) and the `field` in dotted
-form (`triples.2.object`, `options.n_best`); `retryable` says whether the same request may succeed later. Problems
-contain no stack trace and at most a part of the input.
+`record` is the record's id, `index` its position in the request, from 0, and `field` is in dotted form
+(`triples.2.object`, `options.n_best`). Problems contain no stack trace and at most a part of the input.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from typing import Any
 
 from starlette.responses import Response
 
-from serve.engine import EngineError, Failure
+from serve.engine import Failure
 
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARS = 500
-"""Longer details and fields are truncated, since they may quote client input."""
+"""The largest length of details and fields, which may quote client input."""
 
 _log = logging.getLogger("agggen.serve")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problem; its type is ``urn:agggen:problem:CODE``."""
+    """A kind of problem."""
 
     code: str
     status: int
@@ -94,20 +93,14 @@ class Problem(Exception):
             "detail": self.detail,
             "retryable": self.retryable,
         }
-        for name in ("record", "index", "field"):
-            if getattr(self, name) is not None:
-                data[name] = getattr(self, name)
-        if request_id is not None:
-            data["request_id"] = request_id
-        if self.errors:
-            data["errors"] = [problem.as_dict() for problem in self.errors]
-        return data
+        errors = [problem.as_dict() for problem in self.errors] or None
+        optional: dict[str, Any] = {"record": self.record, "index": self.index, "field": self.field}
+        optional |= {"request_id": request_id, "errors": errors}
+        return data | {name: value for name, value in optional.items() if value is not None}
 
-    def response(self, request_id: str | None = None) -> Response:
+    def response(self, request_id: str) -> Response:
         """The HTTP response, with Retry-After where a retry may help."""
-        headers = dict(self.headers)
-        if self.kind.retry_after is not None:
-            headers["Retry-After"] = str(self.kind.retry_after)
+        headers = self.headers | ({"Retry-After": str(self.kind.retry_after)} if self.retryable else {})
         body = json.dumps(self.as_dict(request_id), ensure_ascii=False, allow_nan=False).encode()
         return Response(body, self.kind.status, headers, MEDIA_TYPE)
 
@@ -121,14 +114,12 @@ def printable(text: str) -> str:
     return escaped if len(escaped) <= DETAIL_CHARS else escaped[: DETAIL_CHARS - 3] + "..."
 
 
-def problem_of(error: EngineError | Failure) -> Problem:
+def problem_of(failure: Failure) -> Problem:
     """The problem that reports a failure of the engine to a client."""
-    if isinstance(error, EngineError):
-        return Problem("unavailable", str(error))
-    if error.code == "internal":
-        _log.error("a record failed with an internal error: %s", error.message)
-        return Problem("internal", "an unexpected error; see the server's log", field=error.field)
-    return Problem(error.code, error.message, field=error.field)
+    if failure.code == "internal":
+        _log.error("a record failed with an internal error: %s", failure.message)
+        return Problem("internal", "an unexpected error; see the server's log", field=failure.field)
+    return Problem(failure.code, failure.message, field=failure.field)
 
 
 def combined(problems: list[Problem]) -> Problem:

@@ -36,6 +36,11 @@ class _Write:
     verify_seconds: list[float] = field(default_factory=list)  # seconds of the strict check per record of its batch
 
 
+@dataclass(frozen=True, slots=True)
+class _Check:
+    text: Text
+
+
 class _TimedChecker(Checker):
     """Measures the total seconds of its checks; most are called by the search during generation."""
 
@@ -47,11 +52,6 @@ class _TimedChecker(Checker):
             return super().check(*arguments, **options)
         finally:
             self.seconds += time.perf_counter() - begin
-
-
-@dataclass(frozen=True, slots=True)
-class _Check:
-    text: Text
 
 
 _ALIGN_BATCH = 16  # texts aligned together, as in `Generator.align`
@@ -125,13 +125,13 @@ class GeneratorReplica(Replica[Work, Answer]):
 
     def _write(self, items: Sequence[_Write]) -> list[list[Generation] | Failure]:
         plans = [item.candidates or self._plan(item.job) for item in items]
-        ready = [(item.job, plan) for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
-        configs = [job.settings(self._generator.config) for job, _ in ready]
-        records, candidates = [job.record for job, _ in ready], [plan for _, plan in ready]
-        counts = [job.n_best for job, _ in ready]
+        jobs = [item.job for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
+        candidates = [plan for plan in plans if isinstance(plan, Candidates)]
+        configs = [job.settings(self._generator.config) for job in jobs]
         checker = self._generator.checker
         before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
-        written = iter(self._generator.write(records, candidates, counts, configs))
+        counts = [job.n_best for job in jobs]
+        written = iter(self._generator.write([job.record for job in jobs], candidates, counts, configs))
         if isinstance(checker, _TimedChecker):
             for item in items:
                 item.verify_seconds.append((checker.seconds - before) / len(items))
@@ -178,11 +178,9 @@ class GeneratorReplica(Replica[Work, Answer]):
         except RecordError as error:
             return Failure("text", str(error), "text")
         tokens, sets, limit = example.n_target, self._sets(text.record), self._limits.align_positions
-        if tokens * sets > limit:
-            detail = (
-                f"{tokens:,} tokens times {sets:,} sets of triples are {tokens * sets:,} positions; at most {limit:,}"
-            )
-            return Failure("text", f"{detail}: send fewer triples or a shorter text", "text")
+        if (positions := tokens * sets) > limit:
+            cost = f"{tokens:,} tokens times {sets:,} sets of triples are {positions:,} positions; at most {limit:,}"
+            return Failure("text", f"{cost}: send fewer triples or a shorter text", "text")
         return facts
 
     def _sets(self, record: Record) -> int:

@@ -10,14 +10,16 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from ray import exceptions
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
-from serve.batching import internal_failure, late_failure
-from serve.engine import Answered, ByModel, Checked, EngineError, Examples, Failure, Job, ModelCard, Text
+from agggen_platform.serving.config import ServeConfig
+from serve.engine import INTERNAL, LATE, Answered, ByModel, Checked, Examples, Failure, Job, ModelCard, Text
+from serve.errors import Problem
 from serve.scaling import Generators
 
 _log = logging.getLogger("agggen.serve")
@@ -29,8 +31,8 @@ _GRACE = 0.5  # seconds beyond the deadline: the replica itself drops late items
 _PAUSE = 0.1  # seconds before a retry, in which Serve learns which replica died
 
 Span = Callable[[str, int], AbstractContextManager[Callable[[Any], None]]]
-Call = Callable[[float], Any]
-"""Calls a deployment with the seconds left, and returns a ``ray.serve.handle.DeploymentResponse``."""
+Call = Callable[[Any, float], Any]
+"""Calls a deployment with items and the seconds left; returns a ``ray.serve.handle.DeploymentResponse``."""
 
 
 class HandleEngine:
@@ -40,25 +42,20 @@ class HandleEngine:
         self,
         planner: Any,
         generator: Any,
-        records: int = 64,
+        config: ServeConfig,
         count: Callable[[], Generators] = lambda: Generators(1, True),
-        max_generators: int = 1,
-        target_records: float = 64,
         span: Span | None = None,
     ) -> None:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            records: the largest number of records per call; more records are split into several calls.
+            config: the largest number of records per call, and the bounds of the generators.
             count: returns the state of the generators; it may block.
-            max_generators: the largest number of generators.
-            target_records: the records per generator above which another generator is started.
-            span: traces a call, given its name and number of records; yields a function for the call's result. None:
-                calls are not traced.
+            span: traces a call, given its name and number of records; yields a function for its result. None: no trace.
         """
-        self._planner, self._generator, self._records = planner, generator, records
-        self._count, self._span = count, span or (lambda name, records: nullcontext(lambda result: None))
-        self._max_generators, self._target_records = max_generators, target_records
+        self._planner, self._generator, self._count = planner, generator, count
+        self._span = span or (lambda name, records: nullcontext(lambda result: None))
+        self._records, self._bounds = config.batch.records, config.generator
         self._loaded = False  # whether generators have loaded the bundle
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
@@ -78,73 +75,56 @@ class HandleEngine:
         return await self._ask("check", texts, seconds, self._generator.check.remote)
 
     async def examples(self) -> Examples:
-        """Records of the served bundle's corpus; raises EngineError if no planner answers within 30 seconds."""
-        examples: Examples = await self._ask_planner(self._planner.examples, 30.0)
-        return examples
+        """Records of the served bundle's corpus; raises Problem if no planner answers within 30 seconds."""
+        return await self._ask_planner(self._planner.examples, 30.0)
 
     async def card(self, seconds: float = 10.0) -> ModelCard:
-        """The served model; raises EngineError if no planner answers within `seconds`."""
-        card: ModelCard = await self._ask_planner(self._planner.card, seconds)
-        return card
+        """The served model; raises Problem if no planner answers within `seconds`."""
+        return await self._ask_planner(self._planner.card, seconds)
 
     async def ready(self, seconds: float = 10.0) -> ModelCard:
-        """The served model, once planners and generators have loaded it and passed their self-test.
+        """The served model; raises Problem until planners and generators have loaded it and passed their self-test.
 
         No generator is called, so probes start none, and the endpoint stays ready while all are busy or scaled to zero.
-
-        Raises:
-            EngineError: no planner answers within `seconds`, or no generator has started yet.
         """
         card = await self.card(seconds)
         self._loaded = self._loaded or (await asyncio.to_thread(self._count)).loaded
         if not self._loaded:
-            raise EngineError("no generator is ready: none has loaded the bundle yet")
+            raise Problem("unavailable", "no generator is ready: none has loaded the bundle yet")
         return card
 
     async def records_at_once(self) -> int:
         """How many records clients should have in flight: enough for the autoscaler to double the generators."""
         running = (await asyncio.to_thread(self._count)).running
-        return math.ceil(min(self._max_generators, 2 * max(1, running)) * self._target_records)
+        return math.ceil(min(self._bounds.max_replicas or 1, 2 * max(1, running)) * self._bounds.target_records)
 
     async def _generate(self, jobs: Sequence[Job], deadline: float) -> list[Answered[list[Generation]] | Failure]:
-        planned = await self._call(
-            "plan", len(jobs), deadline, lambda left: self._planner.candidates.remote(jobs, left)
-        )
+        planned: ByModel[Candidates] | Failure
+        planned = await self._call("plan", jobs, deadline, self._planner.candidates.remote)
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
-        assert isinstance(planned, ByModel)
-        answers: list[Any] = list(planned.answers)
-        ready = [i for i, answer in enumerate(answers) if isinstance(answer, Candidates)]
-        if ready:
-            to_write, plans = [jobs[i] for i in ready], [answers[i] for i in ready]
-            written = await self._answers(
-                "write",
-                len(ready),
-                deadline,
-                lambda left: self._generator.write.remote(to_write, plans, planned.model, left),
-            )
-            for i, texts in zip(ready, written, strict=True):
-                answers[i] = texts
-        return answers
+        pairs, model = zip(jobs, planned.answers, strict=True), planned.model
+        ready = [(job, plans) for job, plans in pairs if isinstance(plans, Candidates)]
+
+        def write(ready: Any, left: float) -> Any:
+            return self._generator.write.remote([job for job, _ in ready], [plans for _, plans in ready], model, left)
+
+        written = iter(await self._answers("write", ready, deadline, write) if ready else ())
+        return [plans if isinstance(plans, Failure) else next(written) for plans in planned.answers]
 
     async def _ask_planner(self, method: Any, seconds: float) -> Any:
         result = await self._attempts(_now() + seconds, lambda left: method.remote())
         if isinstance(result, Failure):
-            raise EngineError(f"no planner is ready: {result.message}")
+            raise Problem("unavailable", f"no planner is ready: {result.message}")
         return result
 
-    async def _ask(
-        self, span: str, items: Sequence[T], seconds: float, call: Callable[[Sequence[T], float], Any]
-    ) -> list[Any]:
-        async def answers(part: Sequence[T], deadline: float) -> list[Any]:
-            return await self._answers(span, len(part), deadline, lambda left: call(part, left))
-
-        return await self._in_parts(answers, items, seconds)
+    async def _ask(self, span: str, items: Sequence[T], seconds: float, call: Call) -> list[Any]:
+        return await self._in_parts(lambda part, deadline: self._answers(span, part, deadline, call), items, seconds)
 
     async def _in_parts(
         self, work: Callable[[Sequence[T], float], Coroutine[Any, Any, list[A]]], items: Sequence[T], seconds: float
     ) -> list[A]:
-        """Splits the items into concurrent calls, which are cancelled together; returns the answers in item order."""
+        """The answers in item order, from concurrent calls, which are cancelled together."""
         deadline = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
         if len(parts) == 1:
@@ -153,19 +133,19 @@ class HandleEngine:
             tasks = [group.create_task(work(part, deadline)) for part in parts]
         return [answer for task in tasks for answer in task.result()]
 
-    async def _answers(self, span: str, n: int, deadline: float, call: Call) -> list[Any]:
-        """An answer for each of n records: the answers of the call, or its failure n times."""
-        result = await self._call(span, n, deadline, call)
-        return [result] * n if isinstance(result, Failure) else result.answered()
+    async def _answers(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> list[Any]:
+        """An answer for each item: those of the call, or its failure."""
+        result = await self._call(span, items, deadline, call)
+        return [result] * len(items) if isinstance(result, Failure) else result.answered()
 
-    async def _call(self, span: str, n: int, deadline: float, call: Call) -> Any:
-        """The result of a traced call with n records, or a Failure."""
-        with self._span(span, n) as trace:
-            result = await self._attempts(deadline, call)
+    async def _call(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> Any:
+        """The result of a traced call, or a Failure."""
+        with self._span(span, len(items)) as trace:
+            result = await self._attempts(deadline, partial(call, items))
             trace(result)
         return result
 
-    async def _attempts(self, deadline: float, call: Call) -> Any:
+    async def _attempts(self, deadline: float, call: Callable[[float], Any]) -> Any:
         """The result of the call, or a Failure; a call that was lost with its replica is retried once."""
         for may_retry in (True, False):
             left = deadline - _now()
@@ -181,15 +161,14 @@ class HandleEngine:
                     return failure
                 _log.warning("a replica was lost (%s); trying again", type(error).__name__)
             await asyncio.sleep(min(_PAUSE, max(deadline - _now(), 0)))
-        return late_failure()
+        return LATE
 
 
 async def _within(response: Any, seconds: float) -> Any:
-    """Awaits a response, and cancels the request at the deadline or when its caller is cancelled.
+    """The response, or TimeoutError; its request is cancelled at the deadline, or when the caller is cancelled.
 
-    Raises:
-        TimeoutError: the deadline passed.
-        TaskCancelledError: the replica cancelled the request; Serve raises CancelledError, as for a cancelled caller.
+    If the replica cancelled the request, Serve raises CancelledError, as for a cancelled caller; here
+    TaskCancelledError.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -208,22 +187,24 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
+_LOST = (
+    exceptions.RayActorError,  # died, or cannot be reached
+    exceptions.TaskCancelledError,  # cancelled by a replica that is stopping
+    exceptions.WorkerCrashedError,
+    exceptions.NodeDiedError,
+    exceptions.LocalRayletDiedError,
+    exceptions.ObjectLostError,  # the node that held the answer was lost
+    exceptions.RpcError,
+    exceptions.OutOfMemoryError,  # Ray killed the replica
+    DeploymentUnavailableError,
+)
+
+
 def _failure(error: Exception) -> Failure:
     """The failure of the records of a call for which Serve raised `error`."""
-    lost = (
-        exceptions.RayActorError,  # died, or cannot be reached
-        exceptions.TaskCancelledError,  # cancelled by a replica that is stopping
-        exceptions.WorkerCrashedError,
-        exceptions.NodeDiedError,
-        exceptions.LocalRayletDiedError,
-        exceptions.ObjectLostError,  # the node that held the answer was lost
-        exceptions.RpcError,
-        exceptions.OutOfMemoryError,  # Ray killed the replica
-        DeploymentUnavailableError,
-    )
     if isinstance(error, BackPressureError):
         return Failure("busy", "too many requests wait; try again later")
-    if isinstance(error, lost):
+    if isinstance(error, _LOST):
         return Failure("lost", "the replica that processed this record was lost; try again")
     _log.error("a call to a replica failed", exc_info=error)  # unexpected: replicas return Failures
-    return internal_failure()
+    return INTERNAL

@@ -16,10 +16,7 @@ PIECE_BYTES = 64 << 10
 
 
 class Admission:
-    """A FastAPI dependency: at most `queue` concurrent requests, streams included; further requests get 429.
-
-    `close` is called before the replica stops: new requests then get 503.
-    """
+    """A FastAPI dependency: at most `queue` concurrent requests; further ones get 429, and 503 while it is `closed`."""
 
     def __init__(self, queue: int) -> None:
         self._queue, self._active, self.closed = queue, 0, False
@@ -45,10 +42,6 @@ class Admission:
         self.closed = True
         await self._idle.wait()
 
-    def open(self) -> None:
-        """Admits requests again."""
-        self.closed = False
-
 
 def check_head(request: Request, max_bytes: int) -> None:
     """Raises Problem for a body that is compressed (415) or whose Content-Length is above `max_bytes` (413)."""
@@ -59,7 +52,7 @@ def check_head(request: Request, max_bytes: int) -> None:
     if not (length.isascii() and length.isdigit()):
         raise Problem("malformed", "Content-Length must be one number of bytes")
     if len(length) > 18 or int(length) > max_bytes:
-        raise Problem("too-large", f"the body has more than {max_bytes} bytes")
+        raise _too_large(max_bytes)
 
 
 async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
@@ -71,12 +64,16 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > max_bytes:
-                    raise Problem("too-large", f"the body has more than {max_bytes} bytes")
+                    raise _too_large(max_bytes)
     except TimeoutError:
         raise Problem("deadline", f"the body did not arrive within {seconds:g} seconds") from None
     if not body.strip():
         raise Problem("malformed", "the body is empty")
     return bytes(body)
+
+
+def _too_large(max_bytes: int) -> Problem:
+    return Problem("too-large", f"the body has more than {max_bytes} bytes")
 
 
 class StreamBuffer:
@@ -89,9 +86,9 @@ class StreamBuffer:
 class StreamBody:
     """The body of a stream, received independently of its processing.
 
-    Serve applies no backpressure: it receives as fast as a client sends. Bytes are therefore counted on arrival. A
-    body of more than `limits.stream_bytes` ends with 413. A stream that has unread bytes ends with 429 if a further
-    chunk would raise the unread bytes of all streams above `limits.stream_buffer_bytes`.
+    Serve receives as fast as a client sends, so bytes are counted on arrival. A body of more than `limits.stream_bytes`
+    ends with 413. A stream that has unread bytes ends with 429 if a further chunk would raise the unread bytes of all
+    streams above `limits.stream_buffer_bytes`.
     """
 
     def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
@@ -101,11 +98,7 @@ class StreamBody:
         self._changed = asyncio.Event()
 
     async def receive(self) -> None:
-        """Receives until a limit is exceeded or the client disconnects; runs concurrently with `pieces`.
-
-        Raises:
-            ClientDisconnect: the client disconnected, during or after its body.
-        """
+        """Receives, while `pieces` runs, until a limit is exceeded; raises ClientDisconnect, also after the body."""
         limits, received = self._buffer.limits, 0
         while self._problem is None:
             message = await self._receive()
@@ -114,7 +107,7 @@ class StreamBody:
             chunk = message.get("body", b"")
             received += len(chunk)
             if received > limits.stream_bytes:
-                self._problem = Problem("too-large", f"the body has more than {limits.stream_bytes} bytes")
+                self._problem = _too_large(limits.stream_bytes)
             elif self._data and self._buffer.waiting + len(chunk) > limits.stream_buffer_bytes:
                 self._problem = Problem("busy", "the buffer of all streams is full: send more slowly")
             else:

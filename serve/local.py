@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -20,8 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from agggen.errors import ConfigError
-from agggen_platform.serving.config import ServeConfig, url_of
-from agggen_platform.serving.errors import PortError
+from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.target import find_target
 from serve.api import api
 from serve.generator import GeneratorReplica
@@ -62,23 +60,13 @@ def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
 
 def _engine(config: ServeConfig) -> HandleEngine:
     planner, generator = LocalHandle(PlannerReplica(config)), LocalHandle(GeneratorReplica(config))
-    return HandleEngine(planner, generator, config.batch.records)
+    return HandleEngine(planner, generator, config)
 
 
 @contextmanager
 def running(app: Any, config: ServeConfig) -> Iterator[str]:
-    """Serves `app` at the address of `config.http`, in a thread, until the block ends; yields its URL.
-
-    Raises:
-        PortError: the port is taken.
-    """
-    host, port = config.http.host.strip("[]"), config.http.port
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise PortError(
-            f"cannot listen on http.port {host}:{port} ({error.strerror}); another: http.port=8001"
-        ) from error
+    """Serves `app` in a thread during the block; yields its URL. Raises PortError if the port is taken."""
+    listener = config.http.listen()
     server = uvicorn.Server(
         uvicorn.Config(app, log_level=logging.WARNING, access_log=False, timeout_graceful_shutdown=5)
     )
@@ -88,7 +76,7 @@ def running(app: Any, config: ServeConfig) -> Iterator[str]:
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         try:
-            yield url_of(host, port)
+            yield config.http.url
         finally:
             server.should_exit = True
             thread.join()

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ray import serve
-from ray.serve.exceptions import RayServeException
 from ray.serve.metrics import Counter, Gauge, Histogram
 
 _COUNTS = [1.0, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -62,11 +60,3 @@ class Meters:
     def bundle(self, fingerprint: str, address: str) -> None:
         """Exports the served bundle; must be called regularly, since Ray drops gauges that are not set again."""
         self._bundle.set(1, tags={"fingerprint": fingerprint, "address": address})
-
-
-def replica_id() -> str | None:
-    """The id of the Serve replica that runs in this process; None if there is none."""
-    try:
-        return serve.get_replica_context().replica_tag
-    except RayServeException:
-        return None

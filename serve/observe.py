@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
 import time
 import traceback
 import uuid
 from collections import Counter
 from collections.abc import Collection
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +21,9 @@ from typing import Any, TextIO
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from ray import serve
 from ray.exceptions import TaskCancelledError
+from ray.serve.exceptions import RayServeException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -29,9 +31,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen_platform.serving.config import LogConfig
-from serve.engine import EngineError
-from serve.errors import Problem, problem_of
-from serve.meters import Meters, replica_id
+from serve.errors import Problem
+from serve.meters import Meters
 from serve.schemas import GenerateOptions, problem_at
 
 _log = logging.getLogger("agggen.serve")
@@ -65,15 +66,14 @@ def current_request() -> RequestInfo:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, request, message, and the members of ``extra={"fields": ...}``.
+    """One JSON object per line: time, level, logger, request, message, replica, and those of ``extra={"fields": ...}``.
 
     Exceptions are logged with type and stack. Their messages, which may quote texts, are logged only if `texts` is set.
     """
 
-    def __init__(self, texts: bool = False, **constant: str) -> None:
-        """`constant`: members of every line, like the replica."""
+    def __init__(self, texts: bool, replica: str) -> None:
         super().__init__()
-        self.texts, self.constant = texts, constant
+        self.texts, self.replica = texts, replica
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -82,23 +82,22 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "request": current_request().id,
             "message": record.getMessage(),
-            **self.constant,
+            "replica": self.replica,
             **getattr(record, "fields", {}),
         }
         if record.exc_info and (error := record.exc_info[1]) is not None:
+            frames = traceback.extract_tb(error.__traceback__)
             line["error"] = type(error).__name__
-            line["trace"] = [
-                f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)
-            ]
+            line["trace"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
             if self.texts:
                 line["says"] = str(error)
         return json.dumps(line, ensure_ascii=True, default=str)
 
 
-def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str) -> None:
+def set_up_logging(log: LogConfig, replica: str, stream: TextIO | None = None) -> None:
     """Makes the endpoint's loggers write JSON lines of at least `log.level` only to `stream` (None: standard error)."""
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(JsonFormatter(log.texts, **constant))
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter(log.texts, replica))
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
@@ -108,8 +107,8 @@ def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str
 
 def log_as_replica(log: LogConfig) -> None:
     """Logs JSON lines if this process is a replica of Ray Serve; otherwise logging is unchanged."""
-    if replica := replica_id():
-        set_up_logging(log, replica=replica)
+    with suppress(RayServeException):
+        set_up_logging(log, serve.get_replica_context().replica_tag)
 
 
 class RequestContext:
@@ -119,10 +118,7 @@ class RequestContext:
     """
 
     def __init__(self, app: ASGIApp, paths: Collection[str], meters: Meters | None = None, echo: bool = True) -> None:
-        """Logs and metrics name `paths`; any other path is ``other``.
-
-        `echo=False`: the server in front (Serve's proxy) already puts the client's X-Request-Id into the answer.
-        """
+        """`paths`: named in logs and metrics; all others are ``other``. `echo`: whether to return the client's id."""
         self.app, self.meters, self.paths, self.echo = app, meters, frozenset(paths), echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -186,7 +182,7 @@ class RequestContext:
 
 def add_exception_handlers(app: FastAPI) -> None:
     """Converts these exceptions to problem responses; `RequestContext` converts all other exceptions."""
-    for kind in (Problem, EngineError, HTTPException, RequestValidationError, ClientDisconnect):
+    for kind in (Problem, HTTPException, RequestValidationError, ClientDisconnect):
         app.add_exception_handler(kind, _answered)
 
 
@@ -200,8 +196,6 @@ async def _answered(request: Request, error: Exception) -> Response:
 def _problem(request: Request, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
-    if isinstance(error, EngineError):
-        return problem_of(error)
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["loc"][0] == "header":

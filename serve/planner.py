@@ -73,24 +73,21 @@ class PlannerReplica(Replica[_Search, Searched]):
         return self._examples
 
     def _test(self) -> list[str]:
+        record = Record("test", (Triple("Oda", "birthPlace", "Voss"), Triple("Oda", "age", "41")))
         try:
-            self._planner.candidates(
-                [Record("test", (Triple("Oda", "birthPlace", "Voss"), Triple("Oda", "age", "41")))]
-            )
+            self._planner.candidates([record])
         except Exception as error:  # any error fails the self-test
             return [f"planning failed: {type(error).__name__}: {error}"]
         return []
 
     def _work(self, work: str, searches: Sequence[_Search]) -> list[Searched | Failure]:
         """Scores the transitions of all records at once, then plans them one by one."""
-        answers: list[Searched | Failure | None] = [refusal(search.job, self._planner) for search in searches]
-        plannable = [i for i, answer in enumerate(answers) if answer is None]
-        records = [searches[i].job.record for i in plannable]
-        configs = [searches[i].job.settings(self._planner.config) for i in plannable]
-        distributions = self._planner.distributions(records, configs)
-        for i, distribution, config in zip(plannable, distributions, configs, strict=True):
-            answers[i] = self._searched(searches[i], distribution, config)
-        return [answer for answer in answers if answer is not None]
+        refusals = [refusal(search.job, self._planner) for search in searches]
+        plannable = [search for search, refused in zip(searches, refusals, strict=True) if refused is None]
+        configs = [search.job.settings(self._planner.config) for search in plannable]
+        distributions = self._planner.distributions([search.job.record for search in plannable], configs)
+        planned = iter(map(self._searched, plannable, distributions, configs))
+        return [refused or next(planned) for refused in refusals]
 
     def _searched(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> Searched | Failure:
         try:

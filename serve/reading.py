@@ -35,9 +35,9 @@ def check_media_type(request: Request, expected: str) -> None:
 
 async def parsed(data: bytes, subject: str = "the body") -> Any:
     """As `parse_json`, without blocking the event loop."""
-    return (
-        parse_json(data, subject) if len(data) < _THREAD_BYTES else await asyncio.to_thread(parse_json, data, subject)
-    )
+    if len(data) < _THREAD_BYTES:
+        return parse_json(data, subject)
+    return await asyncio.to_thread(parse_json, data, subject)
 
 
 def parse_json(data: bytes, subject: str = "the body") -> Any:

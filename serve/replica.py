@@ -69,21 +69,14 @@ class Replica(ABC, Generic[T, A]):
     async def check_health(self) -> None:
         """Checks that the replica works, and exports the bundle that it serves as a metric.
 
-        After several unexpected failures of records in a row, the self-test runs. Only if it fails too is the replica
-        replaced: its device may be lost, and a new process may work.
-
-        Raises:
-            ReplicaError: the replica should be replaced.
+        After several unexpected failures of records in a row, the self-test runs. If it fails too, RuntimeError makes
+        Serve replace the replica: its device may be lost, and a new process may work.
         """
         if self._batcher.stuck(self._longest):
-            raise ReplicaError(f"a batch has been in progress for more than {self._longest:g} s")
+            raise RuntimeError(f"a batch has been in progress for more than {self._longest:g} s")
         failed = self._batcher.failed_in_a_row
         if failed >= _SUSPICIOUS:
             if faults := await self._batcher.run(self._test):
-                raise ReplicaError(f"{failed} records in a row failed, and so does a test: {faults[0]}")
+                raise RuntimeError(f"{failed} records in a row failed, and so does a test: {faults[0]}")
             self._batcher.failed_in_a_row = 0
         self._meters.bundle(self._fingerprint, self._address)
-
-
-class ReplicaError(RuntimeError):
-    """The replica no longer works and should be replaced."""

@@ -7,9 +7,9 @@ import hmac
 import ipaddress
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Request, Security
@@ -23,7 +23,6 @@ from serve.observe import current_request
 
 _log = logging.getLogger("agggen.serve")
 
-_LONGEST_KEY = 512  # bytes; longer credentials are invalid
 _RELOAD_SECONDS = 1.0  # between checks whether the keys file has changed
 
 
@@ -37,7 +36,7 @@ class KeyRing:
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError if the file cannot be read, is malformed, or contains no key."""
         self._path, self._clock = Path(path), clock
-        self._loaded_state = self._file_state()
+        self._loaded_state = _state(self._path)
         self._keys = read_keys(self._path)
         if not self._keys:
             raise ConfigError(f"the keys file {path} holds no key: agggen serve-key NAME --file {path}")
@@ -46,20 +45,15 @@ class KeyRing:
     def name_of(self, credential: bytes) -> str | None:
         """The key's name, None for an invalid credential; in constant time for credentials of the same length."""
         self._reload_if_changed()
-        if len(credential) > _LONGEST_KEY:
-            return None
-        hashed, name = hashlib.sha256(credential).digest(), None
-        for key in self._keys:  # all keys: the time must not reveal which one matched
-            same = hmac.compare_digest(key.sha256, hashed)
-            name = key.name if same else name
-        return name
+        hashed = hashlib.sha256(credential).digest()
+        # Compares all keys: the time must not reveal which one matched.
+        names = [key.name for key in self._keys if hmac.compare_digest(key.sha256, hashed)]
+        return names[0] if names else None
 
     def _reload_if_changed(self) -> None:
-        now = self._clock()
-        if now - self._checked_at < _RELOAD_SECONDS:
+        if self._clock() - self._checked_at < _RELOAD_SECONDS:
             return
-        self._checked_at = now
-        state = self._file_state()
+        self._checked_at, state = self._clock(), _state(self._path)
         if state == self._loaded_state:
             return
         self._loaded_state = state
@@ -70,16 +64,22 @@ class KeyRing:
         else:
             _log.warning("read %d keys from %s", len(self._keys), self._path)
 
-    def _file_state(self) -> tuple[int, ...] | None:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Changes with each change of the file; None if it cannot be accessed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 def key_ring(config: ServeConfig) -> KeyRing | None:
-    """The configured keys, or None; raises ConfigError if other machines could send requests without a key."""
+    """The configured keys, or None.
+
+    Raises:
+        ConfigError: the keys cannot be read, or other machines could send requests without a key.
+    """
     if config.security.keys_file is not None:
         return KeyRing(config.security.keys_file)
     check_keys_required(config)
@@ -89,60 +89,58 @@ def key_ring(config: ServeConfig) -> KeyRing | None:
 BEARER = HTTPBearer(scheme_name="bearer", description="Authorization: Bearer KEY", auto_error=False)
 
 
-class KeyCheck:
-    """A FastAPI dependency: requires a key and records its name for the log."""
+Check = Callable[..., Coroutine[Any, Any, None]]
 
-    def __init__(self, keys: KeyRing) -> None:
-        self._keys = keys
 
-    async def __call__(self, bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]) -> None:
+def access_check(config: ServeConfig) -> Check:
+    """The access check, a FastAPI dependency that raises Problem. Raises ConfigError as `key_ring` does."""
+    keys = key_ring(config)
+    return host_check(config.security.hosts) if keys is None else key_check(keys)
+
+
+def key_check(keys: KeyRing) -> Check:
+    """Requires a key, and records its name for the log."""
+
+    async def check(bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]) -> None:
         if bearer is None:
             detail, challenge = "send a key: Authorization: Bearer KEY", 'Bearer realm="agggen"'
-        elif name := self._keys.name_of(bearer.credentials.strip().encode("latin-1")):
+        elif name := keys.name_of(bearer.credentials.strip().encode("latin-1")):
             current_request().caller = name
             return
         else:
             detail, challenge = "this key is not valid", 'Bearer realm="agggen", error="invalid_token"'
         raise Problem("unauthorized", detail, headers={"WWW-Authenticate": challenge})
 
+    return check
 
-class LocalCheck:
-    """A FastAPI dependency for an endpoint without keys: `Host` must be a name of this machine.
+
+def host_check(hosts: Collection[str]) -> Check:
+    """Without keys: `Host` must be a name of this machine, which are localhost, loopback addresses and `hosts`.
 
     This refuses web pages whose own host name resolves to this machine (DNS rebinding). The browser blocks scripts of
     other origins: without CORS headers they cannot read answers, and the accepted media types need a preflight
     request, which is refused.
     """
+    names = {"localhost", *(host.lower() for host in hosts)}
 
-    def __init__(self, hosts: Collection[str] = ()) -> None:
-        """`hosts`: additional names of this machine."""
-        self._hosts = {"localhost", *(host.lower() for host in hosts)}
-
-    async def __call__(self, request: Request) -> None:
+    async def check(request: Request) -> None:
         hosts = request.headers.getlist("host")
-        if len(hosts) != 1 or not self._is_local(hosts[0]):
+        if len(hosts) != 1 or not _is_local(hosts[0], names):
             detail = "an endpoint without keys answers only to this machine's names (localhost, 127.0.0.1) in Host"
             raise Problem("forbidden", detail)
 
-    def _is_local(self, host: str) -> bool:
-        try:
-            parts = urlsplit(f"//{host}")
-            name, port = parts.hostname or "", parts.port
-        except ValueError:
-            return False
-        if port == 0 or "@" in host:
-            return False
-        try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return name in self._hosts
+    return check
 
 
-def access_check(config: ServeConfig) -> KeyCheck | LocalCheck:
-    """The access check of a configuration, as a FastAPI dependency.
-
-    Raises:
-        ConfigError: the endpoint can be reached from other machines without keys, or its keys cannot be read.
-    """
-    keys = key_ring(config)
-    return LocalCheck(config.security.hosts) if keys is None else KeyCheck(keys)
+def _is_local(host: str, names: Collection[str]) -> bool:
+    try:
+        parts = urlsplit(f"//{host}")
+        name, port = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    if port == 0 or "@" in host:
+        return False
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name in names

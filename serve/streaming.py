@@ -21,8 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from agggen_platform.serving.config import ServeConfig
 from serve.answering import Answer, Answering, Entry, body_of, located, outcome, reject_duplicates
-from serve.engine import EngineError
-from serve.errors import Problem, problem_of
+from serve.errors import Problem
 from serve.limits import StreamBody
 from serve.observe import current_request
 from serve.reading import NDJSON, parsed
@@ -152,8 +151,6 @@ class Stream(Response):
     async def _answers(self, entries: list[Entry]) -> list[Answer]:
         try:
             return await self._answering.generate(entries, self._options, self._seconds)
-        except EngineError as error:
-            return [located(problem_of(error), entry) for entry in entries]
         except Exception:
             _log.exception("request %s: %d records failed with an internal error", current_request().id, len(entries))
             return [located(Problem("internal", "an unexpected error; see the server's log"), e) for e in entries]

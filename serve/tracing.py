@@ -23,6 +23,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Status, StatusCode
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen.errors import ConfigError
@@ -91,6 +92,9 @@ class Traces:
             end, parent = time.time_ns(), trace.set_span_in_context(span)
             self.tracer.start_span("verify", context=parent, start_time=end - int(seconds * 1e9)).end(end)
 
+    def middleware(self) -> Middleware:
+        return Middleware(Traced, tracer=self.tracer)
+
     def flush(self) -> bool:
         """Exports the queued spans; False if that takes more than 30 seconds."""
         return self._provider.force_flush()
@@ -99,8 +103,8 @@ class Traces:
 class Traced:
     """ASGI middleware inside `RequestContext`: one trace for each admitted request of `ROUTES`."""
 
-    def __init__(self, app: ASGIApp, traces: Traces) -> None:
-        self.app, self.tracer = app, traces.tracer
+    def __init__(self, app: ASGIApp, tracer: trace.Tracer) -> None:
+        self.app, self.tracer = app, tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = next((route for route in ROUTES if str(scope.get("path", "")).endswith(route)), None)
@@ -190,11 +194,7 @@ class MlflowExporter(SpanExporter):
     """Sends spans to an MLflow server, and creates the experiment if it does not exist."""
 
     def __init__(self, experiment: str, uri: str | None = None) -> None:
-        """`uri`: the server; None: MLFLOW_TRACKING_URI.
-
-        Raises:
-            ConfigError: the address does not begin with http:// or https://.
-        """
+        """`uri`: the server; None: MLFLOW_TRACKING_URI. Raises ConfigError if it is not http:// or https://."""
         uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
         if not uri.startswith(("http://", "https://")):
             raise ConfigError(

@@ -84,7 +84,8 @@ class Load:
     """Outcomes of first attempts: a status, or the name of a connection error."""
     answers: dict[str, bytes] = field(default_factory=dict)
     """The body of each request that was answered, by its key."""
-    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """All requests, by their keys."""
     times: list[tuple[float, str]] = field(default_factory=list)
     """The time (monotonic) and outcome of each attempt."""
     lost: list[str] = field(default_factory=list)
@@ -107,17 +108,13 @@ class Load:
     def recovered(self, since: float) -> float:
         """Waits until five attempts in a row succeed; returns the seconds from `since` to the last failure."""
 
-        def last_succeeded() -> bool:
-            last = [how for when, how in self.times if when > since][-5:]
-            return len(last) == 5 and set(last) == {"200"}
-
-        until(last_succeeded, "recovery")
-        bad = [when for when, how in self.times if when > since and how != "200"]
-        return max(bad, default=since) - since
+        until(lambda: [outcome for when, outcome in self.times if when > since][-5:] == ["200"] * 5, "recovery")
+        failed = [when for when, outcome in self.times if when > since and outcome != "200"]
+        return max(failed, default=since) - since
 
     def failures(self) -> Counter[str]:
         """The outcomes of failed first attempts."""
-        return Counter({how: count for how, count in self.first.items() if how != "200"})
+        return Counter({outcome: count for outcome, count in self.first.items() if outcome != "200"})
 
     def _run(self) -> None:
         with httpx.Client(base_url=self.url, timeout=90) as client:
@@ -125,31 +122,30 @@ class Load:
                 self._ask(client, uuid.uuid4().hex)
 
     def _ask(self, client: httpx.Client, key: str) -> None:
-        asked = {"records": [self.record(key)]}
-        self.asked[key] = asked
+        self.requests[key] = {"records": [self.record(key)]}
         for attempt in range(240):
             try:
-                answer = client.post("/v1/generate", json=asked)
-                how = str(answer.status_code)
+                answer = client.post("/v1/generate", json=self.requests[key])
+                outcome = str(answer.status_code)
             except httpx.TransportError as error:
-                how = type(error).__name__
-            self.times.append((time.monotonic(), how))
+                outcome = type(error).__name__
+            self.times.append((time.monotonic(), outcome))
             if attempt == 0:
-                self.first[how] += 1
-            if how == "200":
+                self.first[outcome] += 1
+            if outcome == "200":
                 self.answers[key] = answer.content
                 return
-            if how.isdigit() and not _retryable(answer):
-                self.lost.append(f"{how}: {answer.text[:300]}")
+            if outcome.isdigit() and not _retryable(answer):
+                self.lost.append(f"{outcome}: {answer.text[:300]}")
                 return
             time.sleep(0.5)
-        self.lost.append(how)
+        self.lost.append(outcome)
 
 
 def _retryable(answer: httpx.Response) -> bool:
     """Whether a retry may help: the status says so, or Serve's proxy lost the ingress replica of the request."""
-    of_ours = answer.headers.get("content-type") == "application/problem+json"
-    return answer.status_code in (429, 503, 504) or (answer.status_code == 500 and not of_ours)
+    by_proxy = answer.headers.get("content-type") != "application/problem+json"
+    return answer.status_code in (429, 503, 504) or (answer.status_code == 500 and by_proxy)
 
 
 def kill(pids: set[int]) -> float:

@@ -40,7 +40,7 @@ def test_no_answer_is_lost_when_it_is_killed(served: Endpoint, victim: str, caps
         assert load.failures() == {}  # no request passes through it
     keys = list(load.answers)
     for key in keys[-2:]:
-        repeated = httpx.post(f"{served.url}/v1/generate", json=load.asked[key], timeout=60)
+        repeated = httpx.post(f"{served.url}/v1/generate", json=load.requests[key], timeout=60)
         assert repeated.status_code == 200, repeated.text
         assert_same_writing(repeated.content, load.answers[key])
     assert all(json.loads(load.answers[key])["answers"][0]["id"] == key for key in keys)

@@ -110,10 +110,7 @@ def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no
 ) -> None:
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    with (
-        ThreadPoolExecutor(1) as pool,
-        Running([*SERVE, str(bundle), f"http.port={port}", *SMALL], tmp_path) as served,
-    ):
+    with ThreadPoolExecutor(1) as pool, Running([*SERVE, str(bundle), f"http.port={port}", *SMALL], tmp_path) as served:
         served.wait_until(lambda: "Ready." in served.output(), "readiness")
         assert url in served.output().splitlines()
         sockets, proxy = listening(served.process.pid), ("ray::ProxyActor", "127.0.0.1", port)

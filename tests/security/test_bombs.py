@@ -57,19 +57,12 @@ def test_deep_yaml_is_refused(tmp_path: Path, text: str) -> None:
         load_config(ServeConfig, tmp_path / "x.yaml")
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("width", 200_000),
-        ("layers", 10**7),
-        ("feed_forward", 10**10),
-        ("predicate_dim", 10**9),
-        ("max_group_size", 10**9),
-    ],
-)
-def test_sizes_that_do_not_fit_the_weights_are_refused(
-    tmp_path: Path, name: str, size: int, little_memory: None
-) -> None:
+SIZES = {"width": 200_000, "layers": 10**7, "feed_forward": 10**10, "predicate_dim": 10**9, "max_group_size": 10**9}
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES.items())
+@pytest.mark.usefixtures("little_memory")
+def test_sizes_that_do_not_fit_the_weights_are_refused(tmp_path: Path, name: str, size: int) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     described = json.loads((bundle / "bundle.json").read_text())
     described["model"][name] = size
@@ -80,9 +73,8 @@ def test_sizes_that_do_not_fit_the_weights_are_refused(
 
 
 @pytest.mark.parametrize("length", [1 << 62, 99_999_999, 0])
-def test_weights_whose_header_is_longer_than_the_file_are_refused(
-    tmp_path: Path, length: int, little_memory: None
-) -> None:
+@pytest.mark.usefixtures("little_memory")
+def test_weights_whose_header_is_longer_than_the_file_are_refused(tmp_path: Path, length: int) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     (bundle / "weights.safetensors").write_bytes(length.to_bytes(8, "little") + b"{}")
     fix_manifest(bundle, "weights.safetensors")

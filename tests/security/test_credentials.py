@@ -87,10 +87,9 @@ def test_no_secret_is_in_the_files_of_a_run_and_its_model(call: Call, tmp_path: 
     assert (tmp_path / "runs" / "tiny" / "tracking.jsonl").stat().st_size > 0
 
     (port,) = free_ports(1)
-    call(
-        "runs", "sync", "tiny", "--uri", f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}", "--patience", "1", code=6
-    )
-    call("models", "list", "--registry", f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}", code=8)
+    uri = f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}"
+    call("runs", "sync", "tiny", "--uri", uri, "--patience", "1", code=6)
+    call("models", "list", "--registry", uri, code=8)
 
 
 def test_no_secret_is_shown_when_a_server_is_down(call: Call, tmp_path: Path) -> None:
@@ -104,22 +103,22 @@ def test_no_secret_is_shown_when_a_server_is_down(call: Call, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "code"),
+    "command",
     [
-        (("generate", "s3://bucket/bundle"), 5),
-        (("bulk", "s3://bucket/bundle", "s3://bucket/in", "--out", "s3://bucket/out", "actors=0"), 5),
-        (("train", "elements", *TINY, "--name", "x", "storage.url=s3://bucket/runs"), 5),
-        (("segment", "s3://bucket/in", "--out", "out", "actors=0"), 5),
+        "generate s3://bucket/bundle",
+        "bulk s3://bucket/bundle s3://bucket/in --out s3://bucket/out actors=0",
+        f"train elements {' '.join(TINY)} --name x storage.url=s3://bucket/runs",
+        "segment s3://bucket/in --out out actors=0",
     ],
-    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+    ids=lambda command: command.split()[0],
 )
 def test_no_secret_is_shown_when_a_store_refuses(
-    call: Call, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int
+    call: Call, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, SECRETS[name])
     faulty_s3.inject("403", times=1000)
-    output = call(*words, code=code)
+    output = call(*command.split(), code=5)
     assert "refuses these credentials" in output
 
 

@@ -31,26 +31,21 @@ class Server:
     port: int
     scratch: Path
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
     def status(self, path: str, method: str = "GET", **options: Any) -> int:
-        return httpx.request(method, f"{self.url}{path}", timeout=60, trust_env=False, **options).status_code
-
-    def is_up(self) -> bool:
+        """The status of an answer; 0 if there is none."""
+        url = f"http://127.0.0.1:{self.port}{path}"
         try:
-            return self.status("/health") == 200
+            return httpx.request(method, url, timeout=60, trust_env=False, **options).status_code
         except httpx.HTTPError:
-            return False
+            return 0
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder, (port,) = tmp_path_factory.mktemp("mlflow"), free_ports(1)
     secrets, scratch = folder / "secrets", folder / "scratch"
-    secrets.mkdir()
-    scratch.mkdir()
+    for path in (secrets, scratch):
+        path.mkdir()
     for name, value in {"username": "admin", "password": PASSWORD, "session_key": SESSION}.items():
         (secrets / name).write_text(value)
     env = {
@@ -64,7 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     start = [str(REPO / "infra" / "mlflow" / "start.py"), "--host", "127.0.0.1", "--port", str(port)]
     with Running([*start, "--allowed-hosts", f"127.0.0.1:{port},agggen-mlflow:5000"], folder, env) as running:
         server = Server(running, port, scratch)
-        running.wait_until(server.is_up, "answer of MLflow")
+        running.wait_until(lambda: server.status("/health") == 200, "answer of MLflow")
         yield server
 
 

@@ -14,7 +14,7 @@ from agggen_platform.srl.worker import Refused, read_config
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
-from tests.command import command
+from tests.command import Run
 from tests.unit.cli_write.examples import json_lines, restaurant
 from tests.unit.registry.examples import save_model
 
@@ -61,8 +61,9 @@ def test_keys_outside_a_stored_bundle_are_never_written(
 @elsewhere
 def test_a_checkpoint_outside_the_folder_of_the_run_is_refused(tmp_path: Path, name: str) -> None:
     folder = Folder(str(tmp_path / "a" / "run"))
-    for outside in (tmp_path / "outside", tmp_path / "a" / "outside"):
-        outside.parent.mkdir(exist_ok=True)
+    files = [tmp_path / "outside", tmp_path / "a" / "outside"]
+    (tmp_path / "a").mkdir()
+    for outside in files:
         outside.write_text("theirs")
     entry = {"step": 1, "name": name, "bytes": 6, "sha256": "0" * 64}
     folder.write("joint/latest.json", json.dumps({"checkpoints": [entry]}).encode())
@@ -71,7 +72,7 @@ def test_a_checkpoint_outside_the_folder_of_the_run_is_refused(tmp_path: Path, n
         with pytest.raises(ConfigError, match="is not the name of a file in a folder"):
             ask()
     assert not (tmp_path / "restored").exists()
-    assert (tmp_path / "outside").read_text() == (tmp_path / "a" / "outside").read_text() == "theirs"
+    assert [outside.read_text() for outside in files] == ["theirs"] * 2
 
 
 def regular(name: str, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
@@ -116,27 +117,26 @@ def test_an_archive_whose_members_lead_out_of_it_is_refused(
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("arguments", [("bulk", "--out", "out", "actors=0"), ("generate", "-o", "out.jsonl")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bulk BUNDLE records.jsonl --out out actors=0 max_reject_share=1",
+        "generate BUNDLE -i records.jsonl -o out.jsonl",
+    ],
+    ids=lambda command: command.split()[0],
+)
 def test_ids_of_records_are_never_names_of_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     home = tmp_path / "a" / "b"
     home.mkdir(parents=True)
     monkeypatch.chdir(home)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # a store that cannot be costs no time
-    names = [name for name in ELSEWHERE if "\0" not in name]
-    records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in names]
-    name, *options = arguments
-    source = json_lines(home / "records.jsonl", [*records, {"id": "../outside", "triples": []}])
-    inputs = [source] if name == "bulk" else ["-i", source]
-    code, _, err = command(capsys)(name, bundle, *inputs, *options, *(["max_reject_share=1"] if name == "bulk" else []))
+    records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in ELSEWHERE if "\0" not in name]
+    json_lines(home / "records.jsonl", [*records, {"id": "../outside", "triples": []}])
+    code, _, err = run(*command.replace("BUNDLE", str(bundle)).split())
     assert code == 0, err
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith("outside") or "\\" in path.name]
-    assert {path.name for path in home.iterdir()} <= {
-        "records.jsonl",
-        "out",
-        "out.jsonl",
-        "out.jsonl.rejects.jsonl",
-        "runs",
-    }
+    written = {"records.jsonl", "out", "out.jsonl", "out.jsonl.rejects.jsonl", "runs"}
+    assert {path.name for path in home.iterdir()} <= written

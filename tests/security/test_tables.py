@@ -24,7 +24,7 @@ from agggen_platform.storage import verified
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.prepared import prepared_in, read_prepared
 from tests.canary import Canary
-from tests.command import Run, command
+from tests.command import Run
 from tests.unit.registry.examples import save_model
 from tests.unit.training.toy import RECORDS, config_of
 
@@ -36,50 +36,32 @@ def canary(tmp_path: Path) -> Canary:
     return Canary(tmp_path / "canary")
 
 
-def pickles(canary: Canary, rows: int = 1) -> pa.Array:
+def pickles(canary: Canary) -> pa.Array:
     from ray.data._internal.object_extensions.arrow import ArrowPythonObjectType
 
-    return ArrowPythonObjectType().wrap_array(pa.array([canary.pickled()] * rows, pa.large_binary()))
+    return ArrowPythonObjectType().wrap_array(pa.array([canary.pickled()], pa.large_binary()))
 
 
-def with_field(array: pa.Array, name: str, values: pa.Array) -> pa.Array:
-    """A list of structs with an additional field."""
-    inner = array.values
-    fields = [inner.field(number) for number in range(inner.type.num_fields)]
-    names = [inner.type.field(number).name for number in range(inner.type.num_fields)]
-    return pa.ListArray.from_arrays(array.offsets, pa.StructArray.from_arrays([*fields, values], [*names, name]))
+def in_a_triple(canary: Canary) -> pa.Array:
+    """The column of triples, with a further field."""
+    triple = [pa.array([value]) for value in ("Oda", "birthPlace", "Bergen")]
+    names = ["subject", "predicate", "object", "note"]
+    return pa.ListArray.from_arrays([0, 1], pa.StructArray.from_arrays([*triple, pickles(canary)], names))
 
 
-def in_a_triple(table: pa.Table, canary: Canary) -> pa.Table:
-    return table.set_column(
-        table.column_names.index("triples"),
-        "triples",
-        with_field(table["triples"].combine_chunks(), "note", pickles(canary)),
-    )
+PLACES: dict[str, Callable[[Canary], pa.Array]] = {"triples": in_a_triple, "category": pickles}
+places = pytest.mark.parametrize("column", PLACES)
 
 
-def as_a_column(name: str) -> Callable[[pa.Table, Canary], pa.Table]:
-    def changed(table: pa.Table, canary: Canary) -> pa.Table:
-        return table.drop_columns([name]).append_column(name, pickles(canary))
-
-    return changed
-
-
-PLACES: dict[str, Callable[[pa.Table, Canary], pa.Table]] = {
-    "in a triple": in_a_triple,
-    "as the category": as_a_column("category"),
-}
-places = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-
-
-def corpus(folder: Path, place: Callable[[pa.Table, Canary], pa.Table], canary: Canary) -> Path:
-    """A prepared corpus of one record, with pickles in it."""
+def corpus(folder: Path, column: str, canary: Canary) -> Path:
+    """A prepared corpus of one record, with pickles in this column."""
     folder.mkdir(exist_ok=True)
     path = folder / "dev.parquet"
     record = Record.of({"id": "1", "triples": [["Oda", "birthPlace", "Bergen"]], "references": ["Oda is of Bergen."]})
     write_records(path, [record], "toy", "dev")
     table = pq.read_table(path)
-    pq.write_table(place(table, canary).replace_schema_metadata(table.schema.metadata), path)
+    changed = table.set_column(table.column_names.index(column), column, PLACES[column](canary))
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
     return path
 
 
@@ -97,21 +79,13 @@ def corpus(folder: Path, place: Callable[[pa.Table, Canary], pa.Table], canary: 
     ids=lambda arguments: arguments[0],
 )
 def test_commands_load_no_pickles_in_parquet(
-    tmp_path: Path,
-    canary: Canary,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    place: Callable[[pa.Table, Canary], pa.Table],
+    run: Run, tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], column: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # a store that cannot be costs no time
-    run: Run = command(capsys)
-    path = corpus(tmp_path / "corpus", place, canary)
+    path = corpus(tmp_path / "corpus", column, canary)
     if arguments[0] == "train":
         (path.parent / "train.parquet").write_bytes(path.read_bytes())
-    bundle = save_model(tmp_path / "bundle", 1)
-    names = {"BUNDLE": bundle, "FILE": path, "FOLDER": path.parent}
+    names = {"BUNDLE": save_model(tmp_path / "bundle", 1), "FILE": path, "FOLDER": path.parent}
     words = [str(names.get(word, word)).replace("FOLDER", str(path.parent)) for word in arguments]
     code, _, err = run(*words)
     assert not canary.was_loaded
@@ -122,7 +96,7 @@ def test_commands_load_no_pickles_in_parquet(
 @pytest.fixture
 def evil(tmp_path: Path, canary: Canary) -> tuple[Folder, Shard]:
     """A file that changed after it was divided into shards, so that workers must check it."""
-    corpus(tmp_path, in_a_triple, canary)
+    corpus(tmp_path, "triples", canary)
     folder = Folder(str(tmp_path))
     (shard,) = cut(folder, "dev.parquet", [1], 64, "parts/{}.parquet", {})
     return folder, shard

@@ -1,12 +1,6 @@
-"""The endpoint's answers, as plain dictionaries. Its OpenAPI document is generated from the same types.
+"""The endpoint's answers, as plain dictionaries. Its OpenAPI document is generated from these types.
 
-The ``status`` of an answer is "ok" or "error"; checking it narrows the type:
-
-    for answer in client.generate(records):
-        if answer["status"] == "ok":
-            print(answer["id"], answer["texts"][0]["text"])
-        else:
-            print(answer["id"], answer["error"]["detail"])
+The ``status`` of an answer is "ok" or "error"; checking it narrows the type.
 """
 
 from __future__ import annotations

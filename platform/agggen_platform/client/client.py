@@ -32,7 +32,7 @@ from agggen_platform.client.errors import (
 )
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.client.retry import Attempts, Retry
-from agggen_platform.client.transport import Transport
+from agggen_platform.client.transport import call
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
 _MAX_REQUESTS = 64  # concurrent requests of a stream
@@ -51,8 +51,7 @@ class Client:
     - FailedError: an internal error of the endpoint.
     - AnswerError: the server is not an endpoint.
 
-    If only some records fail, their answers have ``status`` "error". The endpoint's options are in serve/README.md;
-    unknown options are refused.
+    If only some records fail, their answers have ``status`` "error". Options: serve/README.md.
     """
 
     def __init__(
@@ -70,9 +69,8 @@ class Client:
         """
         Args:
             url: the endpoint's address, like http://127.0.0.1:8000.
-            api_key: sent with every request; None: the environment variable AGGGEN_API_KEY, if set.
-            timeout: seconds to connect, and to wait for the next byte of an answer; the endpoint gets 90 % of it as
-                deadline.
+            api_key: None: the environment variable AGGGEN_API_KEY, if set.
+            timeout: seconds to connect, and to wait for the next byte of an answer.
             deadline: seconds without a new answer, over all attempts of a call and the waits between them.
             retry: number of attempts, and waits between them.
             concurrency: concurrent requests of `stream`; None: as many as keep all of the endpoint's generators busy.
@@ -89,8 +87,7 @@ class Client:
         self.url = _checked_url(url)
         self._timeout, self._deadline, self._retry = timeout, deadline, retry or Retry()
         self._concurrency, self._piece_records = concurrency, piece_records
-        self._http = httpx.Client(transport=transport)
-        self._transport = Transport(self._http, self.url, _headers(key), timeout)
+        self._http = httpx.Client(transport=transport, headers=_headers(key))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"  # never the key
@@ -124,9 +121,8 @@ class Client:
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
         """Texts for any number of records: one answer per record, in order. `index` counts over the whole stream.
 
-        Records are read lazily, `piece_records` at a time; a request that the endpoint finds too large is halved, and
-        a single record that is too large gets an error as its answer. Requests are concurrent, so that one client can
-        use all generators.
+        Records are read lazily, `piece_records` at a time, and sent in concurrent requests. A request that the endpoint
+        finds too large is halved; a single record that is too large gets an error as its answer.
         """
 
         def texts(piece: tuple[int, list[RecordLike]]) -> list[Any]:
@@ -153,14 +149,13 @@ class Client:
 
     def model(self, *, deadline: float | None = None) -> ModelDict:
         """The served model, its settings, and the limits of requests."""
-        model: Any = self._transport.call("GET", "/v1/model", self._attempts(deadline))
-        return model
+        return self._model(self._attempts(deadline))
 
     def width(self, records: int) -> Callable[[], int]:
         """Returns a function for the number of concurrent requests, of `records` each, that keep all generators busy.
 
-        Together these requests contain the endpoint's `records_at_once` records; one extra request bridges the time
-        between two requests. The function queries the endpoint again every few seconds.
+        They contain the endpoint's `records_at_once`, which is queried every few seconds; one more request bridges the
+        time between two requests.
         """
         due, width = 0.0, self._concurrency or 1
 
@@ -168,7 +163,7 @@ class Client:
             nonlocal due, width
             if self._concurrency is None and time.monotonic() >= due:
                 try:
-                    model = self._transport.call("GET", "/v1/model", Attempts(Retry(attempts=1), self._timeout))
+                    model = self._model(Attempts(Retry(attempts=1), self._timeout, self._timeout))
                     width = min(_MAX_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
                 except (UnavailableError, DeadlineError):  # if this persists, the requests fail
                     pass
@@ -190,7 +185,10 @@ class Client:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _attempts(self, deadline: float | None) -> Attempts:
-        return Attempts(self._retry, self._deadline if deadline is None else deadline)
+        return Attempts(self._retry, self._deadline if deadline is None else deadline, self._timeout)
+
+    def _model(self, attempts: Attempts) -> Any:
+        return call(self._http, "GET", f"{self.url}/v1/model", attempts)
 
     def _request(
         self,
@@ -200,13 +198,7 @@ class Client:
         deadline: float | None,
         start: int = 0,
     ) -> list[Any]:
-        """An answer for each record, in order; records with a retryable error are retried.
-
-        `start`: the index of the first record in the stream, for messages.
-
-        Raises:
-            EndpointError: no record has an answer.
-        """
+        """An answer for each record, in order; raises EndpointError if none has one. `start`: the first one's index."""
         objects = [_object(record, index) for index, record in enumerate(records, start)]
         attempts = self._attempts(deadline)
         answers = self._once(path, objects, options, attempts)
@@ -227,9 +219,8 @@ class Client:
         return answers
 
     def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
-        response = self._transport.call("POST", path, attempts, _json({"records": records, "options": options}))
-        answers = response.get("answers")
-        request = f"POST {self.url}{path}"
+        request, body = f"POST {self.url}{path}", _json({"records": records, "options": options})
+        answers = call(self._http, "POST", f"{self.url}{path}", attempts, body).get("answers")
         if not isinstance(answers, list) or len(answers) != len(records):
             count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
             raise AnswerError(f"{request}: {count} to {len(records)} records")
@@ -293,11 +284,11 @@ def _reindexed(answer: Any, index: int, record: Mapping[str, Any]) -> Any:
     """The answer with the record's `index` in the stream, which is also its id if the record has none."""
     if answer["index"] == index:
         return answer
-    nameless = _is_nameless(record)
-    reindexed = {**answer, "index": index} | ({"id": str(index)} if nameless else {})
+    named = {"id": str(index)} if _is_nameless(record) else {}
     if answer["status"] == "error":
-        reindexed["error"] = {**answer["error"], "index": index} | ({"record": str(index)} if nameless else {})
-    return reindexed
+        error = {**answer["error"], "index": index} | ({"record": str(index)} if named else {})
+        return {**answer, "index": index, **named, "error": error}
+    return {**answer, "index": index, **named}
 
 
 def _checked_url(url: str) -> str:
@@ -309,9 +300,7 @@ def _checked_url(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise RefusedError("the endpoint's address is like http://127.0.0.1:8000 or https://texts.example.org")
     if parsed.userinfo or parsed.query or parsed.fragment:
-        raise RefusedError(
-            "the endpoint's address must not have a user, query or fragment; the key is given as api_key"
-        )
+        raise RefusedError("the endpoint's address must not have a user, query or fragment; the key goes into api_key")
     return str(parsed).rstrip("/")
 
 

@@ -21,29 +21,18 @@ class EndpointError(AggGenError):
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
+        members = problem or {}
         self.problem = problem
         """The endpoint's problem document (`ProblemDict`), if it sent one."""
-        self.request_id = request_id or self._member("request_id")
+        self.status: int | None = members.get("status")
+        self.record: str | None = members.get("record")
+        """The id of the record that caused the error."""
+        self.field: str | None = members.get("field")
+        """The field of the request that caused the error."""
+        self.request_id: str | None = request_id or members.get("request_id")
         """Identifies the request in the endpoint's logs."""
         self.retry_after = retry_after
         """Seconds to wait before a retry, from Retry-After."""
-
-    @property
-    def status(self) -> int | None:
-        return self._member("status")
-
-    @property
-    def record(self) -> str | None:
-        """The id of the record that caused the error."""
-        return self._member("record")
-
-    @property
-    def field(self) -> str | None:
-        """The field of the request that caused the error."""
-        return self._member("field")
-
-    def _member(self, name: str) -> Any:
-        return None if self.problem is None else self.problem.get(name)
 
 
 class RefusedError(EndpointError):
@@ -72,8 +61,8 @@ def describe_problem(problem: Mapping[str, Any]) -> str:
     """A problem document as a one-line message."""
     detail = str(problem.get("detail") or problem.get("title") or "no reason given")
     record, field, request = problem.get("record"), problem.get("field"), problem.get("request_id")
-    location = [f"record {record!r}"] if record is not None and repr(record) not in detail else []
-    location += [f"field {field}"] if field is not None else []
+    location = [f"record {record!r}"] * (record is not None and repr(record) not in detail)
+    location += [f"field {field}"] * (field is not None)
     where = f"{', '.join(location)}: " if location else ""
     code = str(problem.get("type", "no code")).rpartition(":")[2]
     return f"{where}{detail} ({code}, {problem.get('status')}{f', request {request}' if request else ''})"

@@ -15,8 +15,7 @@ R = TypeVar("R")
 def in_parallel(pieces: Iterator[P], work: Callable[[P], R], width: Callable[[], int]) -> Generator[R, None, None]:
     """Applies `work` to all pieces, at most `width()` of them concurrently; yields the results in order.
 
-    At most `2 * width()` pieces are running or have buffered results. An exception of `work` is raised in place of its
-    result.
+    At most `2 * width()` pieces are running or have buffered results.
     """
     pending: deque[Future[R]] = deque()
     while True:

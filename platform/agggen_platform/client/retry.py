@@ -14,8 +14,7 @@ from agggen_platform.client.errors import DeadlineError, EndpointError
 class Retry:
     """Number of attempts, and exponential backoff between them.
 
-    The wait doubles from `first_wait` up to `longest_wait`. Jitter reduces each wait by up to half, but never below
-    Retry-After.
+    Waits double from `first_wait` to `longest_wait`. Jitter reduces each by up to half, but never below Retry-After.
     """
 
     attempts: int = 10  # consecutive attempts without an answer; 1: no retries
@@ -39,11 +38,11 @@ class Retry:
 class Attempts:
     """Counts the attempts of a call and measures the time until its deadline."""
 
-    def __init__(self, retry: Retry, deadline: float) -> None:
-        """`deadline`: seconds from now; raises ValueError if it is not a number above 0."""
+    def __init__(self, retry: Retry, deadline: float, timeout: float) -> None:
+        """Both in seconds, `timeout` of one attempt; raises ValueError if the deadline is not a number above 0."""
         if not 0 < deadline < math.inf:
             raise ValueError(f"the deadline must be a number of seconds above 0, not {deadline}")
-        self._retry, self._seconds = retry, deadline
+        self._retry, self._seconds, self._timeout = retry, deadline, timeout
         self.restart()
 
     def restart(self) -> None:
@@ -55,18 +54,18 @@ class Attempts:
         """Seconds until the deadline; 0 when it has passed."""
         return max(0.0, self._end - time.monotonic())
 
+    @property
+    def timeout(self) -> float:
+        """Seconds until the timeout of an attempt that begins now."""
+        return min(self._timeout, self.left)
+
     def check(self, cause: EndpointError | None = None) -> None:
         """Raises DeadlineError after the deadline; `cause` is the last error."""
         if not self.left:
             raise self._late(cause)
 
     def pause(self, cause: EndpointError) -> None:
-        """Waits before the next attempt.
-
-        Raises:
-            EndpointError: `cause`, if this was the last attempt.
-            DeadlineError: the wait would end after the deadline.
-        """
+        """Waits before the next attempt; raises `cause` after the last one, DeadlineError if the wait is too long."""
         self._made += 1
         if self._made >= self._retry.attempts:
             raise cause

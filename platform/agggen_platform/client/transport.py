@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -19,49 +18,43 @@ from agggen_platform.client.errors import (
 from agggen_platform.client.retry import Attempts, retry_after
 
 _TRANSIENT = (408, 429, 502, 503, 504)
-_DEADLINE_SHARE = 0.9  # of the timeout; sent as deadline, so that the endpoint stops before the client gives up
+_DEADLINE_SHARE = 0.9  # of the timeout: the endpoint's deadline, so that it stops before the client gives up
 
 
-class Transport:
-    """Sends the requests of a client."""
-
-    def __init__(self, http: httpx.Client, url: str, headers: Mapping[str, str], timeout: float) -> None:
-        """`url` has no trailing slash; `timeout`: seconds to connect, and to wait for the next byte of an answer."""
-        self.url, self._http, self._headers, self._timeout = url, http, headers, timeout
-
-    def call(self, method: str, path: str, attempts: Attempts, body: bytes | None = None) -> dict[str, Any]:
-        """The JSON object in the endpoint's answer; transient failures are retried. Raises EndpointError."""
-        while True:
-            try:
-                return self._attempt(method, path, attempts, body)
-            except UnavailableError as error:
-                attempts.pause(error)
-
-    def _attempt(self, method: str, path: str, attempts: Attempts, body: bytes | None) -> dict[str, Any]:
-        attempts.check()
-        timeout = min(self._timeout, attempts.left)
-        headers = {**self._headers, "x-deadline-seconds": f"{_DEADLINE_SHARE * timeout:.3f}"}
-        headers |= {} if body is None else {"content-type": "application/json"}
-        request = f"{method} {self.url}{path}"
+def call(http: httpx.Client, method: str, url: str, attempts: Attempts, body: bytes | None = None) -> dict[str, Any]:
+    """The JSON object in the endpoint's answer; transient failures are retried. Raises EndpointError."""
+    while True:
         try:
-            response = self._http.request(method, self.url + path, content=body, headers=headers, timeout=timeout)
-        except httpx.TimeoutException as error:
-            timed_out = UnavailableError(f"{request}: no data for {timeout:.3g} s")
-            attempts.check(timed_out)
-            raise timed_out from error
-        except httpx.TransportError as error:
-            raise UnavailableError(f"{request}: {str(error) or type(error).__name__}") from error
-        except httpx.DecodingError as error:
-            raise AnswerError(f"{request}: the answer cannot be decompressed: {error}") from error
-        if response.status_code != 200:
-            raise _failure(request, response)
-        value = _object(response)
-        if value is None:
-            raise AnswerError(
-                f"{request}: expected a JSON object, not {response.text[:60]!r}; is this the endpoint?",
-                request_id=response.headers.get("x-request-id"),
-            )
-        return value
+            return _attempt(http, method, url, attempts, body)
+        except UnavailableError as error:
+            attempts.pause(error)
+
+
+def _attempt(http: httpx.Client, method: str, url: str, attempts: Attempts, body: bytes | None) -> dict[str, Any]:
+    attempts.check()
+    timeout = attempts.timeout
+    headers = {"x-deadline-seconds": f"{_DEADLINE_SHARE * timeout:.3f}"}
+    headers |= {} if body is None else {"content-type": "application/json"}
+    request = f"{method} {url}"
+    try:
+        response = http.request(method, url, content=body, headers=headers, timeout=timeout)
+    except httpx.TimeoutException as error:
+        timed_out = UnavailableError(f"{request}: no data for {timeout:.3g} s")
+        attempts.check(timed_out)
+        raise timed_out from error
+    except httpx.TransportError as error:
+        raise UnavailableError(f"{request}: {str(error) or type(error).__name__}") from error
+    except httpx.DecodingError as error:
+        raise AnswerError(f"{request}: the answer cannot be decompressed: {error}") from error
+    if response.status_code != 200:
+        raise _failure(request, response)
+    value = _object(response)
+    if value is None:
+        raise AnswerError(
+            f"{request}: expected a JSON object, not {response.text[:60]!r}; is this the endpoint?",
+            request_id=response.headers.get("x-request-id"),
+        )
+    return value
 
 
 def _failure(request: str, response: httpx.Response) -> EndpointError:
@@ -70,11 +63,8 @@ def _failure(request: str, response: httpx.Response) -> EndpointError:
     kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
     document = _object(response) if kind == "application/problem+json" else None
     problem = None if document is None else {"status": status, **document}
-    message = (
-        f"{request}: {describe_problem(problem)}"
-        if problem
-        else f"{request}: status {status} without a problem document"
-    )
+    described = describe_problem(problem) if problem else f"status {status} without a problem document"
+    message = f"{request}: {described}"
     # A 5xx response without a problem document comes from a proxy whose application has died.
     if status in _TRANSIENT or (problem.get("retryable") is True if problem else status >= 500):
         return UnavailableError(message, problem, request_id, retry_after(response.headers.get("retry-after")))

@@ -23,7 +23,7 @@ class Resources:
         return Resources(self.cpus + other.cpus, self.gpus + other.gpus)
 
     def holds(self, other: Resources) -> bool:
-        """Whether `other` fits in, up to rounding; Ray's smallest unit is 1/10,000."""
+        """Whether `other` fits in, up to rounding."""
         return other.cpus <= self.cpus + 1e-6 and other.gpus <= self.gpus + 1e-6
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ def _roles(config: ServeConfig) -> dict[str, ReplicaConfig]:
 def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
     """`config` with each unset `max_replicas` set to the number of replicas that fit on these nodes.
 
-    ``update=beside`` reserves those of one more replica of each deployment, as new replicas start before old ones stop.
+    ``update=beside`` reserves room for one more replica of each deployment, as new ones start before old ones stop.
     """
     generator, beside = config.generator, config.update == "beside"
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
@@ -73,8 +73,8 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
 
 
 def _total(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Resources:
-    roles = _roles(config).values()
-    return sum((Resources(role.cpus * replicas(role), role.gpus * replicas(role)) for role in roles), Resources())
+    needed = ((role, replicas(role)) for role in _roles(config).values())
+    return sum((Resources(role.cpus * count, role.gpus * count) for role, count in needed), Resources())
 
 
 def one_of_each(config: ServeConfig) -> Resources:
@@ -96,9 +96,7 @@ def local_cpus(config: ServeConfig) -> int:
     """The CPUs that a local cluster offers: twice those of the machine, or twice those that all replicas need, if more.
 
     During an update, replicas of the old and the new bundle run. Ray uses CPUs only for scheduling, not as limits.
-
-    Raises:
-        CapacityError: the smallest number of replicas needs more CPUs than the machine has.
+    Raises CapacityError if the smallest number of replicas needs more CPUs than the machine has.
     """
     machine = os.cpu_count() or 1
     if least(config).cpus > max(machine, 2):
@@ -107,18 +105,12 @@ def local_cpus(config: ServeConfig) -> int:
 
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
-    """Checks that an idle cluster of nodes with these resources suffices for the endpoint.
-
-    Raises:
-        CapacityError: a replica fits on no node, or the smallest number of replicas does not fit on all nodes together.
-    """
+    """Raises CapacityError if a replica fits on no node, or the smallest number of replicas not on all together."""
     available = [Resources.from_resources(node) for node in nodes]
     for name, role in _roles(config).items():
         replica = Resources(role.cpus, role.gpus)
         if not any(node.holds(replica) for node in available):
-            largest = max(
-                available, key=lambda node: (node.gpus, node.cpus) if replica.gpus else (node.cpus, node.gpus)
-            )
+            largest = max(available, key=lambda node: (node.gpus if replica.gpus else 0, node.cpus, node.gpus))
             raise CapacityError(
                 f"a replica of the {name} needs {replica}, and no node of the cluster has that (the largest has "
                 f"{largest}): set {name}.cpus and {name}.gpus"

@@ -1,9 +1,7 @@
 """The endpoint's configuration: its bundle, replicas, limits and access.
 
 `agggen serve`, ``serve run serve.app:app KEY=VALUE`` and the ``args`` of a ``serve deploy`` file set a `ServeConfig`,
-which every replica receives:
-
-    config = load_config(ServeConfig, None, ["bundle=models:/agggen@champion", "generator.max_replicas=4"])
+which every replica receives.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Literal
 
 from agggen.config import load_config
 from agggen.errors import ConfigError, check_minima
+from agggen_platform.serving.errors import PortError
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,20 @@ class HttpConfig:
         except ValueError:
             return self.host == "localhost"
 
+    @property
+    def url(self) -> str:
+        """The address at which this machine reaches the endpoint."""
+        host = self.host.strip("[]")
+        shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
+        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}"
 
-def url_of(host: str, port: int) -> str:
-    """The address at which this machine reaches a server that listens on `host`."""
-    shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
-    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
+    def listen(self) -> socket.socket:
+        """A socket that listens there; raises PortError if the port is taken."""
+        host = self.host.strip("[]")
+        try:
+            return socket.create_server((host, self.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        except OSError as error:
+            raise PortError(f"cannot listen at {host}:{self.port} ({error.strerror}): set http.port") from error
 
 
 @dataclass(frozen=True)
@@ -171,12 +180,9 @@ class ServeConfig:
 
 
 def serve_settings(bundle: str, overrides: Sequence[str], file: Path | None = None) -> ServeConfig:
-    """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``.
+    """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``; raises ConfigError for an invalid setting.
 
     If `bundle` has the form KEY=VALUE, it is an override, and the bundle ``elements`` that ships with agggen is served.
-
-    Raises:
-        ConfigError: a setting does not exist or has an invalid value.
     """
     if re.match(r"[a-z_.]+=", bundle) and not Path(bundle).exists():
         bundle, overrides = "elements", [bundle, *overrides]

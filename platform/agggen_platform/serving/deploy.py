@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,8 @@ from agggen_platform.ray_private import (
     wait_for_proxies,
 )
 from agggen_platform.serving.capacity import check_fits, local_cpus, one_of_each, sized
-from agggen_platform.serving.config import ServeConfig, url_of
-from agggen_platform.serving.errors import CapacityError, DeployError, PortError
+from agggen_platform.serving.config import HttpConfig, ServeConfig
+from agggen_platform.serving.errors import CapacityError, DeployError
 from agggen_platform.serving.keys import check_keys_required
 from agggen_platform.serving.target import Target
 
@@ -109,16 +108,17 @@ class Endpoint:
         self._started_serve = serve_address() is None
         if self._started_serve:
             # Without a request timeout: streams may be long, and each of their records has its own deadline.
-            http = {"host": config.http.host, "port": config.http.port}
             try:
-                serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
+                serve.start(http_options=asdict(config.http), proxy_location="HeadOnly" if local else "EveryNode")
             except RayActorError:  # Serve replaced a proxy that started too slowly; `deploy` waits for the next one
                 if serve_address() is None:
                     raise
         host, port = serve_address() or (config.http.host, config.http.port)
-        host = host or "localhost"  # None: there are no proxies
-        self.url = url_of(host, port)
-        self._check_listening(host, port)
+        http = HttpConfig(host or "localhost", port)  # None: there are no proxies
+        self.url = http.url
+        if http != config.http:
+            say(f"Serve already runs on this cluster and listens at {self.url}; http.host and http.port are ignored")
+        check_keys_required(replace(config, http=http))
 
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
         """Deploys the bundle and waits until its replicas run. Until then the previous bundle is served.
@@ -148,12 +148,9 @@ class Endpoint:
         application = serve.status().applications.get(APPLICATION)
         if application is None:
             return State("NOT_STARTED", "")
-        messages = [
-            deployment.message
-            for deployment in application.deployments.values()
-            if deployment.status in ("DEPLOY_FAILED", "UNHEALTHY")
-        ]
-        return State(application.status.value, _reason(next(iter(messages), application.message)))
+        failed = ("DEPLOY_FAILED", "UNHEALTHY")
+        messages = [part.message for part in application.deployments.values() if part.status in failed]
+        return State(application.status.value, _reason([*messages, application.message][0]))
 
     def take_down(self) -> None:
         """Refuses new requests, finishes the active ones, and removes the application."""
@@ -178,10 +175,9 @@ class Endpoint:
 
     def watch(self) -> None:
         """Reports when the application stops or resumes running; must be called regularly."""
-        now = time.monotonic()
-        if now < self._next_check:
+        if time.monotonic() < self._next_check:
             return
-        self._next_check = now + _SECONDS_BETWEEN_CHECKS
+        self._next_check = time.monotonic() + _SECONDS_BETWEEN_CHECKS
         state = self.state()
         if state.status != self._last_status:
             if state.status != "RUNNING":
@@ -242,15 +238,6 @@ class Endpoint:
         )
         return "; ".join(states)
 
-    def _check_listening(self, host: str, port: int) -> None:
-        """Checks that keys are set if Serve, which may already have been running, is reachable from other machines."""
-        http = self.config.http
-        if (host, port) != (http.host, http.port):
-            self._say(
-                f"Serve already runs on this cluster and listens at {self.url}; http.host and http.port are ignored"
-            )
-        check_keys_required(replace(self.config, http=replace(http, host=host)))
-
 
 def application_of(config: ServeConfig) -> dict[str, Any]:
     """The application's entry in a ``serve deploy`` file; the bundle in `config` must not be an alias."""
@@ -264,7 +251,7 @@ def deploy_file(config: ServeConfig, target: Target) -> str:
     config = target.fixed(_checked(config))
     content = {
         "proxy_location": "EveryNode",
-        "http_options": {"host": config.http.host, "port": config.http.port},
+        "http_options": asdict(config.http),
         "applications": [application_of(config)],
     }
     return yaml.safe_dump(content, sort_keys=False).rstrip()
@@ -284,13 +271,7 @@ def _check_local(config: ServeConfig) -> None:
     if keys is not None and not Path(keys).is_file():
         raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} creates it")
     local_cpus(config)
-    host, port = config.http.host.strip("[]"), config.http.port
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-            probe.bind((host, port))
-    except OSError as error:
-        raise PortError(f"the endpoint cannot listen at {host}:{port} ({error.strerror}): set http.port") from error
+    config.http.listen().close()
 
 
 def _reason(message: str) -> str:

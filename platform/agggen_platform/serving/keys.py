@@ -18,6 +18,7 @@ from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME_RULE = "name consists of letters, digits, '.', '_' and '-' (at most 64)"
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _LARGEST_FILE = 1 << 20  # bytes
 
@@ -36,7 +37,7 @@ class Key:
 def new_key(name: str) -> tuple[str, Key]:
     """A random key of 256 bits, and its line for the file; raises ConfigError for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"a key's name consists of letters, digits, '.', '_' and '-' (at most 64), not {name!r}")
+        raise ConfigError(f"a key's {_NAME_RULE}, not {name!r}")
     key = f"agk_{secrets.token_urlsafe(32)}"
     return key, Key(name, hashlib.sha256(key.encode()).digest())
 
@@ -52,7 +53,7 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
         if len(words) != 2:
             raise ConfigError(f"{where}: expected NAME sha256:HEX")
         if not _NAME.fullmatch(words[0]):
-            raise ConfigError(f"{where}: a name consists of letters, digits, '.', '_' and '-' (at most 64)")
+            raise ConfigError(f"{where}: a {_NAME_RULE}")
         match = _HASH.fullmatch(words[1])
         if not match:  # not quoted in the message: it may be a key that was written here by mistake
             raise ConfigError(f"{where}: expected sha256: and 64 lower-case hexadecimal digits after the name")

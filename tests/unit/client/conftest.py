@@ -51,6 +51,29 @@ def records_in(request: httpx.Request) -> list[dict[str, Any]]:
     return records
 
 
+class Script:
+    """Answers requests in order from a list, or by functions; the last entry is repeated."""
+
+    def __init__(self, *answers: httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]) -> None:
+        self.answers, self.requests = list(answers), list[httpx.Request]()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, httpx.Response):  # a copy: a response can be read once
+            return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+        return answer(request)
+
+    def header(self, name: str) -> list[str | None]:
+        return [request.headers.get(name) for request in self.requests]
+
+    def ids(self) -> list[list[str | None]]:
+        """The ids of the records of each request."""
+        return [[record.get("id") for record in records_in(request)] for request in self.requests]
+
+
 def answer_all(request: httpx.Request) -> httpx.Response:
     """Answers a request with a text for each record."""
     answers = [text(i, str(record.get("id", i))) for i, record in enumerate(records_in(request))]

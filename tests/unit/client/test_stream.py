@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen_platform.client import RefusedError, Retry, UnavailableError
-from tests.unit.client.conftest import QUICK, answer_all, client_of, error, problem, records_in, text
+from tests.unit.client.conftest import QUICK, Script, answer_all, client_of, error, problem, records_in, text
 
 WAIT = 20.0
 
@@ -23,17 +23,6 @@ def records(number: int) -> list[dict[str, Any]]:
 
 def texts(number: int) -> list[dict[str, Any]]:
     return [text(i, f"r{i}") for i in range(number)]
-
-
-class Log:
-    """Answers by `handler`, and keeps the record ids of each request."""
-
-    def __init__(self, handler: Callable[[httpx.Request], httpx.Response] = answer_all) -> None:
-        self.handler, self.ids = handler, list[list[Any]]()
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.ids.append([record.get("id") for record in records_in(request)])
-        return self.handler(request)
 
 
 def losing(*ids: str, times: int = 1) -> Callable[[httpx.Request], httpx.Response]:
@@ -54,10 +43,10 @@ def losing(*ids: str, times: int = 1) -> Callable[[httpx.Request], httpx.Respons
 
 
 def test_records_are_divided_into_requests() -> None:
-    log = Log()
-    assert list(client_of(log, piece_records=3).stream(iter(records(7)), n_best=2)) == texts(7)
-    assert [len(ids) for ids in log.ids] == [3, 3, 1]
-    assert list(client_of(log).stream([])) == []
+    script = Script(answer_all)
+    assert list(client_of(script, piece_records=3).stream(iter(records(7)), n_best=2)) == texts(7)
+    assert [len(ids) for ids in script.ids()] == [3, 3, 1]
+    assert list(client_of(script).stream([])) == []
 
 
 @pytest.mark.parametrize("largest", [1, 4, 6])
@@ -66,9 +55,9 @@ def test_a_request_that_is_too_large_is_divided(largest: int) -> None:
         too_large = len(records_in(request)) > largest
         return problem(413, "too-large", field="records") if too_large else answer_all(request)
 
-    log = Log(limited)
-    assert list(client_of(log, piece_records=8).stream(records(19))) == texts(19)
-    assert sum(len(ids) for ids in log.ids if len(ids) <= largest) == 19
+    script = Script(limited)
+    assert list(client_of(script, piece_records=8).stream(records(19))) == texts(19)
+    assert sum(len(ids) for ids in script.ids() if len(ids) <= largest) == 19
 
 
 def test_a_record_that_is_too_large_gets_an_error_and_does_not_end_the_stream() -> None:
@@ -102,36 +91,27 @@ def test_records_are_read_lazily() -> None:
             read += 1
             yield {"triples": []}
 
-    answers = list(islice(client_of(Log(), piece_records=5).stream(endless()), 12))
+    answers = list(islice(client_of(answer_all, piece_records=5).stream(endless()), 12))
     assert [answer["index"] for answer in answers] == list(range(12))
     assert read <= 20
 
 
-def test_the_default_id_is_the_position_in_the_stream() -> None:
-    def failing(request: httpx.Request) -> httpx.Response:
-        errors = [error(i, str(i), "plan", False)["error"] for i in range(len(records_in(request)))]
-        return problem(422, "plan", record="0", index=0, errors=errors if len(errors) > 1 else [])
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_default_id_is_the_position_in_the_stream(fails: bool) -> None:
+    """Regression: a record with a blank id was answered under its position in the request, not in the stream."""
 
-    log = Log(failing)
-    answers: list[Any] = list(client_of(log, piece_records=2).stream([{"triples": []}] * 3))
-    assert [answer["id"] for answer in answers] == ["0", "1", "2"]
-    assert [(answer["error"]["record"], answer["error"]["index"]) for answer in answers] == [
-        ("0", 0),
-        ("1", 1),
-        ("2", 2),
-    ]
-    assert log.ids == [[None, None], [None]]
+    def handler(request: httpx.Request) -> httpx.Response:
+        numbers = range(len(records_in(request)))
+        errors = [error(i, str(i), "plan", False)["error"] for i in numbers]
+        if fails:
+            return problem(422, "plan", record="0", index=0, errors=errors if len(errors) > 1 else [])
+        return httpx.Response(200, json={"answers": [text(i, str(i)) for i in numbers]})
 
-
-def test_a_record_with_a_blank_id_is_answered_under_its_position_in_the_stream() -> None:
-    """Regression: its id was its position in the request, so that several answers of a stream had the same id."""
-
-    def by_index(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json={"answers": [text(i, str(i)) for i in range(len(records_in(request)))]})
-
-    blank: list[dict[str, Any]] = [{"id": name, "triples": []} for name in ("", " ", "")]
-    answers = list(client_of(by_index, piece_records=2).stream(blank))
-    assert [answer["id"] for answer in answers] == ["0", "1", "2"]
+    sent: list[dict[str, Any]] = [{"triples": []}, {"id": "", "triples": []}, {"id": " ", "triples": []}]
+    answers: list[Any] = list(client_of(handler, piece_records=2).stream(sent))
+    assert [(answer["index"], answer["id"]) for answer in answers] == [(0, "0"), (1, "1"), (2, "2")]
+    if fails:
+        assert [(a["error"]["index"], a["error"]["record"]) for a in answers] == [(0, "0"), (1, "1"), (2, "2")]
 
 
 def test_an_answer_resets_the_number_of_attempts(waits: list[float]) -> None:
@@ -142,14 +122,14 @@ def test_an_answer_resets_the_number_of_attempts(waits: list[float]) -> None:
         answers = [text(0, names[0]), *(error(i, name, "deadline", True) for i, name in enumerate(names) if i)]
         return httpx.Response(200, json={"answers": answers})
 
-    log = Log(first_record_only)
-    assert list(client_of(log).stream(records(12))) == texts(12)
-    assert len(log.ids) == 12 > QUICK.attempts
+    script = Script(first_record_only)
+    assert list(client_of(script).stream(records(12))) == texts(12)
+    assert len(script.ids()) == 12 > QUICK.attempts
 
 
 @pytest.mark.parametrize("piece", [3, 1])
 def test_records_that_stay_lost_get_their_error_and_do_not_block_others(waits: list[float], piece: int) -> None:
-    answers = list(client_of(Log(losing("r1", times=99)), piece_records=piece).stream(records(4)))
+    answers = list(client_of(losing("r1", times=99), piece_records=piece).stream(records(4)))
     assert [answer["status"] for answer in answers] == ["ok", "error", "ok", "ok"]
     assert answers[0::2] == texts(4)[0::2]
     assert len(waits) == QUICK.attempts - 1
@@ -191,12 +171,16 @@ class Endpoint:
         return answer_all(request)
 
 
-@pytest.mark.parametrize(("records_at_once", "requests"), [(2, 2), (5, 4), (8, 5)])
-def test_concurrency_follows_the_capacity_of_the_endpoint(records_at_once: int, requests: int) -> None:
-    endpoint = Endpoint(records_at_once, meet=requests)
+@pytest.mark.parametrize(
+    ("records_at_once", "concurrent", "requests", "queries"), [(2, 2, 4, 1), (5, 4, 8, 1), (8, 5, 10, 1), (8, 1, 1, 0)]
+)
+def test_concurrency_follows_the_capacity_of_the_endpoint(
+    records_at_once: int, concurrent: int, requests: int, queries: int
+) -> None:
+    endpoint = Endpoint(records_at_once, meet=concurrent)
     client = client_of(endpoint, concurrency=None, piece_records=2)
-    assert list(client.stream(records(4 * requests))) == texts(4 * requests)
-    assert (len(endpoint.requests), endpoint.model_requests) == (2 * requests, 1)
+    assert list(client.stream(records(2 * requests))) == texts(2 * requests)
+    assert (len(endpoint.requests), endpoint.model_requests) == (requests, queries)
 
 
 def test_a_stream_continues_if_the_query_of_the_capacity_times_out() -> None:
@@ -210,12 +194,6 @@ def test_a_stream_continues_if_the_query_of_the_capacity_times_out() -> None:
 
     client = client_of(handler, concurrency=None, piece_records=2, timeout=0.2)
     assert list(client.stream(records(4))) == texts(4)
-
-
-def test_a_stream_of_one_request_does_not_query_the_capacity() -> None:
-    endpoint = Endpoint()
-    assert len(list(client_of(endpoint, concurrency=None, piece_records=3).stream(records(3)))) == 3
-    assert (endpoint.requests, endpoint.model_requests) == (["r0"], 0)
 
 
 def test_a_slow_request_delays_no_later_ones_and_keeps_the_order() -> None:

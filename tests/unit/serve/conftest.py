@@ -19,7 +19,7 @@ from serve.local import LocalHandle, running
 from serve.planner import PlannerReplica
 from tests.processes import free_ports
 from tests.tiny_models import save_tiny_bundle
-from tests.unit.serve.http_calls import CONFIG, Ask, asking
+from tests.unit.serve.http_calls import CONFIG, Ask
 from tests.unit.serve.stub_engine import StubEngine
 
 
@@ -49,25 +49,25 @@ def serve_config(bundle: Path) -> ServeConfig:
 
 
 @pytest.fixture(scope="session")
-def _planner(serve_config: ServeConfig) -> PlannerReplica:
+def planner(serve_config: ServeConfig) -> PlannerReplica:
     return PlannerReplica(serve_config)
 
 
 @pytest.fixture(scope="session")
-def _generator(serve_config: ServeConfig) -> GeneratorReplica:
+def generator(serve_config: ServeConfig) -> GeneratorReplica:
     return GeneratorReplica(serve_config)
 
 
 @pytest.fixture
-def engine(_planner: PlannerReplica, _generator: GeneratorReplica) -> HandleEngine:
+def engine(planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> HandleEngine:
     """The endpoint's own planner and generator in this process, with the tiny bundle."""
-    return HandleEngine(LocalHandle(_planner), LocalHandle(_generator))
+    return HandleEngine(LocalHandle(planner), LocalHandle(generator), serve_config)
 
 
 @pytest.fixture
 def ask(engine: HandleEngine, serve_config: ServeConfig) -> Ask:
     """Sends requests to an endpoint with the tiny bundle."""
-    return asking(api(engine, serve_config))
+    return Ask(api(engine, serve_config))
 
 
 @pytest.fixture
@@ -85,4 +85,10 @@ def stub() -> StubEngine:
 
 @pytest.fixture
 def ask_stub(stub: StubEngine) -> Ask:
-    return asking(api(stub, CONFIG))
+    return Ask(api(stub, CONFIG))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The path of a keys file."""
+    return tmp_path / "keys.txt"

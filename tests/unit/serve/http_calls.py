@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import wraps
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Scope
 
-from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.config import LimitsConfig, ServeConfig
+from agggen_platform.serving.keys import add_key, new_key
+from serve.api import api
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 SILICON = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
 CONFIG = ServeConfig(bundle="toy")
 
-Ask = Callable[..., httpx.Response]
 LONG = 60.0  # seconds; more than any test takes
 
 
@@ -31,19 +34,38 @@ def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
     return run
 
 
-def asking(app: ASGIApp) -> Ask:
-    """A function ``ask(method, address, ...)`` that sends a request to the application, with arguments as in httpx."""
-    return lambda method, address, **request: post(app, address, method, **request)
+class Ask:
+    """Sends requests to an application in this process."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    def __call__(self, address: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
+        """The response to a request, whose arguments are those of httpx."""
+
+        async def response() -> httpx.Response:
+            async with client(self.app) as http:
+                return await http.request(method, address, **request)
+
+        return asyncio.run(response())
+
+    def answers(self, name: str, *records: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
+        """The answers of ``POST /v1/NAME`` to these records."""
+        response = self(f"/v1/{name}", json={"records": records, "options": options})
+        assert response.status_code == 200, response.text
+        return response.json()["answers"]
 
 
-def post(app: ASGIApp, address: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
-    """The application's response to a request, whose arguments are those of httpx."""
+def limited(engine: Any, **limits: float) -> Ask:
+    """Requests to an endpoint with these limits."""
+    return Ask(api(engine, ServeConfig(bundle="toy", limits=LimitsConfig(**limits))))
 
-    async def response() -> httpx.Response:
-        async with client(app) as http:
-            return await http.request(method, address, **request)
 
-    return asyncio.run(response())
+def issue(file: Path, name: str) -> str:
+    """A new key, whose line is added to the file."""
+    key, line = new_key(name)
+    add_key(file, line)
+    return key
 
 
 def records(*ids: str) -> list[dict[str, Any]]:
@@ -56,26 +78,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def read(receive: Receive) -> bytes:
-    """The complete body of a request."""
-    body = b""
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return body
-
-
-async def answer(send: Send, body: bytes, status: int = 200, kind: bytes = b"text/plain") -> None:
-    """Sends a complete response."""
-    lines = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": lines})
-    await send({"type": "http.response.body", "body": body})
-
-
-def client(app: ASGIApp, host: str = "localhost") -> httpx.AsyncClient:
+def client(app: ASGIApp) -> httpx.AsyncClient:
     """An HTTP client of the application; it raises what the application raises."""
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
@@ -84,17 +89,12 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
-def scope(path: str = "/v1/generate", method: str = "POST", headers: Iterable[tuple[bytes, bytes]] = ()) -> Scope:
-    """A request's scope, for calls in which the test is the server."""
-    lines = [(b"host", b"localhost"), *headers]
-    return {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "headers": lines,
-    }
+def scope(path: str = "/v1/generate", headers: Mapping[str, str | bytes] = MappingProxyType({})) -> Scope:
+    """A POST request's scope with the path's media type, for calls in which the test is the server."""
+    kind = NDJSON if path.endswith("stream") else JSON
+    pairs = {"host": "localhost", **kind, **headers}.items()
+    lines = [(name.lower().encode(), value if isinstance(value, bytes) else value.encode()) for name, value in pairs]
+    return {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": lines}
 
 
 class Server:
@@ -112,8 +112,9 @@ class Server:
     async def send(self, message: Message) -> None:
         self.sent.append(message)
 
-    @property
-    def status(self) -> int:
+    def status_of(self, app: ASGIApp, scope: Scope) -> int:
+        """The status with which the application answers this request."""
+        asyncio.run(asyncio.wait_for(app(scope, self.receive, self.send), 20))
         return int(self.sent[0]["status"])
 
     @property

@@ -17,16 +17,11 @@ def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConf
     return lambda own: config
 
 
+NAMES = ("category", "symbol")
 CARD = ModelCard(
-    "ab12",
-    "toy",
-    "corpus",
-    3,
-    InferenceConfig(),
-    2,
-    ("category", "symbol"),
-    {"loss": 1.5, "odd": float("nan")},
-    {"width": 16},
+    *("ab12", "toy", "corpus", 3, InferenceConfig(), len(NAMES), NAMES),
+    metrics={"loss": 1.5, "odd": float("nan")},
+    model={"width": 16},
 )
 
 
@@ -40,10 +35,12 @@ class StubEngine:
         self.models: dict[str, str] = {}  # by id: the fingerprint in the answer, if not that of `served`
         self.hold: asyncio.Event | None = None
         self.calls: list[list[Any]] = []
+        self.seconds: list[float] = []  # the deadline of each call
         self.begun = self.cancelled = 0  # numbers of records
 
-    async def _called(self, work: Sequence[Any]) -> None:
+    async def _called(self, work: Sequence[Any], seconds: float) -> None:
         self.calls.append(list(work))
+        self.seconds.append(seconds)
         self.begun += len(work)
         try:
             if self.hold is not None:
@@ -54,32 +51,27 @@ class StubEngine:
         if self.error is not None:
             raise self.error
 
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
-        await self._called(jobs)
-        return [self._answered(job.record.id, self._texts(job)) for job in jobs]
-
     def _answered(self, name: str, value: Any) -> Any:
         return self.failures.get(name) or Answered(value, self.models.get(name, self.served.fingerprint))
 
-    def _texts(self, job: Job) -> list[Generation]:
-        plan = job.plan or Plan((job.record.predicates,))
-        fact = WrittenFact(0, len(job.record.id) + 2, plan.predicates, ())
-        text = f"{job.record.id}-0"
-        return [Generation(job.record.id, text, plan, -0.5, "exact", -1.5, -2.0, (fact,), ())]
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Any]:
+        await self._called(jobs, seconds)
+        return [self._answered(job.record.id, [self._text(job)]) for job in jobs]
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
-        await self._called(jobs)
+    def _text(self, job: Job) -> Generation:
+        plan, name = job.plan or Plan((job.record.predicates,)), job.record.id
+        fact = WrittenFact(0, len(name) + 2, plan.predicates, ())
+        return Generation(name, f"{name}-0", plan, -0.5, "exact", -1.5, -2.0, (fact,), ())
+
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Any]:
+        await self._called(jobs, seconds)
         plans = [[PlannedRecord(Plan((job.record.predicates,)), None, "exact")] * k for job in jobs]
         return [self._answered(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
-        await self._called(texts)
-        return [
-            self._answered(
-                text.record.id, AlignedText(text.record.id, (text.text,), (text.record.predicates,), (0.5,), -3.0)
-            )
-            for text in texts
-        ]
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[Any]:
+        await self._called(texts, seconds)
+        aligned = [AlignedText(t.record.id, (t.text,), (t.record.predicates,), (0.5,), -3.0) for t in texts]
+        return [self._answered(text.id, text) for text in aligned]
 
     async def card(self) -> ModelCard:
         if self.error is not None:

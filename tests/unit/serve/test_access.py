@@ -7,24 +7,23 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from starlette.types import ASGIApp
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import HttpConfig, LimitsConfig, SecurityConfig, ServeConfig
-from agggen_platform.serving.keys import add_key, new_key
 from serve.api import api
 from serve.errors import Problem
 from serve.limits import Admission, StreamBody, StreamBuffer
-from serve.security import key_ring
+from serve.security import KeyRing, key_ring
 from tests.unit.serve.http_calls import (
-    JSON,
     NDJSON,
+    Ask,
     Server,
     asynchronous,
     client,
+    issue,
+    limited,
     part,
     pieces,
-    post,
     problem,
     records,
     scope,
@@ -36,82 +35,61 @@ REQUEST = {"json": {"records": records("a")}}
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "keys.txt"
+def key(file: Path) -> str:
+    return issue(file, "alice")
 
 
 @pytest.fixture
-def key(file: Path) -> str:
-    key, line = new_key("alice")
-    add_key(file, line)
-    return key
-
-
-def keyed(stub: StubEngine, file: Path) -> ASGIApp:
+def keyed(stub: StubEngine, file: Path, key: str) -> Ask:
     """An endpoint that listens on all interfaces and requires keys."""
     settings = SecurityConfig(keys_file=str(file))
-    return api(stub, ServeConfig(bundle="b", http=HttpConfig(host="0.0.0.0"), security=settings))
+    return Ask(api(stub, ServeConfig(bundle="b", http=HttpConfig(host="0.0.0.0"), security=settings)))
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_valid_key_is_accepted_and_probes_need_none(stub: StubEngine, file: Path, key: str) -> None:
-    app = keyed(stub, file)
+def test_a_valid_key_is_accepted_and_probes_need_none(keyed: Ask, key: str) -> None:
     for headers in ({"Authorization": f"Bearer {key}"}, {"authorization": f"bearer {key}"}):
-        assert post(app, headers={**headers, "Host": "any.example"}, **REQUEST).status_code == 200
-    assert post(app, "/healthz", "GET").status_code == post(app, "/readyz", "GET").status_code == 200
+        assert keyed(headers={**headers, "Host": "any.example"}, **REQUEST).status_code == 200
+    assert keyed("/healthz", "GET").status_code == keyed("/readyz", "GET").status_code == 200
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Authorization": "Bearer"},
-        {"Authorization": "Bearer "},
-        {"Authorization": "KEY"},
-        {"Authorization": "Basic KEY"},
-        {"Authorization": "Bearer nonsense"},
-        {"Authorization": b"Bearer \xff\xfe"},
-        {"Authorization": "Bearer KEYx"},
-        {"X-API-Key": "KEY"},
-        {"Cookie": "key=KEY"},
-    ],
-    ids=str,
-)
+WRONG = ["Bearer", "Bearer ", "KEY", "Basic KEY", "Bearer nonsense", b"Bearer \xff\xfe", "Bearer KEYx"]
+HEADERS = [{}, *({"Authorization": wrong} for wrong in WRONG), {"X-API-Key": "KEY"}, {"Cookie": "key=KEY"}]
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=str)
 def test_a_request_without_a_valid_key_gets_401_before_its_body_is_read(
-    stub: StubEngine, file: Path, key: str, headers: dict[str, str | bytes]
+    stub: StubEngine, keyed: Ask, key: str, headers: dict[str, str | bytes]
 ) -> None:
-    app = keyed(stub, file)
     sent = {name: value.replace("KEY", key) if isinstance(value, str) else value for name, value in headers.items()}
-    unread = Server()  # no byte of the body arrives
     for path in ("/v1/generate", "/v1/plan", "/v1/generate:stream", f"/v1/align?key={key}"):
-        response = post(app, path, headers=sent, content=b"{")
+        response = keyed(path, headers=sent, content=b"{")
         assert problem(response)["status"] == 401 and key not in response.text
         assert response.headers["www-authenticate"].startswith('Bearer realm="agggen"')
-    assert post(app, "/v1/model", "GET", headers=sent).status_code == 401
-    lines = [(name.lower().encode(), v if isinstance(v, bytes) else v.encode()) for name, v in sent.items()]
-    asyncio.run(asyncio.wait_for(app(scope(headers=lines), unread.receive, unread.send), 20))
-    assert unread.status == 401 and not stub.calls
+    assert keyed("/v1/model", "GET", headers=sent).status_code == 401
+    assert Server().status_of(keyed.app, scope(headers=sent)) == 401  # no byte of the body arrives
+    assert not stub.calls
 
 
-def test_listening_beyond_loopback_requires_keys(file: Path, key: str) -> None:
-    def config(host: str, keys: Path | None) -> ServeConfig:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", "", "127.0.0.1", "localhost", "::1"])
+def test_listening_beyond_loopback_requires_keys(file: Path, key: str, host: str) -> None:
+    def ring(keys: Path | None) -> KeyRing | None:
         security = SecurityConfig(keys_file=str(keys) if keys else None)
-        return ServeConfig(bundle="b", http=HttpConfig(host=host), security=security)
+        return key_ring(ServeConfig(bundle="b", http=HttpConfig(host=host), security=security))
 
-    for host in ("0.0.0.0", "::", "192.168.1.7", "example.org", "unknown", ""):
+    assert ring(file) is not None
+    with pytest.raises(ConfigError, match="cannot be read"):
+        ring(file.with_name("missing"))
+    if host in ("127.0.0.1", "localhost", "::1"):
+        assert ring(None) is None
+    else:
         with pytest.raises(ConfigError, match="agggen serve-key"):
-            key_ring(config(host, None))
-        with pytest.raises(ConfigError, match="cannot be read"):
-            key_ring(config(host, file.with_name("missing")))
-        assert key_ring(config(host, file)) is not None
-    for host in ("127.0.0.1", "localhost", "::1"):
-        assert key_ring(config(host, None)) is None
-        assert key_ring(config(host, file)) is not None, "a keys file is used on loopback too"
+            ring(None)
     file.write_text("# none yet\n")
     with pytest.raises(ConfigError, match="holds no key"):
-        key_ring(config("0.0.0.0", file))
+        ring(file)
 
 
 # --- browsers -------------------------------------------------------------------------------------------------------
@@ -128,77 +106,64 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize("host", LOCAL + ELSEWHERE)
 def test_without_keys_the_host_header_must_name_this_machine(stub: StubEngine, host: str) -> None:
-    app = api(stub, ServeConfig(bundle="b", security=SecurityConfig(hosts=("Studio.Internal",))))
-    response = post(app, headers={"Host": host}, **REQUEST)
-    assert response.status_code == (200 if host in LOCAL else 403)
+    ask = Ask(api(stub, ServeConfig(bundle="b", security=SecurityConfig(hosts=("Studio.Internal",)))))
+    assert ask(headers={"Host": host}, **REQUEST).status_code == (200 if host in LOCAL else 403)
     assert bool(stub.calls) == (host in LOCAL)
 
 
-def test_a_request_without_a_host_or_with_two_is_refused(stub: StubEngine) -> None:
-    for lines in ([], [(b"host", b"localhost"), (b"host", b"evil.example")]):
-        server = Server(part(b"", more=False))
-        asyncio.run(api(stub, ServeConfig(bundle="b"))({**scope(), "headers": lines}, server.receive, server.send))
-        assert server.status == 403
+@pytest.mark.parametrize("hosts", [[], [b"localhost", b"evil.example"]])
+def test_a_request_without_a_host_or_with_two_is_refused(ask_stub: Ask, hosts: list[bytes]) -> None:
+    head = {**scope(), "headers": [(b"host", host) for host in hosts]}
+    assert Server(part(b"", more=False)).status_of(ask_stub.app, head) == 403
 
 
-def test_cross_origin_requests_are_refused(stub: StubEngine) -> None:
+def test_cross_origin_requests_are_refused(ask_stub: Ask, stub: StubEngine) -> None:
     """A browser sends these media types without a preflight request; all others need one, which is refused."""
-    app = api(stub, ServeConfig(bundle="b"))
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         headers = {"Origin": "http://evil.example", "Content-Type": kind}
-        assert post(app, headers=headers, content=b'{"records": []}').status_code == 415
+        assert ask_stub(headers=headers, content=b'{"records": []}').status_code == 415
     preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
-    response = post(app, method="OPTIONS", headers=preflight)
+    response = ask_stub(method="OPTIONS", headers=preflight)
     assert response.status_code == 405 and "access-control-allow-origin" not in response.headers
     assert not stub.calls
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
-SMALL = ServeConfig(bundle="b", limits=LimitsConfig(body_bytes=100, stream_bytes=200))
+SMALL = {"body_bytes": 100, "stream_bytes": 200}
 
 
 @pytest.mark.parametrize(
-    ("path", "headers", "status"),
+    ("name", "header", "value", "status"),
     [
-        ("/v1/generate", {"content-length": "101"}, 413),
-        ("/v1/generate", {"content-length": "9" * 900}, 413),
-        ("/v1/generate", {"content-length": "-1"}, 400),
-        ("/v1/generate", {"content-length": "1e3"}, 400),
-        ("/v1/generate", {"content-length": "٣"}, 400),
-        ("/v1/generate:stream", {"content-length": "201"}, 413),
-        ("/v1/generate", {"content-encoding": "gzip"}, 415),
-        ("/v1/generate", {"content-encoding": "identity, br"}, 415),
-        ("/v1/generate:stream", {"content-encoding": "ZSTD"}, 415),
+        ("generate", "content-length", "101", 413),
+        ("generate", "content-length", "9" * 900, 413),
+        ("generate:stream", "content-length", "201", 413),
+        *(("generate", "content-length", value, 400) for value in ("-1", "1e3", "٣")),
+        *(("generate", "content-encoding", value, 415) for value in ("gzip", "identity, br")),
+        ("generate:stream", "content-encoding", "ZSTD", 415),
     ],
 )
 def test_invalid_headers_are_refused_before_the_body_arrives(
-    stub: StubEngine, path: str, headers: dict[str, str], status: int
+    stub: StubEngine, name: str, header: str, value: str, status: int
 ) -> None:
-    kind = NDJSON if path.endswith("stream") else JSON
-    lines = [(name.lower().encode(), value.encode()) for name, value in {**kind, **headers}.items()]
-    server = Server()
-    app = api(stub, SMALL)
-    asyncio.run(asyncio.wait_for(app(scope(path, headers=lines), server.receive, server.send), 20))
-    assert server.status == status
+    assert Server().status_of(limited(stub, **SMALL).app, scope(f"/v1/{name}", {header: value})) == status
 
 
+@pytest.mark.parametrize("length", [{}, {"Content-Length": "3"}], ids=["chunked", "false length"])
 @pytest.mark.parametrize(
-    ("pieces_of_body", "limits", "status"),
+    ("body", "limits", "status"),
     [
-        ([b" " * 99, b"xx"], LimitsConfig(body_bytes=100), 413),  # the rest of the body is not waited for
-        ([b'{"records"'], LimitsConfig(deadline_s=0.05), 504),
+        ([b" " * 99, b"xx"], {"body_bytes": 100}, 413),  # the rest of the body is not waited for
+        ([b'{"records"'], {"deadline_s": 0.05}, 504),
     ],
+    ids=["long", "late"],
 )
 def test_reading_stops_at_a_body_that_is_too_long_or_late(
-    stub: StubEngine, pieces_of_body: list[bytes], limits: LimitsConfig, status: int
+    stub: StubEngine, body: list[bytes], limits: dict[str, float], status: int, length: dict[str, str]
 ) -> None:
-    lines = [(b"content-type", b"application/json"), (b"content-length", b"3")]  # too small on purpose
-    for headers in (lines[:1], lines):
-        server = Server(*map(part, pieces_of_body))
-        app = api(stub, ServeConfig(bundle="b", limits=limits))
-        asyncio.run(asyncio.wait_for(app(scope(headers=headers), server.receive, server.send), 20))
-        assert server.status == status
+    app = limited(stub, **limits).app
+    assert Server(*map(part, body)).status_of(app, scope(headers=length)) == status
 
 
 async def collected(chunks: AsyncIterator[bytes]) -> bytes:
@@ -226,7 +191,8 @@ async def test_streams_are_received_ahead_within_their_limits() -> None:
 
 
 def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> None:
-    response = post(api(stub, SMALL), "/v1/generate:stream", content=pieces(b" " * 150, b" " * 60), headers=NDJSON)
+    body = pieces(b" " * 150, b" " * 60)
+    response = limited(stub, **SMALL)("/v1/generate:stream", content=body, headers=NDJSON)
     assert '"end"' in response.text and "too-large" in response.text
 
 
@@ -236,8 +202,7 @@ def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> 
 @asynchronous
 async def test_requests_above_the_queue_limit_get_429_until_others_end(stub: StubEngine) -> None:
     stub.hold = asyncio.Event()
-    app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
-    async with client(app) as http:
+    async with client(limited(stub, queue=3).app) as http:
         waiting = [asyncio.create_task(http.post("/v1/generate", **REQUEST)) for _ in range(2)]
         stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
         waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))
@@ -270,5 +235,5 @@ async def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: Stub
         stub.hold.set()
         assert (await active).status_code == 200
         await asyncio.wait_for(closing, 20)
-        admission.open()
+        admission.closed = False
         assert (await http.post("/v1/generate", **REQUEST)).status_code == 200

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agggen.checks import check
 from agggen.generation.config import InferenceConfig
-from agggen_platform.serving.config import LimitsConfig, ServeConfig
+from agggen.generation.generator import Generator
+from agggen.records import Record, Triple
+from agggen_platform.serving.config import ServeConfig
 from serve.api import api
-from serve.engine import Failure
-from tests.unit.serve.http_calls import (
-    CONFIG,
-    SILICON,
-    Ask,
-    Server,
-    asking,
-    asynchronous,
-    part,
-    problem,
-    records,
-    scope,
-)
+from serve.generator import GeneratorReplica
+from serve.handles import HandleEngine
+from serve.local import LocalHandle
+from serve.planner import PlannerReplica
+from tests.command import Run
+from tests.unit.serve.http_calls import SILICON, Ask, limited, problem
 from tests.unit.serve.stub_engine import StubEngine
 
 # --- texts ----------------------------------------------------------------------------------------------------------
@@ -32,12 +29,9 @@ from tests.unit.serve.stub_engine import StubEngine
 
 def test_texts_follow_their_plans_and_list_missing_values(ask: Ask) -> None:
     human = SILICON | {"id": "h", "plan": "[category] [symbol]"}
-    options = {"n_best": 2, "verify": "off"}  # the untrained model finds no words that pass
-    response = ask("POST", "/v1/generate", json={"records": [SILICON, human], "options": options})
-    assert response.status_code == 200
-    planned, by_plan = response.json()["answers"]
-    assert (planned["index"], planned["id"], planned["status"]) == (0, "Si", "ok")
-    assert (by_plan["index"], by_plan["id"], by_plan["status"]) == (1, "h", "ok")
+    # The untrained model finds no words that pass the strict check.
+    planned, by_plan = ask.answers("generate", SILICON, human, n_best=2, verify="off")
+    assert [(a["index"], a["id"], a["status"]) for a in (planned, by_plan)] == [(0, "Si", "ok"), (1, "h", "ok")]
     assert len(planned["texts"]) == 2
     assert planned["texts"][0]["score"] >= planned["texts"][1]["score"]
     assert {text["plan"] for text in by_plan["texts"]} == {"[category] [symbol]"}
@@ -51,7 +45,7 @@ def test_unknown_predicates_are_listed_and_written_as_plain_clauses(ask: Ask) ->
     triples = [*SILICON["triples"], ["Silicon", "crystalStructure", "diamond cubic"]]
     plans = {"a": None, "b": "[symbol crystalStructure] [category]"}
     records = [{"id": name, "triples": triples} | ({"plan": plan} if plan else {}) for name, plan in plans.items()]
-    for answer in ask("POST", "/v1/generate", json={"records": [*records, SILICON]}).json()["answers"]:
+    for answer in ask.answers("generate", *records, SILICON):
         (text,) = answer["texts"]
         if answer["id"] == "Si":
             assert "unknown_predicates" not in text
@@ -60,87 +54,135 @@ def test_unknown_predicates_are_listed_and_written_as_plain_clauses(ask: Ask) ->
         (fact,) = (fact for fact in text["facts"] if "crystalStructure" in fact["predicates"])
         assert fact["fallback"] is True
         assert "The crystal structure of Silicon is diamond cubic." in fact["text"]
-    (answer,) = ask("POST", "/v1/plan", json={"records": records[:1]}).json()["answers"]
+    (answer,) = ask.answers("plan", records[0])
     assert all("[crystalStructure]" in plan["plan"] for plan in answer["plans"])
 
 
 def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
     row = {"id": "Si", "name": "Silicon", "symbol": "Si", "category": "metalloid", "other": {"row": 3}, "text": "Si."}
     triples = [["Silicon", "symbol", "Si"], ["Silicon", "other_row", "3"]]
-    body = {"records": [row, {"id": "2", "triples": triples}, row | {"id": "3", "plan": "[other_row] [symbol]"}]}
-    first, same, planned = ask("POST", "/v1/generate", json=body).json()["answers"]
+    other = row | {"id": "3", "plan": "[other_row] [symbol]"}
+    first, same, planned = ask.answers("generate", row, {"id": "2", "triples": triples}, other)
     assert first["texts"] == same["texts"]
     assert planned["texts"][0]["plan"] == "[other_row] [symbol]"
-    row["text"] = "Silicon is Si."
-    (aligned,) = ask("POST", "/v1/align", json={"records": [row]}).json()["answers"]
+    (aligned,) = ask.answers("align", row | {"text": "Silicon is Si."})
     assert "".join(fact["text"] for fact in aligned["facts"]) == "Silicon is Si."
-    long = {"id": "4", "subject": "Silicon", "predicate": "symbol", "object": "Si"}
-    response = ask("POST", "/v1/plan", json={"records": [long]})
-    assert response.status_code == 422 and "is one triple, not a record" in response.text
 
 
-def test_a_row_that_would_grow_when_flattened_is_refused(ask: Ask) -> None:
-    """Flattening repeats the outer key for each inner value: 60,000 values below a long key would fill the memory."""
-    row = {"x" * 100_000: {str(number): "1" for number in range(1000)}}
-    response = ask("POST", "/v1/generate", json={"records": [row]})
-    assert response.status_code == 422 and "at most 16000 as a row" in response.text
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"id": "4", "subject": "Silicon", "predicate": "symbol", "object": "Si"}, "is one triple, not a record"),
+        # Flattening repeats the outer key for each inner value: 60,000 values below a long key would fill the memory.
+        ({"x" * 100_000: {str(number): "1" for number in range(1000)}}, "at most 16000 as a row"),
+    ],
+    ids=["triple", "size"],
+)
+def test_a_row_that_is_no_record_is_refused(ask_stub: Ask, row: dict[str, Any], reason: str) -> None:
+    response = ask_stub(json={"records": [row]})
+    assert response.status_code == 422 and reason in response.text
 
 
 @pytest.mark.parametrize("triple", [["", "symbol", "Si"], {"subject": "", "predicate": "symbol", "object": "Si"}])
 def test_a_subject_may_be_empty(ask: Ask, triple: Any) -> None:
-    (answer,) = ask("POST", "/v1/generate", json={"records": [{"triples": [triple]}]}).json()["answers"]
+    (answer,) = ask.answers("generate", {"triples": [triple]})
     assert (answer["status"], answer["texts"][0]["plan"]) == ("ok", "[symbol]")
 
 
 def test_plans_come_with_probabilities_best_first(ask: Ask) -> None:
-    response = ask("POST", "/v1/plan", json={"records": [SILICON], "options": {"k": 4}})
-    (answer,) = response.json()["answers"]
+    (answer,) = ask.answers("plan", SILICON, k=4)
     probabilities = [plan["probability"] for plan in answer["plans"]]
     assert probabilities == sorted(probabilities, reverse=True)
     assert sum(probabilities) == pytest.approx(1.0)  # two triples have four plans
     assert [math.log(p) for p in probabilities] == pytest.approx([plan["log_probability"] for plan in answer["plans"]])
-    body = {"records": [SILICON], "options": {"level": 1, "k": 4}}
-    apart = ask("POST", "/v1/plan", json=body).json()["answers"][0]["plans"]
-    assert {plan["plan"] for plan in apart} == {"[symbol] [category]", "[category] [symbol]"}
+    (apart,) = ask.answers("plan", SILICON, level=1, k=4)
+    assert {plan["plan"] for plan in apart["plans"]} == {"[symbol] [category]", "[category] [symbol]"}
 
 
 def test_facts_of_a_text_are_aligned_with_triples(ask: Ask) -> None:
     text, facts = "Silicon is a metalloid with the symbol Si.", ["Silicon is a metalloid", " with the symbol Si."]
-    response = ask(
-        "POST",
-        "/v1/align",
-        json={"records": [SILICON | {"text": text, "facts": facts}, SILICON | {"id": "2", "text": text}]},
-    )
-    as_sent, cut = response.json()["answers"]
+    as_sent, cut = ask.answers("align", SILICON | {"text": text, "facts": facts}, SILICON | {"id": "2", "text": text})
     assert [fact["text"] for fact in as_sent["facts"]] == facts
     for fact in as_sent["facts"]:
         assert [triple[1] for triple in fact["triples"]] == fact["predicates"]
         assert 0 < fact["posterior"] <= 1
     assert "".join(fact["text"] for fact in cut["facts"]) == text
-    wrong = ask("POST", "/v1/align", json={"records": [SILICON | {"text": text, "facts": facts[:1]}]})
+    wrong = ask("/v1/align", json={"records": [SILICON | {"text": text, "facts": facts[:1]}]})
     assert (wrong.status_code, problem(wrong)["field"]) == (422, "facts")
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+TEXTS = [
+    "Silicon (Si) is a metalloid.",
+    "Silicon is not a metalloid; Bob Bob found it in 1824.",
+    "Boron is a metalloid.",
+]
+RECORDS = [SILICON | {"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
+
+
+def test_library_command_and_endpoint_give_the_same_verdicts(
+    ask: Ask, library: Generator, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    assert run("check", tmp_path / "texts.jsonl", "--json", tmp_path / "checks.jsonl")[0] == 0
+    lines = [json.loads(line) for line in (tmp_path / "checks.jsonl").read_text().splitlines()]
+    triples = tuple(Triple(*triple) for triple in SILICON["triples"])
+    checks = check([Record(record["id"], triples) for record in RECORDS], TEXTS, checker=library.checker)
+    answers = ask.answers("check", *RECORDS)
+    for answer, line, checked in zip(answers, lines, checks, strict=True):
+        for expected in (line, checked.as_dict()):
+            assert answer["scores"] == pytest.approx(expected["scores"], abs=2e-4)
+            assert answer["risk"] == pytest.approx(expected["risk"], abs=2e-4)
+            assert answer["invented_spans"] == expected["invented"]
+            rounded = [row | {"said": pytest.approx(row["said"], abs=2e-4)} for row in expected["triples"]]
+            assert answer["triples"] == rounded
+    assert min(answer["risk"] for answer in answers[1:]) > answers[0]["risk"] + 0.1
+
+
+def test_the_details_of_the_strict_check_are_those_of_the_library(ask: Ask, library: Generator) -> None:
+    text = "Silicon (Si) was found in 1824 \U0001f9ea by Bob Bob."
+    (answer,) = ask.answers("check", SILICON | {"text": text})
+    check = library.checker.check(Record("Si", tuple(Triple(*triple) for triple in SILICON["triples"])), text)
+    assert answer["faults"] == list(check.faults) and answer["invented"] == ["1824", "Bob"]
+    symbol, category = answer["values"]
+    assert (symbol["predicate"], symbol["how"], text[symbol["start"] : symbol["end"]]) == ("symbol", "literal", "Si")
+    assert (category["predicate"], category["how"], "start" in category) == ("category", "missing", False)
+    assert answer["repeated"] == list(check.repeated) != []
+
+
+def test_without_a_critic_only_the_strict_check_is_run(
+    serve_config: ServeConfig, planner: PlannerReplica, ask: Ask
+) -> None:
+    config = replace(serve_config, critic=None)
+    engine = HandleEngine(LocalHandle(planner), LocalHandle(GeneratorReplica(config)), config)
+    (own,) = Ask(api(engine, config)).answers("check", RECORDS[0])
+    (both,) = ask.answers("check", RECORDS[0])
+    assert own == {name: both[name] for name in own}
+    assert both.keys() - own.keys() == {"scores", "risk", "triples", "invented_spans"}
+
+
+@pytest.mark.parametrize("text", [{"text": "Si " * 700}, {}], ids=["too long", "missing"])
+def test_a_text_is_required_and_bounded(ask: Ask, text: dict[str, str]) -> None:
+    answer = ask("/v1/check", json={"records": [SILICON | text]})
+    assert (answer.status_code, answer.json()["field"]) == (422, "text")
 
 
 # --- options --------------------------------------------------------------------------------------------------------
 
 
-def test_options_reach_the_engine(ask_stub: Ask, stub: StubEngine) -> None:
+def test_options_reach_the_engine_and_default_to_those_of_the_model(ask_stub: Ask, stub: StubEngine) -> None:
     options = {"n_best": 3, "level": 2, "plans": 7, "planner": "two-stage", "ablation": "random-order", "beam": 4}
-    options |= {"seed": 9, "complete": True, "verify": "off"}
-    ask_stub("POST", "/v1/generate", json={"records": [SILICON], "options": options})
-    ((job,),) = stub.calls
+    ask_stub.answers("generate", SILICON, **options, seed=9, complete=True, verify="off")
+    ask_stub.answers("generate", SILICON)
+    (job,), (default,) = stub.calls
     config = job.settings(InferenceConfig())
     assert (job.n_best, job.complete) == (3, True)
     assert (config.level, config.plans, config.planner, config.ablation) == (2, 7, "two-stage", "random-order")
     assert (config.beam.beam, config.seed, config.verify) == (4, 9, "off")
-
-
-def test_settings_default_to_those_of_the_model(ask_stub: Ask, stub: StubEngine) -> None:
-    ask_stub("POST", "/v1/generate", json={"records": [SILICON]})
-    ((job,),) = stub.calls
+    assert (default.n_best, default.complete, default.plan) == (1, False, None)
     for own in (stub.served.inference, InferenceConfig(plans=2, plan_weight=0.5)):  # whichever bundle answers
-        assert job.settings(own) == own
-    assert (job.n_best, job.complete, job.plan) == (1, False, None)
+        assert default.settings(own) == own
 
 
 @pytest.mark.parametrize(
@@ -163,7 +205,7 @@ def test_settings_default_to_those_of_the_model(ask_stub: Ask, stub: StubEngine)
 def test_the_problem_names_an_invalid_option(
     ask_stub: Ask, stub: StubEngine, address: str, options: dict[str, Any], field: str, says: str
 ) -> None:
-    response = ask_stub("POST", address, json={"records": [SILICON], "options": options})
+    response = ask_stub(address, json={"records": [SILICON], "options": options})
     refused = problem(response)
     assert (response.status_code, refused["field"], refused["retryable"]) == (422, field, False)
     assert says in refused["detail"]
@@ -171,9 +213,9 @@ def test_the_problem_names_an_invalid_option(
 
 
 def test_a_default_above_a_limit_is_lowered_to_it(stub: StubEngine) -> None:
-    ask = asking(api(stub, ServeConfig(bundle="toy", limits=LimitsConfig(plans=2))))
-    assert len(ask("POST", "/v1/plan", json={"records": [SILICON]}).json()["answers"][0]["plans"]) == 2
-    assert ask("POST", "/v1/plan", json={"records": [SILICON], "options": {"k": 5}}).status_code == 422
+    ask = limited(stub, plans=2)
+    assert len(ask.answers("plan", SILICON)[0]["plans"]) == 2
+    assert ask("/v1/plan", json={"records": [SILICON], "options": {"k": 5}}).status_code == 422
 
 
 # --- time -----------------------------------------------------------------------------------------------------------
@@ -181,7 +223,7 @@ def test_a_default_above_a_limit_is_lowered_to_it(stub: StubEngine) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon", ""])
 def test_a_deadline_is_a_positive_number(ask_stub: Ask, value: str) -> None:
-    response = ask_stub("POST", "/v1/plan", json={"records": [SILICON]}, headers={"X-Deadline-Seconds": value})
+    response = ask_stub("/v1/plan", json={"records": [SILICON]}, headers={"X-Deadline-Seconds": value})
     assert (response.status_code, problem(response)["field"]) == (422, "X-Deadline-Seconds")
 
 
@@ -191,39 +233,16 @@ def test_a_deadline_is_a_positive_number(ask_stub: Ask, value: str) -> None:
 )
 def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, longest: float, granted: float) -> None:
     """Regression: the default deadline could be longer than the longest deadline."""
-    seen = []
-
-    async def generate(jobs: Any, seconds: float) -> list[Failure]:
-        seen.append(seconds)
-        return [Failure("busy", "later")] * len(jobs)
-
-    stub.generate = generate  # type: ignore[method-assign, assignment]
     headers = {} if asked is None else {"X-Deadline-Seconds": asked}
-    config = ServeConfig(bundle="toy", limits=LimitsConfig(longest_deadline_s=longest))
-    asking(api(stub, config))("POST", "/v1/generate", json={"records": [SILICON]}, headers=headers)
-    assert seen == [pytest.approx(granted, rel=0.2)]
-
-
-@asynchronous
-async def test_the_work_for_a_disconnected_client_is_cancelled(stub: StubEngine) -> None:
-    stub.hold = asyncio.Event()
-    body = json.dumps({"records": records("a", "b")}).encode()
-    server = Server(part(body, more=False))
-    head = scope(headers=[(b"content-type", b"application/json")])
-    call = asyncio.create_task(api(stub, CONFIG)(head, server.receive, server.send))
-    while not stub.begun:
-        await asyncio.sleep(0.001)
-    assert not stub.cancelled
-    server.incoming.put_nowait({"type": "http.disconnect"})
-    await asyncio.wait_for(call, 10)
-    assert stub.cancelled == 2
+    limited(stub, longest_deadline_s=longest)(json={"records": [SILICON]}, headers=headers)
+    assert stub.seconds == [pytest.approx(granted, rel=0.2)]
 
 
 # --- the model and the document -------------------------------------------------------------------------------------
 
 
 def test_the_model_is_described_with_this_servers_limits(ask_stub: Ask) -> None:
-    card = ask_stub("GET", "/v1/model").json()
+    card = ask_stub("/v1/model", "GET").json()
     assert (card["fingerprint"], card["largest_group"], card["inference"]["plans"]) == ("ab12", 3, 5)
     assert (card["predicates"], card["predicate_names"]) == (2, ["category", "symbol"])
     assert card["metrics"] == {"loss": 1.5, "odd": None}
@@ -231,11 +250,7 @@ def test_the_model_is_described_with_this_servers_limits(ask_stub: Ask) -> None:
 
 
 def test_every_address_is_documented(ask_stub: Ask) -> None:
-    document = ask_stub("GET", "/openapi.json").json()
-    assert set(document["paths"]) == {
-        *(f"/v1/{name}" for name in ("generate", "plan", "align", "check", "generate:stream")),
-        *("/v1/model", "/v1/examples"),
-        "/healthz",
-        "/readyz",
-    }
+    document = ask_stub("/openapi.json", "GET").json()
+    names = ("generate", "plan", "align", "check", "generate:stream", "model", "examples")
+    assert set(document["paths"]) == {*(f"/v1/{name}" for name in names), "/healthz", "/readyz"}
     assert {"GenerateRequest", "TextsResponse", "ProblemDict"} < set(document["components"]["schemas"])

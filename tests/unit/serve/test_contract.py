@@ -1,4 +1,4 @@
-"""Generated requests: responses conform to the OpenAPI document, and none is an internal error."""
+"""Generated and odd requests: responses conform to the OpenAPI document, and none is an internal error."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
-from schemathesis.specs.openapi.checks import (
-    allow_header_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-    unsupported_method,
-)
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.specs.openapi import checks
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from agggen.records import Plan
 from agggen_platform.serving.config import LimitsConfig, SecurityConfig, ServeConfig
 from serve.api import api
 from serve.handles import HandleEngine
+from tests.unit.serve.http_calls import CONFIG as STUB_CONFIG
+from tests.unit.serve.http_calls import SILICON, Ask
 from tests.unit.serve.stub_engine import StubEngine
 
 
@@ -29,13 +26,9 @@ def no_server_error(context: Any, response: Any, case: Any) -> None:
 
 
 CHECKS = [
-    no_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    unsupported_method,
-    allow_header_conformance,
+    *(no_server_error, checks.status_code_conformance, checks.content_type_conformance),
+    *(checks.response_headers_conformance, checks.response_schema_conformance),
+    *(checks.unsupported_method, checks.allow_header_conformance),
 ]
 """Without the check that valid bodies are accepted: a plan must fit its record too, which no schema can express."""
 
@@ -52,36 +45,30 @@ CONFIG = ServeConfig(
 )
 
 
-class _Deferred:
-    """A placeholder of the application, which schemathesis needs before the fixture `engine` exists."""
-
-    app: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, send)
+SERVED: list[ASGIApp] = []
+"""The application; schemathesis needs one before the fixture `engine` exists."""
 
 
-DEFERRED = _Deferred()
-DOCUMENT = api(StubEngine(), CONFIG).openapi()
-schema = schemathesis.openapi.from_dict(DOCUMENT)
-schema.app = DEFERRED
-allowed = schemathesis.openapi.from_dict(DOCUMENT).include(method="POST")
-allowed.app = DEFERRED
-allowed.config.generation.update(modes=[schemathesis.GenerationMode.POSITIVE])
+async def served(scope: Scope, receive: Receive, send: Send) -> None:
+    await SERVED[-1](scope, receive, send)
 
 
 @pytest.fixture
 def _application(engine: HandleEngine) -> None:
-    DEFERRED.app = api(engine, CONFIG)
+    SERVED.append(api(engine, CONFIG))
+
+
+DOCUMENT = api(StubEngine(), CONFIG).openapi()
+schema = schemathesis.openapi.from_dict(DOCUMENT)
+allowed = schemathesis.openapi.from_dict(DOCUMENT).include(method="POST")
+allowed.config.generation.update(modes=[schemathesis.GenerationMode.POSITIVE])
+schema.app = allowed.app = served
 
 
 def examples(count: int) -> settings:
+    phases, suppressed = [Phase.explicit, Phase.generate], list(HealthCheck)
     return settings(
-        max_examples=count,
-        deadline=None,
-        derandomize=True,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        max_examples=count, deadline=None, derandomize=True, phases=phases, suppress_health_check=suppressed
     )
 
 
@@ -100,3 +87,42 @@ def test_valid_bodies_get_200_or_422(case: schemathesis.Case) -> None:
         case.headers.pop(name, None)
     response = case.call_and_validate(checks=CHECKS)
     assert response.status_code in (200, 422)
+
+
+ODD = [
+    *("\t\n\r", "a\tb\nc", "\x7f", "\u2028\u2029", "\u200b", "\ufeff", "e\u0301" * 50, "\U0010ffff", "שלום"),
+    "👩‍👩‍👧‍👦" * 20,
+    *("1" * 400, "-1e999", "١٢٣", "²½", "31/02/2020", "0000-00-00", "[a] [b]", '"', "a]b", "|", "__subject__", "<unk>"),
+    *("%s{}", "a" * 650, "a " * 320),
+]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_odd_values_cause_no_internal_error(ask: Ask, value: str) -> None:
+    triples = [[value, "symbol", "Si"], ["Si", value, "x"], ["Si", "name", value], ["Si", value, value]]
+    for name, record in (
+        ("generate", {"triples": triples}),
+        ("plan", {"triples": triples}),
+        ("align", {"triples": SILICON["triples"], "text": value}),
+        ("align", {"triples": triples, "text": f"{value} is Si"}),
+    ):
+        response = ask(f"/v1/{name}", json={"records": [record]})
+        refusable = name == "align" or not value.strip()
+        assert response.status_code == 200 or (refusable and response.status_code == 422), response.text
+        for answer in response.json().get("answers", []):
+            for result in answer.get("plans", []) + answer.get("texts", []):
+                assert str(Plan.parse(result["plan"])) == result["plan"]
+
+
+STUBBED = Ask(api(StubEngine(), STUB_CONFIG))
+
+
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    data=st.binary(max_size=200),
+    name=st.sampled_from(["generate", "plan", "generate:stream"]),
+    kind=st.sampled_from(["application/json", "application/x-ndjson", "application/json;charset=utf-8", "\u00ff/;;="]),
+)
+def test_arbitrary_bytes_cause_no_internal_error(data: bytes, name: str, kind: str) -> None:
+    response = STUBBED(f"/v1/{name}", content=data, headers={"Content-Type": kind.encode("latin-1")})
+    assert response.status_code < 500, response.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,9 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Plan, Record, Triple
-from serve.engine import Answered, ByModel, EngineError, Failure, Job, Text
+from agggen_platform.serving.config import BatchConfig, ReplicaConfig, ServeConfig
+from serve.engine import Answered, ByModel, Failure, Job, Text
+from serve.errors import Problem
 from serve.handles import HandleEngine
 from serve.scaling import RECORDS, Generators, by_records
 from tests.unit.serve.http_calls import LONG, asynchronous
@@ -34,18 +36,20 @@ def jobs(*names: str) -> list[Job]:
     return [Job(record(name)) for name in names]
 
 
-def text_of(job: Job) -> list[Generation]:
-    return [Generation(job.record.id, f"{job.record.id}.", Plan((("symbol",),)), 0.0, "exact", -1.0, -1.0, ())]
-
-
 class Call:
-    """The response of a call, like Serve's: it returns a result, raises, or waits until it is cancelled."""
+    """A call and its response, which is like Serve's: it returns a result, raises, or waits until it is cancelled."""
 
-    def __init__(self, outcome: Callable[[], Awaitable[Any]]) -> None:
-        self.outcome, self.cancelled = outcome, False
+    def __init__(self, method: str, arguments: tuple[Any, ...], result: Any) -> None:
+        self.method, self.arguments, self.result, self.cancelled = method, arguments, result, False
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.outcome().__await__()
+
+    async def outcome(self) -> Any:
+        if isinstance(self.result, BaseException):
+            raise self.result
+        value = self.result(*self.arguments)
+        return await value if asyncio.iscoroutine(value) else value
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -55,22 +59,12 @@ class Replicas:
     """A handle whose calls have these results (exceptions, or functions) in order; the last one is repeated."""
 
     def __init__(self, *results: Any) -> None:
-        self.results = list(results)
-        self.calls: list[Call] = []
-        self.seen: list[tuple[str, tuple[Any, ...]]] = []
+        self.results, self.calls = list(results), list[Call]()
 
     def __getattr__(self, method: str) -> Any:
         def remote(*arguments: Any) -> Call:
             result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
-            self.seen.append((method, arguments))
-
-            async def outcome() -> Any:
-                if isinstance(result, BaseException):
-                    raise result
-                value = result(*arguments)
-                return await value if asyncio.iscoroutine(value) else value
-
-            self.calls.append(Call(outcome))
+            self.calls.append(Call(method, arguments, result))
             return self.calls[-1]
 
         return SimpleNamespace(remote=remote)
@@ -84,11 +78,19 @@ def plans(jobs: Sequence[Job], *_: Any) -> ByModel[Any]:
 
 def texts(jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float) -> Any:
     assert fingerprint == "ab12" and list(candidates) == [CANDIDATES] * len(jobs) and 0 < seconds <= LONG
-    return ByModel([text_of(job) for job in jobs], "cd34")
+    plan = Plan((("symbol",),))
+    written = [Generation(job.record.id, f"{job.record.id}.", plan, 0.0, "exact", -1.0, -1.0, ()) for job in jobs]
+    return ByModel([[text] for text in written], "cd34")
 
 
 async def forever(*_: Any) -> Any:
     await asyncio.Event().wait()
+
+
+def config(records: int = 64) -> ServeConfig:
+    """At most `records` per call, and at most 5 generators."""
+    bounds = ReplicaConfig(max_replicas=5, target_records=50)
+    return ServeConfig("b", batch=BatchConfig(records=records), generator=bounds)
 
 
 def codes(answers: Sequence[Any]) -> list[str]:
@@ -97,40 +99,29 @@ def codes(answers: Sequence[Any]) -> list[str]:
 
 def generated(planner: Any, generator: Any, *names: str, records: int = 64, seconds: float = LONG) -> list[Any]:
     """The engine's answers to jobs of these names."""
-    return asyncio.run(HandleEngine(planner, generator, records).generate(jobs(*names), seconds))
+    return asyncio.run(HandleEngine(planner, generator, config(records)).generate(jobs(*names), seconds))
 
 
 def test_jobs_that_cannot_be_planned_are_not_written_and_the_order_is_kept() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
-
     assert codes(generated(planner, generator, "a", "bad", "b", "bad")) == ["a.", "plan", "b.", "plan"]
-    assert [job.record.id for job in generator.seen[0][1][0]] == ["a", "b"]
-    assert codes(generated(planner, generator, "bad")) == ["plan"] and len(generator.seen) == 1
+    assert [job.record.id for job in generator.calls[0].arguments[0]] == ["a", "b"]
+    assert codes(generated(planner, generator, "bad")) == ["plan"] and len(generator.calls) == 1
     assert generated(planner, generator) == []
 
 
 def test_many_records_are_split_over_calls_and_answered_in_order() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
     names = [f"r{n}" for n in range(23)]
-
     assert codes(generated(planner, generator, *names, records=5)) == [f"{name}." for name in names]
-    assert sorted(len(arguments[0]) for _, arguments in generator.seen) == [3, 5, 5, 5, 5]
+    assert sorted(len(call.arguments[0]) for call in generator.calls) == [3, 5, 5, 5, 5]
 
-
-# --- replicas that die ---
 
 LOST = [
-    DIED,
-    UNAVAILABLE,
-    exceptions.RayActorError(),
-    exceptions.WorkerCrashedError(),
-    exceptions.NodeDiedError("gone"),
-    exceptions.ObjectLostError("0" * 56, None, "here"),
-    exceptions.OwnerDiedError("0" * 56, None, "here"),
-    exceptions.TaskCancelledError(),
-    exceptions.OutOfMemoryError("killed"),
-    exceptions.RpcError("gone"),
-    DeploymentUnavailableError("generator"),
+    *(DIED, UNAVAILABLE, exceptions.RayActorError(), exceptions.WorkerCrashedError()),
+    *(exceptions.NodeDiedError("gone"), exceptions.RpcError("gone"), exceptions.OutOfMemoryError("killed")),
+    *(kind("0" * 56, None, "here") for kind in (exceptions.ObjectLostError, exceptions.OwnerDiedError)),
+    *(exceptions.TaskCancelledError(), DeploymentUnavailableError("generator")),
     asyncio.CancelledError(),  # what Serve raises for a request that the replica cancelled
 ]
 
@@ -138,43 +129,33 @@ LOST = [
 @pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
 def test_a_call_to_a_dying_replica_is_retried_once(error: BaseException) -> None:
     planner, generator = Replicas(error, plans), Replicas(error, texts)
-
     assert codes(generated(planner, generator, "a", "b")) == ["a.", "b."]
-    assert [method for method, _ in planner.seen + generator.seen] == ["candidates"] * 2 + ["write"] * 2
+    assert [call.method for call in planner.calls + generator.calls] == ["candidates"] * 2 + ["write"] * 2
 
 
-def test_records_lost_twice_are_reported_lost() -> None:
-    """The failure is retryable for the client; the endpoint itself retries once."""
-    generator = Replicas(DIED)
-
-    assert codes(generated(Replicas(plans), generator, "a", "bad")) == ["lost", "plan"]
-    assert len(generator.calls) == 2
-
-
-def test_a_full_queue_is_not_retried() -> None:
-    generator = Replicas(BackPressureError(num_queued_requests=9, max_queued_requests=9))
-
-    assert codes(generated(Replicas(plans), generator, "a", "b")) == ["busy", "busy"]
-    assert len(generator.calls) == 1
-
-
-def test_an_error_in_a_replica_is_hidden_from_clients(caplog: pytest.LogCaptureFixture) -> None:
-    generator = Replicas(ValueError("a secret"))
-
-    answers = generated(Replicas(plans), generator, "a")
-    assert codes(answers) == ["internal"]
-    assert "secret" not in str(answers) and "a secret" in caplog.text
-    assert len(generator.calls) == 1
-
-
-# --- time ---
+@pytest.mark.parametrize(
+    ("error", "code", "calls"),
+    [
+        (DIED, "lost", 2),  # the failure is retryable for the client; the endpoint itself retries once
+        (BackPressureError(num_queued_requests=9, max_queued_requests=9), "busy", 1),
+        (ValueError("a secret"), "internal", 1),
+    ],
+    ids=["lost twice", "full queue", "error"],
+)
+def test_a_failed_call_fails_its_records(
+    error: Exception, code: str, calls: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    generator = Replicas(error)
+    answers = generated(Replicas(plans), generator, "a", "bad", "b")
+    assert codes(answers) == [code, "plan", code]
+    assert len(generator.calls) == calls
+    assert "secret" not in str(answers) and ("a secret" in caplog.text) == (code == "internal")
 
 
 def test_replicas_get_the_time_left_and_the_deadline_cancels_their_requests() -> None:
     planner, generator = Replicas(plans), Replicas(forever)
-
     assert codes(generated(planner, generator, "a", "bad", seconds=0.1)) == ["deadline", "plan"]
-    assert 0 < generator.seen[0][1][-1] <= planner.seen[0][1][-1] <= 0.1
+    assert 0 < generator.calls[0].arguments[-1] <= planner.calls[0].arguments[-1] <= 0.1
     assert generator.calls[0].cancelled
 
 
@@ -184,7 +165,6 @@ def test_a_call_is_not_retried_after_its_deadline() -> None:
         raise DIED
 
     generator = Replicas(late)
-
     assert codes(generated(Replicas(plans), generator, "a", seconds=0.1)) == ["deadline"]
     assert len(generator.calls) == 1
 
@@ -192,7 +172,7 @@ def test_a_call_is_not_retried_after_its_deadline() -> None:
 @asynchronous
 async def test_cancelling_a_call_cancels_its_requests() -> None:
     generator = Replicas(forever)
-    engine = HandleEngine(Replicas(plans), generator, records=2)
+    engine = HandleEngine(Replicas(plans), generator, config(2))
     task = asyncio.create_task(engine.generate(jobs("a", "b", "c"), LONG))
     while len(generator.calls) < 2:
         await asyncio.sleep(0)
@@ -203,29 +183,24 @@ async def test_cancelling_a_call_cancels_its_requests() -> None:
     assert [call.cancelled for call in generator.calls] == [True, True]
 
 
-# --- the other calls ---
-
-
 @asynchronous
 async def test_plans_go_to_planners_and_alignments_to_generators() -> None:
     aligned = AlignedText("a", ("Neon.",), ((),), (1.0,), -1.0)
     planner = Replicas(DIED, lambda jobs, k, seconds: ByModel([[k]] * len(jobs), "ab12"))
     generator = Replicas(UNAVAILABLE, lambda texts, seconds: ByModel([aligned] * len(texts), "cd34"))
-    engine = HandleEngine(planner, generator, records=2)
+    engine = HandleEngine(planner, generator, config(2))
     assert await engine.plan(jobs("a"), 7, LONG) == [Answered([7], "ab12")]
-    assert await engine.align([Text(record("a"), "Neon.")], LONG) == [Answered(aligned, "cd34")]
     assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Answered(aligned, "cd34")] * 3
-    assert [method for method, _ in planner.seen] == ["plan", "plan"]
-    assert {method for method, _ in generator.seen} == {"align"}
+    assert [call.method for call in planner.calls + generator.calls] == ["plan"] * 2 + ["align"] * 3
 
 
 @asynchronous
 async def test_a_card_without_a_planner_is_an_error() -> None:
-    assert await HandleEngine(Replicas(UNAVAILABLE, lambda: "card"), None).card() == "card"
-    with pytest.raises(EngineError, match=r"no planner is ready: the replica .* was lost"):
-        await HandleEngine(Replicas(DIED), None).card()
-    with pytest.raises(EngineError, match="no planner is ready: the deadline passed"):
-        await HandleEngine(Replicas(forever), None).card(0.05)
+    assert await HandleEngine(Replicas(UNAVAILABLE, lambda: "card"), None, config()).card() == "card"
+    with pytest.raises(Problem, match=r"no planner is ready: the replica .* was lost"):
+        await HandleEngine(Replicas(DIED), None, config()).card()
+    with pytest.raises(Problem, match="no planner is ready: the deadline passed"):
+        await HandleEngine(Replicas(forever), None, config()).card(0.05)
 
 
 @asynchronous
@@ -233,23 +208,18 @@ async def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scal
     """A call would wake a generator that was scaled to zero, so none is made."""
     card, generator = object(), Replicas()
     present = [Generators(0, False), Generators(0, True), Generators(0, False)]
-    engine = HandleEngine(Replicas(lambda: card), generator, count=lambda: present.pop(0))
-    with pytest.raises(EngineError, match="no generator is ready"):  # the first is loading
+    engine = HandleEngine(Replicas(lambda: card), generator, config(), lambda: present.pop(0))
+    with pytest.raises(Problem, match="no generator is ready"):  # the first is loading
         await engine.ready(5)
     for _ in range(3):
         assert await engine.ready(5) is card
-    assert generator.seen == []
+    assert generator.calls == []
 
 
 @pytest.mark.parametrize(("running", "records"), [(0, 100), (1, 100), (2, 200), (3, 250), (5, 250)])
 def test_records_at_once_suffice_for_twice_the_generators_up_to_the_maximum(running: int, records: int) -> None:
-    engine = HandleEngine(
-        Replicas(), Replicas(), count=lambda: Generators(running, True), max_generators=5, target_records=50
-    )
+    engine = HandleEngine(Replicas(), Replicas(), config(), lambda: Generators(running, True))
     assert asyncio.run(engine.records_at_once()) == records
-
-
-# --- how many replicas ---
 
 
 @pytest.mark.parametrize(

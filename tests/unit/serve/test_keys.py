@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,23 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import ConfigError
-from agggen_platform.serving.keys import add_key, new_key, parse_keys, read_keys
+from agggen_platform.serving.keys import parse_keys, read_keys
 from serve.security import KeyRing
 from tests.command import Run
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "keys.txt"
-
-
-def issue(file: Path, name: str) -> str:
-    key, line = new_key(name)
-    add_key(file, line)
-    return key
-
-
-# --- the file of keys ---------------------------------------------------------------------------------------------
+from tests.unit.serve.http_calls import issue
 
 HASH = "sha256:" + "ab" * 32
 
@@ -39,23 +27,18 @@ def test_a_key_is_long_random_and_only_its_hash_is_in_the_file(file: Path) -> No
     assert [key.name for key in read_keys(file)] == ["alice"] * 3
 
 
-def test_only_its_owner_may_access_a_new_file_under_any_umask(file: Path) -> None:
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_new_file_has_mode_0600_and_one_that_others_may_write_to_is_refused(file: Path, mode: int) -> None:
     before = os.umask(0)
     try:
         issue(file, "alice")
     finally:
         os.umask(before)
     assert file.stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_may_write_to_is_refused(file: Path, mode: int) -> None:
-    issue(file, "alice")
     file.chmod(mode)
-    with pytest.raises(ConfigError, match="chmod go-w"):
-        read_keys(file)
-    with pytest.raises(ConfigError, match="chmod go-w"):
-        issue(file, "mallory")
+    for access in (lambda: read_keys(file), lambda: issue(file, "mallory")):
+        with pytest.raises(ConfigError, match="chmod go-w"):
+            access()
     file.chmod(0o644)  # as a volume of Kubernetes: hashes may be seen
     assert [key.name for key in read_keys(file)] == ["alice"]
 
@@ -101,16 +84,6 @@ def test_any_text_parses_to_keys_or_a_config_error(text: str) -> None:
     assert parse_keys("\n".join(map(str, keys)), "again") == keys
 
 
-# --- the ring -----------------------------------------------------------------------------------------------------
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_only_valid_keys_have_a_name(file: Path) -> None:
     alice, bob, second = issue(file, "alice"), issue(file, "bob"), issue(file, "alice")
     ring = KeyRing(file)
@@ -120,44 +93,43 @@ def test_only_valid_keys_have_a_name(file: Path) -> None:
 
 
 def test_a_changed_file_takes_effect_within_a_second(file: Path) -> None:
-    clock = Clock()
+    now = [100.0]
     alice = issue(file, "alice").encode()
-    ring = KeyRing(file, clock)
+    ring = KeyRing(file, lambda: now[0])
     bob = issue(file, "bob").encode()
     assert ring.name_of(bob) is None
-    clock.now += 1.1
+    now[0] += 1.1
     assert ring.name_of(bob) == "bob"
     file.write_text("# nobody\n")
-    clock.now += 1.1
+    now[0] += 1.1
     assert ring.name_of(alice) is None and ring.name_of(bob) is None
 
 
-@pytest.mark.parametrize("broken", ["rubbish", "missing", "writable"])
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "malformed": lambda file: file.write_text("alice agk_secret\n"),
+    "missing": lambda file: file.unlink(),
+    "writable": lambda file: file.chmod(0o666),
+}
+
+
+@pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_keeps_the_last_valid_keys_and_is_logged_once(
-    file: Path, caplog: pytest.LogCaptureFixture, broken: str
+    file: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object]
 ) -> None:
-    clock = Clock()
+    now = [100.0]
     alice = issue(file, "alice").encode()
-    ring = KeyRing(file, clock)
-    if broken == "rubbish":
-        file.write_text("alice agk_secret\n")
-    elif broken == "missing":
-        file.unlink()
-    else:
-        file.chmod(0o666)
+    ring = KeyRing(file, lambda: now[0])
+    damage(file)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            clock.now += 1.1
+            now[0] += 1.1
             assert ring.name_of(alice) == "alice"
     (message,) = [record.getMessage() for record in caplog.records]
     assert "last good keys" in message and "agk_secret" not in message
     file.unlink(missing_ok=True)
     bob = issue(file, "bob").encode()
-    clock.now += 1.1
+    now[0] += 1.1
     assert ring.name_of(bob) == "bob" and ring.name_of(alice) is None
-
-
-# --- the command --------------------------------------------------------------------------------------------------
 
 
 def test_serve_key_prints_a_key_and_its_line_or_adds_the_line_to_a_file(run: Run, file: Path) -> None:
@@ -171,13 +143,19 @@ def test_serve_key_prints_a_key_and_its_line_or_adds_the_line_to_a_file(run: Run
     assert [key.name for key in read_keys(file)] == ["alice", "bob"]
 
 
-def test_invalid_input_is_refused_and_no_key_is_printed(run: Run) -> None:
-    Path("broken").write_text("rubbish\n")
-    Path("broken").chmod(0o600)
-    Path("open").touch()
-    Path("open").chmod(0o666)
-    for arguments in (["a b"], [""], ["a", "--file", "broken"], ["a", "--file", "open"]):
-        code, out, error = run("serve-key", *arguments)
-        assert code == 2 and not out and error, arguments
-    code, out, _ = run("serve-key", "a", "--file", "no/such/folder")
-    assert code == 5 and not out
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("a b",), 2),
+        (("",), 2),
+        (("a", "--file", "broken"), 2),
+        (("a", "--file", "open"), 2),
+        (("a", "--file", "no/such/folder"), 5),
+    ],
+)
+def test_invalid_input_is_refused_and_no_key_is_printed(run: Run, arguments: tuple[str, ...], code: int) -> None:
+    for name, text, mode in (("broken", "rubbish\n", 0o600), ("open", "", 0o666)):
+        Path(name).write_text(text)
+        Path(name).chmod(mode)
+    status, out, error = run("serve-key", *arguments)
+    assert (status, out) == (code, "") and error

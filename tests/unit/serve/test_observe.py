@@ -17,14 +17,17 @@ import ray.serve
 from hypothesis import given
 from hypothesis import strategies as st
 from ray.exceptions import TaskCancelledError
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agggen_platform.serving.config import LogConfig
 from serve.api import api
-from serve.engine import EngineError, Failure
+from serve.engine import Failure
+from serve.errors import Problem
 from serve.meters import Meters
 from serve.observe import RequestContext, current_request, log_as_replica, set_up_logging
-from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, asynchronous, part, post, read, records, scope
+from tests.unit.serve.http_calls import CONFIG, NDJSON, Ask, Server, asynchronous, part, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 PATHS = ["/v1/generate"]
@@ -40,17 +43,20 @@ class RecordingMeters(Meters):
         self.requests.append((route, dict(outcomes), problem))
 
 
-def in_context(app: ASGIApp, **options: Any) -> RequestContext:
-    return RequestContext(app, PATHS, **options)
+Log = Callable[[], list[dict[str, Any]]]
+
+
+def in_context(app: ASGIApp, **options: Any) -> Ask:
+    return Ask(RequestContext(app, PATHS, **options))
 
 
 @contextmanager
-def logging_to(stream: io.StringIO, config: LogConfig = LogConfig(), **constant: str) -> Iterator[None]:  # noqa: B008
+def logging_to(stream: io.StringIO, config: LogConfig = LogConfig()) -> Iterator[None]:  # noqa: B008
     """Sets up the endpoint's logging within the block."""
     loggers = [logging.getLogger(name) for name in ("agggen", "agggen_platform", "serve")]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     try:
-        set_up_logging(config, stream, **constant)
+        set_up_logging(config, "r7", stream)
         yield
     finally:
         for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
@@ -58,10 +64,10 @@ def logging_to(stream: io.StringIO, config: LogConfig = LogConfig(), **constant:
 
 
 @pytest.fixture
-def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+def log() -> Iterator[Log]:
     """Returns the lines of the log so far."""
     stream = io.StringIO()
-    with logging_to(stream, replica="r7"):
+    with logging_to(stream):
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -70,72 +76,56 @@ def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
 
 async def answer_with_id(scope: Scope, receive: Receive, send: Send) -> None:
     await asyncio.sleep(0.001)
-    await answer(send, current_request().id.encode())
+    await PlainTextResponse(current_request().id)(scope, receive, send)
 
 
-def test_a_valid_id_of_the_client_is_used_and_returned() -> None:
-    for name in ("a", "0123-abc_DEF.x:y", "x" * 128):
-        response = post(in_context(answer_with_id), headers={"X-Request-Id": name})
-        assert response.headers.get_list("x-request-id") == [name] and response.text == name
-    behind_proxy = post(in_context(answer_with_id, echo=False), headers={"X-Request-Id": "a"})
-    assert "x-request-id" not in behind_proxy.headers and behind_proxy.text == "a"
+@pytest.mark.parametrize("name", ["a", "0123-abc_DEF.x:y", "x" * 128])
+def test_a_valid_id_of_the_client_is_used_and_returned(name: str) -> None:
+    response = in_context(answer_with_id)(headers={"X-Request-Id": name})
+    assert response.headers.get_list("x-request-id") == [name] and response.text == name
+    behind_proxy = in_context(answer_with_id, echo=False)(headers={"X-Request-Id": name})
+    assert "x-request-id" not in behind_proxy.headers and behind_proxy.text == name
     assert current_request().id == "-"
 
 
 @pytest.mark.parametrize("names", [[""], ["x" * 129], ["a b"], ["a\tb"], ['{"level":"error"}'], ["é"], ["a", "b"]])
 def test_an_invalid_id_is_replaced(names: list[str]) -> None:
     headers = [(b"X-Request-Id", name.encode("latin-1")) for name in names]
-    ids = {
-        post(in_context(answer_with_id, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)
-    }
+    asks = [in_context(answer_with_id, echo=echo) for echo in (True, False)]
+    ids = {ask(headers=headers).headers["x-request-id"] for ask in asks}
     assert len(ids) == 2 and all(len(name) == 32 for name in ids)
 
 
 # --- the log --------------------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_logged_as_one_line(log: Callable[[], list[dict[str, Any]]]) -> None:
+def test_a_request_is_logged_as_one_line(log: Log) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         info = current_request()
         info.caller = "alice"
         info.outcomes.update(ok=99, record=1)
-        await answer(send, await read(receive))
+        await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
 
-    post(in_context(app), headers={"X-Request-Id": "a"}, content=b"12345")
+    in_context(app)(headers={"X-Request-Id": "a"}, content=b"12345")
     (line,) = log()
     assert 0 <= line.pop("ms") < 60_000 and line.pop("time").endswith("+00:00")
-    assert line == {
-        "level": "info",
-        "logger": "agggen.serve.access",
-        "message": "POST /v1/generate 200",
-        "request": "a",
-        "replica": "r7",
-        "method": "POST",
-        "route": "/v1/generate",
-        "status": 200,
-        "caller": "alice",
-        "records": 100,
-        "failed": {"record": 1},
-        "problem": None,
-        "complete": True,
+    request = {"method": "POST", "route": "/v1/generate", "status": 200, "caller": "alice"}
+    assert line == request | {
+        **{"level": "info", "logger": "agggen.serve.access", "message": "POST /v1/generate 200"},
+        **{"request": "a", "replica": "r7", "problem": None, "complete": True, "records": 100, "failed": {"record": 1}},
     }
 
 
 SECRET = "tantalum"
 
 
-def test_the_log_has_no_text_address_or_key(log: Callable[[], list[dict[str, Any]]]) -> None:
+def test_the_log_has_no_text_address_or_key(log: Log) -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
-        raise ValueError(f"cannot say {(await read(receive)).decode()}")
+        raise ValueError(f"cannot say {(await Request(scope, receive).body()).decode()}")
 
+    headers = {"Authorization": f"Bearer {SECRET}", "X-Request-Id": f"{SECRET} "}
     for app in (answer_with_id, failing):
-        response = post(
-            in_context(app),
-            f"/{SECRET}/v1?{SECRET}=1",
-            method=SECRET.upper(),
-            content=SECRET,
-            headers={"Authorization": f"Bearer {SECRET}", "X-Request-Id": f"{SECRET} "},
-        )
+        response = in_context(app)(f"/{SECRET}/v1?{SECRET}=1", SECRET.upper(), content=SECRET, headers=headers)
         assert SECRET not in response.text
     assert [line.get("error") for line in log()] == [None, "ValueError", None]
     assert "test_observe.py" in log()[1]["trace"][-1] and SECRET not in json.dumps(log()).lower()
@@ -155,7 +145,7 @@ def test_messages_of_exceptions_are_logged_only_if_texts_may_be_logged(name: str
 def test_any_message_and_field_is_logged_as_one_line(message: str, field: str) -> None:
     stream = io.StringIO()
     with logging_to(stream, LogConfig(level="warning")):
-        set_up_logging(LogConfig(level="warning"), stream)  # twice: it still logs once
+        set_up_logging(LogConfig(level="warning"), "r7", stream)  # twice: it still logs once
         logging.getLogger("serve.any").info("below the level")
         logging.getLogger("serve.any").warning("%s", message, extra={"fields": {"field": field}})
     (line,) = stream.getvalue().splitlines()
@@ -177,48 +167,56 @@ def test_planners_and_generators_log_like_the_ingress(monkeypatch: pytest.Monkey
 # --- how a request ends ---------------------------------------------------------------------------------------------
 
 
+async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+    raise RuntimeError
+
+
+async def silent(scope: Scope, receive: Receive, send: Send) -> None:
+    return
+
+
+async def cancelled_by_serve(scope: Scope, receive: Receive, send: Send) -> None:
+    raise TaskCancelledError
+
+
+async def half_sent(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"half", "more_body": True})
+    raise RuntimeError
+
+
+async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+    await asyncio.Event().wait()
+
+
+GONE = (499, False)
+
+
+@pytest.mark.parametrize(
+    ("app", "end"),
+    [(failing, (500, True)), (silent, GONE), (cancelled_by_serve, GONE), (half_sent, (200, False)), (waiting, GONE)],
+)
 @asynchronous
-async def test_disconnections_are_logged_as_499_and_errors_as_500(
-    log: Callable[[], list[dict[str, Any]]],
-) -> None:
-    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
-        raise RuntimeError
-
-    async def silent(scope: Scope, receive: Receive, send: Send) -> None:
-        return
-
-    async def cancelled(scope: Scope, receive: Receive, send: Send) -> None:
-        raise TaskCancelledError  # by Serve
-
-    async def begun(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"half", "more_body": True})
-        raise RuntimeError
-
-    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.Event().wait()
-
-    for app in (failing, silent, cancelled, begun, waiting):
-        server = Server()
-        task = asyncio.create_task(in_context(app)(scope(), server.receive, server.send))
-        await asyncio.wait({task}, timeout=0.05)
-        task.cancel()
-        with suppress(RuntimeError, TaskCancelledError, asyncio.CancelledError):
-            await task
-    ends = [(line["status"], line["complete"]) for line in log() if "status" in line]
-    assert ends == [(500, True), (499, False), (499, False), (200, False), (499, False)]
+async def test_disconnections_are_logged_as_499_and_errors_as_500(app: ASGIApp, end: Any, log: Log) -> None:
+    server = Server()
+    task = asyncio.create_task(RequestContext(app, PATHS)(scope(), server.receive, server.send))
+    await asyncio.wait({task}, timeout=0.05)
+    task.cancel()
+    with suppress(RuntimeError, TaskCancelledError, asyncio.CancelledError):
+        await task
+    assert [(line["status"], line["complete"]) for line in log() if "status" in line] == [end]
 
 
 def test_records_and_problems_are_counted_by_route(stub: StubEngine) -> None:
     meters = RecordingMeters()
-    ask = asking(api(stub, CONFIG, meters=meters))
+    ask = Ask(api(stub, CONFIG, meters=meters))
     stub.failures["bad"] = Failure("plan", "it does not fit")
-    ask("POST", "/v1/generate", json={"records": records("a", "bad", "c")})
-    ask("POST", "/v1/plan", json={"records": records("bad")})
-    ask("POST", "/v1/generate:stream", content=b"{}\n{", headers={"Content-Type": "application/x-ndjson"})
-    ask("GET", "/v1/models/7")
-    stub.error = EngineError("not yet")
-    ask("GET", "/readyz")
+    ask(json={"records": records("a", "bad", "c")})
+    ask("/v1/plan", json={"records": records("bad")})
+    ask("/v1/generate:stream", content=b"{}\n{", headers=NDJSON)
+    ask("/v1/models/7", "GET")
+    stub.error = Problem("unavailable", "not yet")
+    ask("/readyz", "GET")
     assert meters.requests == [
         ("/v1/generate", {"ok": 2, "plan": 1}, ""),
         ("/v1/plan", {"plan": 1}, "plan"),
@@ -229,7 +227,7 @@ def test_records_and_problems_are_counted_by_route(stub: StubEngine) -> None:
 
 
 def test_routes_below_a_prefix_keep_their_names() -> None:
-    meters, server = RecordingMeters(), Server(part(b"", more=False))
-    request = {**scope("/api/v1/generate"), "root_path": "/api"}
-    asyncio.run(RequestContext(answer_with_id, PATHS, meters)(request, server.receive, server.send))
+    meters = RecordingMeters()
+    head = {**scope("/api/v1/generate"), "root_path": "/api"}
+    Server(part(b"", more=False)).status_of(RequestContext(answer_with_id, PATHS, meters), head)
     assert meters.requests[0][0] == "/v1/generate"

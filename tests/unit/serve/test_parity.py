@@ -1,8 +1,10 @@
-"""The same record and settings give the same plans and texts in library, command, bulk, endpoint and evaluation."""
+"""The same record and settings give the same plans and texts in library, command, bulk and evaluation.
+
+`test_replicas.py` compares the endpoint with the library, with the same settings.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,12 +18,8 @@ from agggen.evaluation.held_out import write
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.rows import RowWriter
-from agggen_platform.serving.config import BatchConfig, ServeConfig
 from agggen_platform.sharded.shards import Shard
-from serve.engine import Job
-from serve.generator import GeneratorReplica
-from serve.planner import PlannerReplica
-from tests.command import command
+from tests.command import Run
 
 RECORDS = sorted((r for r in elements_records("dev") if len(r.triples) > 1), key=lambda r: len(r.triples))[:3]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -57,12 +55,10 @@ def plans_of(answers: list[dict[str, Any]]) -> list[list[tuple[str, float]]]:
 
 
 def test_the_command_plans_and_writes_as_the_library(
-    tuned: Path, generator: Generator, texts: list[Generation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, tuned: Path, generator: Generator, texts: list[Generation]
 ) -> None:
-    source = tmp_path / "in.jsonl"
-    source.write_text("\n".join(json.dumps(record.as_dict()) for record in RECORDS))
-    run = command(capsys)
-    outputs = [run(name, tuned, "-i", source)[1] for name in ("plan", "generate")]
+    Path("in.jsonl").write_text("\n".join(json.dumps(record.as_dict()) for record in RECORDS))
+    outputs = [run(name, tuned, "-i", "in.jsonl")[1] for name in ("plan", "generate")]
     planned, written = ([json.loads(line) for line in output.splitlines()] for output in outputs)
     library = generator.planner.plan(RECORDS, 5)
     assert plans_of(planned) == [[(str(best.plan), best.log_probability) for best in plans] for plans in library]
@@ -75,26 +71,8 @@ def test_bulk_writes_as_the_library(tuned: Path, generator: Generator, texts: li
     writer = RowWriter(generator, "fingerprint", BulkConfig(inference=generator.config), shard)
     rows = [{"id": r.id, "triples": [asdict(triple) for triple in r.triples]} for r in RECORDS]
     answers = writer.texts(rows, 0)
-    assert [(a["text"], a["plan"], a["plan_search"]) for a in answers] == [
-        (text.text, str(text.plan), text.plan_search) for text in texts
-    ]
-
-
-def test_the_endpoint_plans_and_writes_as_the_library(
-    tuned: Path, generator: Generator, texts: list[Generation]
-) -> None:
-    config = ServeConfig(str(tuned), batch=BatchConfig(wait_ms=0))
-    planner, writer = PlannerReplica(config), GeneratorReplica(config)
-
-    async def ask() -> Any:
-        jobs = [Job(record) for record in RECORDS]
-        candidates = await planner.candidates(jobs, 60.0)
-        written = await writer.write(jobs, candidates.answers, candidates.model, 60.0)
-        return (await planner.plan(jobs, 5, 60.0)).answers, [texts[0] for texts in written.answers]
-
-    planned, written = asyncio.run(ask())
-    assert planned == generator.planner.plan(RECORDS, 5)
-    assert [(text.text, text.plan) for text in written] == [(text.text, text.plan) for text in texts]
+    expected = [(text.text, str(text.plan), text.plan_search) for text in texts]
+    assert [(a["text"], a["plan"], a["plan_search"]) for a in answers] == expected
 
 
 def test_an_evaluation_plans_and_writes_with_the_same_settings(generator: Generator, bundle: Path) -> None:

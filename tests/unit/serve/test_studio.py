@@ -1,4 +1,4 @@
-"""The plan studio's page, checks and examples, and the endpoint in one process."""
+"""The plan studio's page and examples, and the endpoint in one process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from fastapi import FastAPI
 
 from agggen.corpora.elements import elements_records
 from agggen.errors import ConfigError
-from agggen.generation.generator import Generator
-from agggen.records import Record, Triple
 from agggen_platform.client import Client
 from agggen_platform.serving.config import HttpConfig, SecurityConfig, ServeConfig
 from agggen_platform.serving.errors import PortError
@@ -24,24 +22,19 @@ from serve.local import local_app, running
 from serve.page import FOLDER
 from serve.planner import EXAMPLES, examples_of
 from tests.processes import free_ports
-from tests.unit.serve.http_calls import SILICON, Ask, asking
+from tests.unit.serve.http_calls import SILICON, Ask
 from tests.unit.serve.stub_engine import StubEngine
-
-TEXT = "Silicon (Si) was found in 1824 \U0001f9ea by Bob Bob."
-
-
-# --- the page -------------------------------------------------------------------------------------------------------
 
 
 def test_the_page_and_all_that_it_loads_come_from_the_endpoint(ask: Ask) -> None:
-    page = ask("GET", "/")
+    page = ask("/", "GET")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert not re.search(r"<script(?![^>]* src=)|<style| style=| on\w+=|https?://", page.text)
     todo, loaded = re.findall(r'(?:src|href)="(studio/[^"]+)"', page.text), set[str]()
     while todo:
         name = todo.pop()
         if name not in loaded:
-            answer = ask("GET", f"/{name}")
+            answer = ask(f"/{name}", "GET")
             assert answer.status_code == 200 and answer.headers["x-content-type-options"] == "nosniff"
             loaded.add(name)
             todo += [f"studio/{other}" for other in re.findall(r'from "\./([^"]+)"', answer.text)]
@@ -49,52 +42,27 @@ def test_the_page_and_all_that_it_loads_come_from_the_endpoint(ask: Ask) -> None
 
 
 def test_the_policy_forbids_markup_scripts_and_other_hosts(ask: Ask) -> None:
-    policy = ask("GET", "/").headers["content-security-policy"].split("; ")
+    policy = ask("/", "GET").headers["content-security-policy"].split("; ")
     assert {"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} < set(policy)
     assert "require-trusted-types-for 'script'" in policy and "unsafe" not in " ".join(policy)
-    unchanged = ask("GET", "/", headers={"If-None-Match": ask("GET", "/").headers["etag"]})
+    unchanged = ask("/", "GET", headers={"If-None-Match": ask("/", "GET").headers["etag"]})
     assert (unchanged.status_code, unchanged.content) == (304, b"")
 
 
 def test_no_script_makes_html_from_a_string_or_keeps_a_key_beyond_the_tab() -> None:
     for path in FOLDER.glob("*.js"):
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
-            path
-        )
-        kept = re.findall(r"localStorage\.\w+\(([^,)]+)", text)
-        assert set(kept) <= {'"agggen-theme"'}, path
+        unsafe = re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+        kept = set(re.findall(r"localStorage\.\w+\(([^,)]+)", text))
+        assert not unsafe and kept <= {'"agggen-theme"'}, path
 
 
 def test_the_page_can_be_turned_off_and_needs_no_key(engine: HandleEngine, tmp_path: Path) -> None:
-    off = asking(api(engine, ServeConfig("toy", studio=False)))
-    assert [off("GET", address).status_code for address in ("/", "/studio/main.js", "/readyz")] == [404, 404, 200]
+    off = Ask(api(engine, ServeConfig("toy", studio=False)))
+    assert [off(address, "GET").status_code for address in ("/", "/studio/main.js", "/readyz")] == [404, 404, 200]
     add_key(tmp_path / "keys", new_key("ann")[1])
-    keyed = asking(api(engine, ServeConfig("toy", security=SecurityConfig(keys_file=str(tmp_path / "keys")))))
-    assert [keyed("GET", address).status_code for address in ("/", "/v1/model", "/v1/examples")] == [200, 401, 401]
-
-
-# --- checks and examples --------------------------------------------------------------------------------------------
-
-
-def test_checks_are_those_of_the_library(ask: Ask, library: Generator) -> None:
-    (answer,) = ask("POST", "/v1/check", json={"records": [SILICON | {"text": TEXT}]}).json()["answers"]
-    record = Record("Si", tuple(Triple(*triple) for triple in SILICON["triples"]))
-    check = library.checker.check(record, TEXT)
-    assert answer["faults"] == list(check.faults) and answer["invented"] == ["1824", "Bob"]
-    assert [(value["predicate"], value["how"]) for value in answer["values"]] == [
-        ("symbol", "literal"),
-        ("category", "missing"),
-    ]
-    assert TEXT[answer["values"][0]["start"] : answer["values"][0]["end"]] == "Si"
-    assert "start" not in answer["values"][1]
-    assert answer["repeated"] == list(check.repeated) != []
-
-
-def test_a_text_that_is_too_long_is_refused(ask: Ask) -> None:
-    answer = ask("POST", "/v1/check", json={"records": [SILICON | {"text": "Si " * 700}]})
-    assert answer.status_code == 422 and answer.json()["field"] == "text"
-    assert ask("POST", "/v1/check", json={"records": [SILICON]}).json()["field"] == "text"
+    keyed = Ask(api(engine, ServeConfig("toy", security=SecurityConfig(keys_file=str(tmp_path / "keys")))))
+    assert [keyed(address, "GET").status_code for address in ("/", "/v1/model", "/v1/examples")] == [200, 401, 401]
 
 
 def test_examples_are_of_the_test_split_of_the_bundles_corpus() -> None:
@@ -111,9 +79,6 @@ def test_examples_are_never_read_from_a_file_that_a_bundle_names(name: object) -
     assert examples_of({}).records == examples_of({"corpus": name}).records == ()
 
 
-# --- an endpoint in one process -------------------------------------------------------------------------------------
-
-
 def test_an_endpoint_in_one_process_answers_and_frees_its_port(serve_config: ServeConfig) -> None:
     config = ServeConfig("elements", http=HttpConfig(port=free_ports(1)[0]))
     with running(local_app(config), config) as url, Client(url) as client:
@@ -121,7 +86,7 @@ def test_an_endpoint_in_one_process_answers_and_frees_its_port(serve_config: Ser
         assert model["address"] == "elements"
         (answer,) = client.check([SILICON | {"text": "Silicon, with the symbol Si, is a metalloid."}])
         assert answer["status"] == "ok" and answer["faults"] == []
-        with pytest.raises(PortError, match=r"another: http\.port="), running(None, config):
+        with pytest.raises(PortError, match=r"cannot listen at .*: set http\.port"), running(None, config):
             pass
     with socket.create_server(("127.0.0.1", config.http.port)):
         pass  # free again
@@ -142,16 +107,16 @@ def test_the_printed_address_of_an_endpoint_can_be_opened(host: str, shown: str)
 def test_a_second_model_answers_requests_that_name_it(
     engine: HandleEngine, serve_config: ServeConfig, stub: StubEngine
 ) -> None:
-    ask = asking(api(engine, serve_config, compared=stub))
-    first = ask("GET", "/v1/model").json()
-    second = ask("GET", "/v1/model", headers={"X-Model": first["compared"]["fingerprint"]}).json()
+    ask = Ask(api(engine, serve_config, compared=stub))
+    first = ask("/v1/model", "GET").json()
+    second = ask("/v1/model", "GET", headers={"X-Model": first["compared"]["fingerprint"]}).json()
     assert first["compared"] == {name: second[name] for name in ("address", "fingerprint")}
     for model in (first, second):
-        answer = ask("POST", "/v1/plan", json={"records": [SILICON]}, headers={"X-Model": model["fingerprint"]}).json()
+        answer = ask("/v1/plan", json={"records": [SILICON]}, headers={"X-Model": model["fingerprint"]}).json()
         assert answer["answers"][0]["model"] == model["fingerprint"]
-    refused = ask("POST", "/v1/plan", json={"records": [SILICON]}, headers={"X-Model": "0"})
+    refused = ask("/v1/plan", json={"records": [SILICON]}, headers={"X-Model": "0"})
     assert (refused.status_code, refused.json()["field"]) == (422, "X-Model")
-    assert asking(api(engine, serve_config))("GET", "/v1/model").json()["compared"] is None
+    assert Ask(api(engine, serve_config))("/v1/model", "GET").json()["compared"] is None
 
 
 def test_a_bundle_is_not_compared_with_itself(serve_config: ServeConfig) -> None:

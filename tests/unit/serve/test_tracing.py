@@ -23,28 +23,28 @@ from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from serve.tracing import MlflowExporter, Traces
 from tests.processes import free_ports
-from tests.unit.serve.http_calls import NDJSON, asking, records
+from tests.unit.serve.http_calls import NDJSON, Ask, records
 
 Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
 
 
 @pytest.fixture(scope="module")
-def generator(serve_config: ServeConfig) -> GeneratorReplica:
+def traced_generator(serve_config: ServeConfig) -> GeneratorReplica:
     """A generator of an endpoint whose requests are traced."""
     return GeneratorReplica(replace(serve_config, tracing=TracingConfig("requests"), critic=None))
 
 
 @pytest.fixture
-def traced(_planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
+def traced(planner: PlannerReplica, traced_generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
     """Posts a request to a traced endpoint in this process; returns the response, and the spans by name."""
     exporter = InMemorySpanExporter()
     traces = Traces(exporter)
-    engine = HandleEngine(LocalHandle(_planner), LocalHandle(generator), span=traces.span)
-    ask = asking(api(engine, serve_config, traces=traces))
+    engine = HandleEngine(LocalHandle(planner), LocalHandle(traced_generator), serve_config, span=traces.span)
+    ask = Ask(api(engine, serve_config, traces=traces))
 
     def post(address: str, **request: object) -> tuple[httpx.Response, dict[str, ReadableSpan]]:
         exporter.clear()
-        answer = ask("POST", address, **request)
+        answer = ask(address, **request)
         assert traces.flush()
         return answer, {span.name: span for span in exporter.get_finished_spans()}
 
@@ -55,37 +55,32 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return {name: json.loads(str(value)) for name, value in (span.attributes or {}).items()}
 
 
-def test_a_trace_has_spans_with_sizes_and_no_content(traced: Spans) -> None:
-    answer, spans = traced("/v1/generate", json={"records": records("a", "b")}, headers={"x-request-id": "r1"})
+@pytest.mark.parametrize("verify", ["strict", "off"])
+def test_a_trace_has_spans_with_sizes_and_no_content(traced: Spans, verify: str) -> None:
+    body = {"records": records("a", "b"), "options": {"verify": verify}}
+    answer, spans = traced("/v1/generate", json=body, headers={"x-request-id": "r1"})
     root = spans["POST /v1/generate"]
     assert set(spans) == {root.name, "read", "plan", "write", "verify"}
     assert {span.context.trace_id for span in spans.values()} == {root.context.trace_id}
     parents = {span.parent and span.parent.span_id for name, span in spans.items() if name in ("read", "plan", "write")}
     assert parents == {root.context.span_id}
-    write, verify = spans["write"], spans["verify"]
-    assert verify.parent is not None and verify.parent.span_id == write.context.span_id
-    assert write.start_time < verify.start_time < verify.end_time <= write.end_time
+    write, checks = spans["write"], spans["verify"]
+    assert checks.parent is not None and checks.parent.span_id == write.context.span_id
+    assert write.start_time < checks.start_time < checks.end_time <= write.end_time
     texts = [item["texts"][0] for item in answer.json()["answers"]]
     assert attributes(spans["read"])["bytes"] == len(answer.request.content)
     assert attributes(spans["plan"])["plans"] >= 2
     assert attributes(spans["write"])["tokens"] == sum(len(text["text"].split()) for text in texts)
     assert attributes(spans["write"])["fallback"] == sum(fact.get("fallback", 0) for t in texts for fact in t["facts"])
     bad = [item["id"] for item in answer.json()["answers"] if not item["texts"][0]["fulfilled"]]
+    assert bad == ([] if verify == "strict" else ["a", "b"])  # the weights are random
     assert attributes(root)["mlflow.traceTag.fulfilled"] == ("no" if bad else "yes")
+    assert attributes(root)["unfulfilled"] == len(bad)
     assert attributes(root)["mlflow.spanOutputs"]["unfulfilled_ids"] == bad
     assert (attributes(root)["mlflow.traceTag.request"], attributes(root)["mlflow.traceTag.status"]) == ("r1", "200")
     assert root.status.is_ok
     exported = json.dumps([attributes(span) for span in spans.values()])
     assert not any(word in exported for word in ("Silicon", "metalloid", texts[0]["text"]))
-
-
-def test_a_trace_names_the_records_of_unfulfilled_texts(traced: Spans) -> None:
-    body = {"records": records("a"), "options": {"verify": "off"}}
-    answer, spans = traced("/v1/generate", json=body)
-    assert not answer.json()["answers"][0]["texts"][0]["fulfilled"]  # the weights are random
-    root = attributes(spans["POST /v1/generate"])
-    assert (root["unfulfilled"], root["mlflow.traceTag.fulfilled"]) == (1, "no")
-    assert root["mlflow.spanOutputs"]["unfulfilled_ids"] == ["a"]
 
 
 def test_other_routes_and_failed_requests_are_traced(traced: Spans) -> None:
@@ -109,16 +104,16 @@ def test_the_access_log_names_the_trace(traced: Spans, caplog: pytest.LogCapture
     with caplog.at_level("INFO", "agggen.serve.access"):
         _, spans = traced("/v1/plan", json={"records": records("a")})
     (line,) = [entry for entry in caplog.records if entry.name == "agggen.serve.access"]
-    assert line.fields["trace_id"] == format(spans["POST /v1/plan"].context.trace_id, "032x")  # type: ignore[attr-defined]
+    assert line.fields["trace_id"] == format(spans["POST /v1/plan"].context.trace_id, "032x")
 
 
 def test_an_unreachable_mlflow_loses_spans_and_no_request(
-    _planner: PlannerReplica, _generator: GeneratorReplica, serve_config: ServeConfig, caplog: pytest.LogCaptureFixture
+    planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter = MlflowExporter("requests", f"http://user:hunter2@127.0.0.1:{free_ports(1)[0]}")
     traces = Traces(exporter)
-    engine = HandleEngine(LocalHandle(_planner), LocalHandle(_generator), span=traces.span)
-    answer = asking(api(engine, serve_config, traces=traces))("POST", "/v1/plan", json={"records": records("a")})
+    engine = HandleEngine(LocalHandle(planner), LocalHandle(generator), serve_config, span=traces.span)
+    answer = Ask(api(engine, serve_config, traces=traces))("/v1/plan", json={"records": records("a")})
     traces.flush()
     assert (answer.status_code, exporter.lost) == (200, 3)
     assert "MLflow did not take 3 spans (Failed to establish a new connection" in caplog.text
