@@ -125,11 +125,11 @@ def test_a_split_of_a_json_file_may_have_invalid_rows(tmp_path: Path) -> None:
     path.write_text(json.dumps({"train": [ROWS[0], "x"], "dev": ROWS[1:2]}), encoding="utf-8")
     data = load_dataset(path)
     assert sizes(data) == {"train": 1, "dev": 1}
-    assert [str(reject) for reject in data.rejects[str(path)]] == [f"{path}:2: a record must be a mapping, not str"]
+    assert [str(reject) for reject in data.rejects[str(path)]] == [f"{path}:2: a record must be an object, not str"]
 
 
 def test_skipped_rows_are_a_warning() -> None:
     with pytest.warns(
-        UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be a mapping"
+        UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be an object"
     ):
         assert len(load_records([ROWS[0], 3])) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from agggen.corpora.rejects import Reject, split_rejects
 from agggen.errors import CorpusError
 from agggen.evaluation.held_out import alignments
 from agggen.records import Fact, Plan, Record, Reference, Triple
+from tests.unit.annotated import annotated_texts
 from tests.unit.score_files import alignment_scores
 
 # Predicates with blanks and twice the same; two texts that differ by a comma.
@@ -92,32 +92,19 @@ def test_omitted_or_repeated_triples_give_facts_but_no_plan(tmp_path: Path, plan
 
 def test_invalid_rows_are_rejected_and_the_other_rows_are_read(tmp_path: Path) -> None:
     text = "The Door 's red ;\tlocked ."
-    records, rejects = read(
-        tmp_path,
-        ("Gate is red\tis", "is", "The gate is red ."),
-        (DOOR_SOURCE, "is|has", text),
-        (DOOR_SOURCE, "is", text),
-        (DOOR_SOURCE, "is|lock", text),
-        ("Door is red\tDoor has a lock\tis", "is|has", text),
-        ("Door is red\tDoor has a lock\tis|is", "is|has", text),
-        (DOOR_SOURCE, "is|has", "The Door 's red ;\t "),
-    )
+    invalid = [
+        (("Gate is red\tis", "is", "The gate is red ."), "no record of WebNLG has the triples 'Gate is red'"),
+        ((DOOR_SOURCE, "is", text), "the plan has 1 groups for 2 facts"),
+        ((DOOR_SOURCE, "is|lock", text), "the plan has 'lock'; the triples are is, has"),
+        (("Door is red\tDoor has a lock\tis", "is|has", text), "2 triples but 1 predicates"),
+        (("Door is red\tDoor has a lock\tis|is", "is|has", text), "2 triples but 1 predicates"),
+        ((DOOR_SOURCE, "is|has", "The Door 's red ;\t "), "fact 2 is empty"),
+    ]
+    records, rejects = read(tmp_path, (DOOR_SOURCE, "is|has", text), *(row for row, _ in invalid))
     assert [(record.id, len(record.references)) for record in records] == [("door", 1)]
-    assert {reject.file for reject in rejects} == {str(tmp_path / PLANS)}
-    assert [(reject.line, reject.id) for reject in rejects] == [(1, None), *[(line, "door") for line in range(3, 8)]]
-    for reject, reason in zip(
-        rejects,
-        (
-            "no record of WebNLG has the triples 'Gate is red'",
-            "the plan has 1 groups for 2 facts",
-            "the plan has 'lock'; the triples are is, has",
-            "2 triples but 1 predicates",
-            "2 triples but 1 predicates",
-            "fact 2 is empty",
-        ),
-        strict=True,
-    ):
-        assert reason in reject.reason
+    assert [reject.id for reject in rejects] == [None, *["door"] * 5]
+    for line, (reject, (_, reason)) in enumerate(zip(rejects, invalid, strict=True), start=2):
+        assert (reject.file, reject.line, reason in reject.reason) == (str(tmp_path / PLANS), line, True)
 
 
 def test_files_of_different_lengths_or_missing_files_raise_errors(tmp_path: Path) -> None:
@@ -187,31 +174,8 @@ def test_facts_of_the_same_text_are_recovered(facts: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def annotations(data_home: Path) -> Path:
-    return data_home / "agggen_release" / "human_annotations" / "evaluation"
-
-
-@pytest.fixture(scope="module")
 def records(data_home: Path) -> list[Record]:
     return split_rejects(load("webnlg-plans", "test", data_home))[0]
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
-def in_file_order(records: Sequence[Record], annotations: Path) -> list[tuple[Record, Reference]]:
-    """The 274 texts in the order of the annotation's files, where the texts of an input are consecutive."""
-    texts = [(record, reference) for record in records for reference in record.references]
-    for (_, reference), line in zip(texts, lines(annotations / TEXTS), strict=True):
-        facts = line.split("\t")[1:]
-        assert [letters(fact.text) for fact in reference.facts or ()] == [letters(fact) for fact in facts]
-    return texts
-
-
-def in_our_names(record: Record, slots: Sequence[Sequence[str]]) -> list[list[str]]:
-    names = {name.replace(" ", "_"): name for name in record.predicates}
-    return [[names[name] for name in slot if name] for slot in slots]
 
 
 def test_records_and_texts_equal_those_of_webnlg(data_home: Path, records: list[Record]) -> None:
@@ -219,18 +183,19 @@ def test_records_and_texts_equal_those_of_webnlg(data_home: Path, records: list[
     for record in records:
         expected = raw[record.id]
         assert (record.triples, record.category) == (expected.triples, expected.category)
-        assert {reference.text for reference in record.references} <= {
-            reference.text for reference in expected.references
-        }
-        assert all(reference.plan for reference in record.references)
+        texts = {reference.text for reference in expected.references}
+        assert all(reference.text in texts and reference.plan for reference in record.references)
     assert [sum(len(record.references) == n for record in records) for n in (1, 2, 3)] == [3, 20, 77]
 
 
-def test_facts_and_their_triples_equal_the_annotations(records: list[Record], annotations: Path) -> None:
-    for (record, reference), line in zip(in_file_order(records, annotations), lines(annotations / PLANS), strict=True):
-        expected = in_our_names(record, [slot.split("&&") for slot in line.split("|")])
-        assert [list(fact.predicates or ()) for fact in reference.facts or ()] == expected
-        assert [list(state) for state in reference.plan.states] == [slot for slot in expected if slot]  # type: ignore[union-attr]
+def test_facts_and_their_triples_equal_the_annotations(data_home: Path, records: list[Record]) -> None:
+    """In the annotation's files too, the texts of a record are consecutive."""
+    references = [reference for record in records for reference in record.references]
+    for reference, (_, texts, groups) in zip(references, annotated_texts(data_home), strict=True):
+        facts = reference.facts or ()
+        assert [letters(fact.text) for fact in facts] == list(map(letters, texts))
+        assert [[name.replace(" ", "_") for name in fact.predicates or ()] for fact in facts] == groups
+        assert reference.plan == Plan(tuple(fact.predicates for fact in facts if fact.predicates))
 
 
 def test_golden_rule_based_alignment_of_the_raw_texts(records: list[Record]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agggen.corpora.e2e import parse_meaning, read_e2e
 from agggen.corpora.rejects import Reject, split_rejects
-from agggen.errors import CorpusError, RecordError
+from agggen.errors import RecordError
 from agggen.records import Record, Triple
 
 
@@ -86,8 +86,3 @@ def test_invalid_rows_are_rejected_with_their_first_line() -> None:
     assert rejects[1].reason == "3 fields where the header has 2"
     assert "text is empty" in rejects[2].reason
     assert {reject.file for reject in rejects} == {"dev.csv"}
-
-
-def test_a_file_without_the_columns_is_refused() -> None:
-    with pytest.raises(CorpusError, match=r"dev\.csv, line 1: no column ref; it needs mr, ref and has mr"):
-        read("MR\nname[A]\n")

@@ -11,7 +11,6 @@ import pytest
 
 from agggen.corpora.json_lines import read_jsonl
 from agggen.corpora.rejects import Reject, split_rejects
-from agggen.errors import CorpusError
 from agggen.records import Fact, Plan, Record, Reference, Triple
 
 
@@ -71,12 +70,3 @@ def test_an_invalid_line_is_rejected_and_the_other_lines_are_read(line: str, rea
     assert [record.id for record in records] == ["good", "last"]
     assert (reject.file, reject.line) == ("mine.jsonl", 2)
     assert re.search(reason, reject.reason)
-
-
-def test_invalid_files_raise_errors(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"mine\.jsonl is empty"):
-        read("")
-    with pytest.raises(CorpusError, match=r"mine\.jsonl, line 2: not UTF-8"):
-        read(GOOD.encode() + b"\n\xff\n")
-    with pytest.raises(CorpusError, match="No such file"):
-        list(read_jsonl(tmp_path / "nothing.jsonl"))

@@ -1,4 +1,4 @@
-"""WebNLG XML: triples, texts, human plans of 1.6, invalid files."""
+"""WebNLG XML: triples, texts, human plans of 1.6, invalid entries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.corpora.webnlg import read_webnlg
-from agggen.errors import CorpusError
 from agggen.records import Plan, Record, Triple
 
 
@@ -98,33 +97,3 @@ def test_a_folder_is_read_by_size_then_name(tmp_path: Path) -> None:
         (tmp_path / size / f"{name}.xml").write_text(f"<benchmark>{text}</benchmark>")
     records, _ = split_rejects(read_webnlg(tmp_path, "dev"))
     assert [record.id.split("-")[-1] for record in records] == ["1triplesA", "1triplesB", "2triplesA"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"<benchmark>\n<entries>\n</benchmark>", r"line 3, column 3: not well-formed XML \(mismatched tag\)"),
-        (b"<benchmark>\n<entr", "line 2, .*not well-formed"),
-        (b"", "the file is empty"),
-        (b"<html/>", "root element is <html>, not <benchmark>"),
-        (b"<benchmark>\n<a>caf\xe9</a></benchmark>", "line 2, column 7: not well-formed"),
-        (
-            b'<!DOCTYPE b [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<benchmark>&b;</benchmark>',
-            "line 1: DOCTYPE is not allowed",
-        ),
-        (b'\n<!DOCTYPE b SYSTEM "file:///etc/hostname">\n<benchmark/>', "line 2: DOCTYPE is not allowed"),
-    ],
-)
-def test_an_invalid_file_raises_an_error_with_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "City.xml"
-    path.write_bytes(content)
-    with pytest.raises(CorpusError, match=message) as error:
-        list(read_webnlg(path, "train"))
-    assert "City.xml" in str(error.value)
-
-
-def test_missing_files_raise_errors(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"contains no \.xml file"):
-        list(read_webnlg(tmp_path, "train"))
-    with pytest.raises(CorpusError, match="No such file"):
-        list(read_webnlg(tmp_path / "a.xml", "train"))
