@@ -15,7 +15,7 @@ from agggen.facts.frames import Frame, Phrase, frame_of_tags
         ("B-V I-V O B-ARG1", [("V", 0, 2), ("ARG1", 3, 4)]),
         ("B-ARG1 B-ARG1 B-V", [("ARG1", 0, 1), ("ARG1", 1, 2), ("V", 2, 3)]),
         ("B-ARG1 O B-V B-C-ARG1", [("ARG1", 0, 1), ("V", 2, 3), ("C-ARG1", 3, 4)]),
-        ("I-ARG0 I-ARGM-LOC B-V O I-ARGM-LOC", [("ARG0", 0, 1), ("ARGM-LOC", 1, 2), ("V", 2, 3), ("ARGM-LOC", 4, 5)]),
+        ("I-ARG0 B-V I-ARGM-LOC O I-ARGM-LOC", [("ARG0", 0, 1), ("V", 1, 2), ("ARGM-LOC", 2, 3), ("ARGM-LOC", 4, 5)]),
         ("B-V B-ARG1 B-C-V", [("V", 0, 1), ("ARG1", 1, 2), ("C-V", 2, 3)]),
         ("B-ARG0 O", None),
     ],
