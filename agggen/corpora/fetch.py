@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 from agggen.corpora.catalogue import data_home, get_corpus
 from agggen.errors import CorpusError
-from agggen.files import replacing
+from agggen.files import replacing, sha256_of
 
 Progress = Callable[[str, int, int | None], None]
 """Called during a download with (path of the file, received bytes, total bytes)."""
@@ -82,7 +82,7 @@ def fetch_files(manifest: Sequence[RemoteFile], folder: Path, progress: Progress
     downloaded = 0
     for file in manifest:
         target = folder / file.path
-        if target.is_file() and file.sha256 in (None, hashlib.sha256(target.read_bytes()).hexdigest()):
+        if target.is_file() and file.sha256 in (None, sha256_of(target)):
             continue
         content = _download(file, progress or (lambda *_: None))
         if file.sha256 not in (None, hashlib.sha256(content).hexdigest()):

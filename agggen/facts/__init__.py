@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from agggen.errors import AggGenError
 
 
-@runtime_checkable
 class FactSegmenter(Protocol):
     """Segments texts into facts. Segmenters with the same fingerprint give the same results."""
 

@@ -20,10 +20,7 @@ SHIPPED = Path(__file__).with_name("tagger_model")
 
 
 class EmbeddedFrames:
-    """A frame source with the role tagger in `folder` (default: the included tagger).
-
-    The folder is verified by its manifest and loaded at the first use, once per process. Sentences are batched by
-    length, so pass many sentences in one call. Long sentences are not truncated.
+    """A frame source with the role tagger in `folder`, which is loaded at the first use, once per process.
 
     Raises:
         BundleError: a file of the tagger is missing or modified (raised at the first use).
@@ -42,7 +39,7 @@ class EmbeddedFrames:
         return f"{self.name}-{tagger_fingerprint(self.folder)[:16]}"
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        """The frames of each sentence, in the order of their predicates; none for a sentence without verbs."""
+        """The frames of each sentence, in the order of their predicates. Many sentences per call are faster."""
         tagged = _tagger(self.folder).tag([sentence.words for sentence in sentences])
         decoded = ([frame_of_tags(tags) for tags in frames] for frames in tagged)
         return [tuple(frame for frame in frames if frame is not None) for frames in decoded]

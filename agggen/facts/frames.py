@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from agggen.errors import AggGenError
 
@@ -67,7 +67,6 @@ class Sentence:
     frames: tuple[Frame, ...]
 
 
-@runtime_checkable
 class FrameSource(Protocol):
     """A tagger, parser or service that returns the frames of tokenised sentences.
 

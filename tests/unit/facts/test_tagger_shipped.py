@@ -6,7 +6,6 @@ import re
 from functools import cache
 
 from agggen.facts.embedded import SHIPPED, EmbeddedFrames
-from agggen.facts.frames import FrameSource
 from agggen.facts.tagger.store import RoleTagger, load_tagger
 from tests.sent import sent
 from tests.unit.facts.role_notation import check_bio, joined
@@ -40,7 +39,6 @@ def shipped() -> RoleTagger:
 
 def test_the_shipped_files_are_small_attributed_and_without_addresses() -> None:
     source = EmbeddedFrames()
-    assert isinstance(source, FrameSource)
     assert source.fingerprint == EmbeddedFrames().fingerprint
     assert source.fingerprint.startswith("embedded-")
     assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 7_000_000
