@@ -14,28 +14,25 @@ from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.errors import CorpusError
 from agggen.evaluation.held_out import alignments
-from agggen.records import Fact, Plan, Record, Reference, Triple
+from agggen.records import Fact, Plan, Record, Reference
 from tests.unit.annotated import annotated_texts
 from tests.unit.score_files import alignment_scores
 
 # Predicates with blanks and twice the same; two texts that differ by a comma.
-MILL = Record(
-    "mill",
-    (
-        Triple("The_Mill", "was part of", "A_(B)"),
-        Triple("The_Mill", "isPartOf", "C"),
-        Triple("The_Mill", "isPartOf", "D"),
-    ),
-    (
-        Reference("The Mill (in C) was part of A (B), and it's in D."),
-        Reference("The Mill is in C and D, and was part of A (B)."),
-        Reference("The Mill is in C and D and was part of A (B)."),
-    ),
-    "Building",
+MILL = Record.of(
+    {
+        "id": "mill",
+        "triples": [["The_Mill", "was part of", "A_(B)"], ["The_Mill", "isPartOf", "C"], ["The_Mill", "isPartOf", "D"]],
+        "references": [
+            "The Mill (in C) was part of A (B), and it's in D.",
+            "The Mill is in C and D, and was part of A (B).",
+            "The Mill is in C and D and was part of A (B).",
+        ],
+        "category": "Building",
+    }
 )
-DOOR = Record(
-    "door", (Triple("Door", "is", "red"), Triple("Door", "has", "a lock")), (Reference("The Door's red; locked."),)
-)
+DOOR_TRIPLES = [["Door", "is", "red"], ["Door", "has", "a lock"]]
+DOOR = Record.of({"id": "door", "triples": DOOR_TRIPLES, "references": ["The Door's red; locked."]})
 MILL_SOURCE = "The Mill was part of A ( B )\tThe Mill isPartOf C\tThe Mill isPartOf D\twas_part_of|isPartOf|isPartOf_2"
 DOOR_SOURCE = "Door is red\tDoor has a lock\tis|has"
 
