@@ -137,14 +137,12 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
                 raise CorpusError(
                     f"{label}: no column {missing}; it needs {', '.join(NEEDED)} and has {', '.join(row)}"
                 )
-            split_key = columns.find(row, "split")
-            id_key = columns.find(row, "id") or (parts["subject"] if is_long else None)
-            identifier = _cell(row, id_key) or ""
-            if cell := _cell(row, split_key):
+            identifier = _cell(row, columns.find(row, "id") or (parts["subject"] if is_long else None)) or ""
+            if cell := _cell(row, columns.find(row, "split")):
                 split = split_name(cell)
             if is_long and (predicate := _cell(row, parts["predicate"]) or "") in columns.rename:
                 seen_columns.add(predicate)
-            key, row_draft = _draft_of_row(row, line, identifier, columns, {split_key, id_key})
+            key, row_draft = _draft_of_row(row, line, identifier, columns)
         except (RecordError, PlanError) as error:
             rejects.append(Reject(label, line, identifier or None, str(error)))
             rejected_ids.add(identifier)
@@ -204,15 +202,13 @@ def record_of_row(row: Any, default_id: str) -> Record:
             f"a row with {', '.join(parts.values())} is one triple, not a record; a record here has "
             '"triples": [[subject, predicate, object], ...], or a key for each predicate'
         )
-    columns, identifier = Columns(), id_of_row(row, default_id)
-    _, draft = _draft_of_row(row, 0, identifier, columns, {columns.find(row, "split"), columns.find(row, "id")})
+    identifier = id_of_row(row, default_id)
+    _, draft = _draft_of_row(row, 0, identifier, Columns())
     return Record(identifier, tuple(draft.triples), tuple(draft.references), draft.category)
 
 
-def _draft_of_row(
-    row: Mapping[str, Any], line: int, identifier: str, columns: Columns, used: set[str | None]
-) -> tuple[Any, _Draft]:
-    """A key that all rows of a record have, and a draft of the record; `used` are the columns of split and id."""
+def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: Columns) -> tuple[Any, _Draft]:
+    """A key that all rows of a record have, and a draft of the record."""
     if "triples" in row:
         if "corrected" in row:
             row = _corrected(row)
@@ -234,7 +230,7 @@ def _draft_of_row(
         return identifier, draft
     name_key = columns.find(row, "subject", "name", "title")
     subject = _cell(row, name_key) or NO_SUBJECT
-    used = used | {category_key, name_key, *texts, *columns.ignore, ""}
+    used = {columns.find(row, "id"), columns.find(row, "split"), category_key, name_key, *texts, *columns.ignore, ""}
     for key, value in row.items():
         if key not in used:
             try:

@@ -85,6 +85,26 @@ def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
     return check_facts(text, (*segments, text[begin:]))
 
 
+class RuleSegmenter:
+    """A segmenter that cuts each text by itself, at the offsets that rules find."""
+
+    name: str
+    rules: Sequence[str]
+    """The texts of the rules, which the fingerprint hashes."""
+
+    @property
+    def fingerprint(self) -> str:
+        return rules_fingerprint(self.name, *self.rules)
+
+    def starts(self, text: str) -> Iterable[int]:
+        """The offsets at which the second and later facts begin."""
+        raise NotImplementedError
+
+    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """The facts of each text; whitespace between two facts belongs to the first."""
+        return [cut(text, self.starts(text)) for text in texts]
+
+
 def rules_fingerprint(name: str, *rules: str) -> str:
     """The fingerprint of a segmenter that is defined by rules: ``clauses-1f0c...``."""
     return f"{name}-{hashlib.sha256(chr(0).join(rules).encode()).hexdigest()[:16]}"

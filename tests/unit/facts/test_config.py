@@ -33,19 +33,16 @@ def test_a_missing_allennlp_environment_states_how_to_make_it(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("source", "message"),
     [
-        ({"source": "clause"}, "unknown fact segmenter 'clause'; known are embedded, allennlp, clauses"),
-        ({"source": "allennlp"}, "needs an archive: facts.allennlp.archive=model.tar.gz"),
+        ("clause", "unknown fact segmenter 'clause'; known are embedded, allennlp, clauses"),
+        ("allennlp", "needs an archive: facts.allennlp.archive=model.tar.gz"),
     ],
 )
-def test_an_invalid_source_is_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        SegmenterConfig(**settings)
-    with pytest.raises(ConfigError, match=message):
-        FactsConfig(**settings)
-    with pytest.raises(ConfigError, match=message):
-        segmenter(settings["source"])
+def test_an_invalid_source_is_refused(source: Any, message: str) -> None:
+    for make in (SegmenterConfig, FactsConfig, lambda source: segmenter(source)):
+        with pytest.raises(ConfigError, match=message):
+            make(source=source)
 
 
 def test_allennlp_needs_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
