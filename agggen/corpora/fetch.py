@@ -61,7 +61,7 @@ def read_manifest(name: str) -> tuple[RemoteFile, ...]:
     return tuple(RemoteFile(path, int(size) if size else None, sha256 or None, url) for path, size, sha256, url in rows)
 
 
-def fetch(name: str, home: Path | str | None = None, progress: Progress | None = None) -> FetchReport:
+def fetch(name: str, progress: Progress | None = None) -> FetchReport:
     """Downloads a corpus into the data home; valid files are not downloaded again.
 
     Raises:
@@ -69,7 +69,7 @@ def fetch(name: str, home: Path | str | None = None, progress: Progress | None =
             SHA-256.
     """
     corpus = get_corpus(name)
-    folder = data_home(home) / (corpus.folder or "")
+    folder = data_home() / (corpus.folder or "")
     if corpus.copied_from:
         raise CorpusError(
             f"{name} cannot be downloaded, since its release states no licence: copy {corpus.copied_from} to {folder}"

@@ -172,11 +172,11 @@ def test_facts_of_the_same_text_are_recovered(facts: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def records(data_home: Path) -> list[Record]:
-    return split_rejects(load("webnlg-plans", "test", data_home))[0]
+    return split_rejects(load("webnlg-plans", "test"))[0]
 
 
 def test_records_and_texts_equal_those_of_webnlg(data_home: Path, records: list[Record]) -> None:
-    raw = {r.id: r for r in load("webnlg", "test-seen", data_home) if isinstance(r, Record)}
+    raw = {r.id: r for r in load("webnlg", "test-seen") if isinstance(r, Record)}
     for record in records:
         expected = raw[record.id]
         assert (record.triples, record.category) == (expected.triples, expected.category)

@@ -91,9 +91,10 @@ def test_manifests_pin_every_file_by_commit_and_hash() -> None:
             assert not manifest or any(file.path == path or file.path.startswith(path + "/") for file in manifest)
 
 
-def test_a_corpus_without_a_download_names_source_and_target(tmp_path: Path) -> None:
+def test_a_corpus_without_a_download_names_source_and_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
     with pytest.raises(CorpusError, match="cannot be downloaded, since its release states no licence") as error:
-        fetch("webnlg-plans", tmp_path)
+        fetch("webnlg-plans")
     assert f"to {tmp_path}/agggen_release/human_annotations/evaluation" in str(error.value)
     assert list(tmp_path.iterdir()) == []
 
