@@ -47,11 +47,6 @@ class Frame:
     def end(self) -> int:
         return self.phrases[-1].end
 
-    @property
-    def has_arguments(self) -> bool:
-        """Whether the frame has an argument (frames of auxiliary verbs have none)."""
-        return not all(phrase.is_predicate for phrase in self.phrases)
-
 
 @dataclass(frozen=True, slots=True)
 class Words:
