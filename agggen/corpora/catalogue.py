@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agggen.corpora.annotated import read_annotated
 from agggen.corpora.e2e import read_e2e
-from agggen.corpora.elements import elements_records
+from agggen.corpora.elements import SPLITS, elements_records
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.corpora.rel2text import read_rel2text
 from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
@@ -80,7 +80,7 @@ _CORPORA = (
         "The chemical elements, texts by a seeded grammar with gold facts and plans",
         "Apache-2.0 (part of agggen)",
         "agggen",
-        {"train": "", "dev": "", "test": ""},
+        dict.fromkeys(SPLITS, ""),
         lambda _, split: elements_records(split),
         None,
     ),

@@ -304,10 +304,8 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, datetime):
-        value = value.date().isoformat() if value.time() == datetime.min.time() else value.isoformat(sep=" ")
-    if isinstance(value, date):
-        value = value.isoformat()
-    if isinstance(value, int | float):
+        value = value.date() if value.time() == datetime.min.time() else value.isoformat(sep=" ")
+    if isinstance(value, int | float | date):
         value = str(value)
     if not isinstance(value, str):
         raise RecordError(f"a cell has the type {type(value).__name__} ({value!r:.60}); it must be text or a number")

@@ -118,38 +118,30 @@ def test_files_of_different_lengths_or_missing_files_raise_errors(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "facts", "pieces"),
+    ("marked", "facts"),
     [
-        ("A row, in B.  It is old.", ["A row , in B .", "It is old ."], ("A row, in B.  ", "It is old.")),
-        ("One fact", ["One fact"], ("One fact",)),
-        (" a b ", ["a", "", "b"], (" a ", "b ")),
-        ("Nice.It is old", ["Nice .", "It is old"], ("Nice.", "It is old")),
-        # Quotes and dashes that a tokeniser swapped.
+        ("A row, in B.  |It is old.", ["A row , in B .", "It is old ."]),
+        ("One fact", ["One fact"]),
+        (" a |b ", ["a", "", "b"]),
+        ("Nice.|It is old", ["Nice .", "It is old"]),
+        # Quotes and dashes that a tokeniser replaced.
         (
-            'The "Mill" \u2013 as always \u2013 is open, isn\u2019t it',
+            'The "Mill" |\u2013 as always \u2013 is open, |isn\u2019t it',
             ["The `` Mill ''", "- as always - is open ,", "isn't it"],
-            ('The "Mill" ', "\u2013 as always \u2013 is open, ", "isn\u2019t it"),
         ),
-        # A comma that the segmenter dropped stays with the fact before it, a word goes to the next.
-        (
-            "It was built in 1901, which makes it the oldest.",
-            ["It was built in 1901", "which makes it the oldest ."],
-            ("It was built in 1901, ", "which makes it the oldest."),
-        ),
-        (
-            "This comes from a large island and is a fried dish.",
-            ["This comes from a large island and is", "fried dish ."],
-            ("This comes from a large island and is ", "a fried dish."),
-        ),
-        ("Nothing alike here", ["Quite", "another text"], None),
-        ("a", [""], None),
-        (" ", ["a"], None),
+        # Words that the segmenter dropped: a comma belongs to the fact before it, another word to the next fact.
+        ("It was built in 1901, |which makes it old.", ["It was built in 1901", "which makes it old ."]),
+        ("It comes from a large island and is |a fried dish.", ["It comes from a large island and is", "fried dish ."]),
     ],
 )
-def test_fact_boundaries_are_transferred_to_the_raw_text(
-    text: str, facts: list[str], pieces: tuple[str, ...] | None
-) -> None:
-    assert attach_facts(text, facts) == pieces
+def test_fact_boundaries_are_transferred_to_the_raw_text(marked: str, facts: list[str]) -> None:
+    """A bar is between two facts of the raw text."""
+    assert attach_facts(marked.replace("|", ""), facts) == tuple(marked.split("|"))
+
+
+def test_other_texts_have_no_facts() -> None:
+    for text, facts in (("Nothing alike here", ["Quite", "another text"]), ("a", [""]), (" ", ["a"])):
+        assert attach_facts(text, facts) is None
 
 
 @given(st.text(max_size=40), st.lists(st.text(max_size=12), max_size=5))
