@@ -100,10 +100,8 @@ def fingerprint_of(records: Sequence[Record]) -> str:
 def load_records(source: Any, **columns: Any) -> list[Record]:
     """The records of a file, a DataFrame, an Arrow table or a list of records or mappings; splits are concatenated.
 
-    Invalid rows are skipped with a warning; `load_dataset` lists them. A list of records is returned unchanged.
-
-    Args:
-        columns: see `load_dataset`.
+    Invalid rows are skipped with a warning; `load_dataset` lists them, and describes `columns`. A list of records is
+    returned unchanged.
 
     Raises:
         CorpusError: the source cannot be read.

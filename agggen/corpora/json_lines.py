@@ -21,7 +21,7 @@ from agggen.records import Record
 def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Reject]:
     """Reads a path or an open binary stream; the default id of a record is its line number.
 
-    Blank lines are skipped. A line that is not JSON or not a valid record, or that repeats an id, is a Reject.
+    A line that is not JSON or not a valid record, or that repeats an id, is a Reject.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8.
