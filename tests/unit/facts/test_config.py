@@ -12,24 +12,11 @@ from agggen.errors import ConfigError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
 from agggen.run import FactsConfig, RunConfig
 from agggen_platform.segmentation.config import SegmentConfig
-from agggen_platform.srl.process import AllenNLPError
-
-TEXT = "Bolt, who was drawn by Gary Cohn, is a comic character."
 
 
 def test_embedded_is_the_default_everywhere() -> None:
     assert RunConfig().facts.source == SegmentConfig().facts.source == SegmenterConfig().source == "embedded"
     assert segmenter(SegmenterConfig()).fingerprint == segmenter("embedded").fingerprint
-
-
-def test_a_missing_allennlp_environment_states_how_to_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGGGEN_SRL_ENV", str(tmp_path / "none"))
-    config = load_config(RunConfig, None, ["facts.source=allennlp", f"facts.allennlp.archive={tmp_path}/model.tar.gz"])
-    assert config.facts.segmenter is not None
-    fact_segmenter = segmenter(config.facts.segmenter)
-    assert fact_segmenter.name == "allennlp"
-    with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `python3.10 -m"):
-        fact_segmenter.segment([TEXT])
 
 
 @pytest.mark.parametrize(
@@ -46,9 +33,11 @@ def test_an_invalid_source_is_refused(source: Any, message: str) -> None:
 
 
 def test_allennlp_needs_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz"))
+    assert segmenter(config).name == "allennlp"
     monkeypatch.setattr("agggen.facts.config._ALLENNLP", "absent_platform.source:AllenNLPFrames")
     with pytest.raises(ConfigError, match="comes with agggen's platform: No module named 'absent_platform'"):
-        segmenter(SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz")))
+        segmenter(config)
 
 
 def test_an_archive_address_is_refused_without_quoting_its_secrets() -> None:
