@@ -25,7 +25,7 @@ from agggen.corpora.delimited import delimiter_in, read_rows
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import open_source
 from agggen.corpora.rejects import Reject, split_rejects
-from agggen.corpora.tables import Columns, Items, Table, read_table, split_name
+from agggen.corpora.tables import Columns, Table, read_table, split_name
 from agggen.errors import CorpusError, hint
 from agggen.records import Record
 
@@ -100,10 +100,8 @@ def fingerprint_of(records: Sequence[Record]) -> str:
 def load_records(source: Any, **columns: Any) -> list[Record]:
     """The records of a file, a DataFrame, an Arrow table or a list of records or mappings; splits are concatenated.
 
-    Invalid rows are skipped with a warning; `load_dataset` lists them. A list of records is returned unchanged.
-
-    Args:
-        columns: see `load_dataset`.
+    Invalid rows are skipped with a warning; `load_dataset` lists them, and describes `columns`. A list of records is
+    returned unchanged.
 
     Raises:
         CorpusError: the source cannot be read.
@@ -113,10 +111,8 @@ def load_records(source: Any, **columns: Any) -> list[Record]:
     if isinstance(source, list | tuple) and all(isinstance(item, Record) for item in source):
         return list(source)
     table = _table(source, Columns(**columns))
-    if table.rejects:
-        warnings.warn(
-            f"{len(table.rejects):,} rows are invalid and skipped; the first: {table.rejects[0]}", stacklevel=2
-        )
+    if invalid := table.rejects:
+        warnings.warn(f"{len(invalid):,} rows are invalid and skipped; the first: {invalid[0]}", stacklevel=2)
     return list(chain(*table.records.values()))
 
 
@@ -279,14 +275,13 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
             return Table({None: read_records(path)}, [])
         return read_table(_rows(read_plain(path)), str(path), columns)
     if suffix == ".json":
-        return read_table(_rows(_json_objects(path), str(path)), str(path), columns)
+        return read_table(enumerate(_json_objects(path), start=1), str(path), columns)
     with open_source(path) as (stream, label):
         if suffix in (".csv", ".tsv"):
             delimiter = delimiter_in(stream.readline(1 << 20))
             stream.seek(0)
-            return read_table(read_rows(stream, label, (), delimiter, exact=True, undecodable="keep"), label, columns)
-        values = read_values(stream, label, undecodable="reject")
-        return read_table(_check_objects(values, label), label, columns)
+            return read_table(read_rows(stream, label, (), delimiter, "keep"), label, columns)
+        return read_table(read_values(stream, label, undecodable="reject"), label, columns)
 
 
 def _json_objects(path: Path) -> list[Any]:
@@ -303,31 +298,15 @@ def _json_objects(path: Path) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _check_objects(items: Iterable[tuple[int, Any] | Reject], label: str) -> Items:
-    for item in items:
-        if isinstance(item, Reject) or isinstance(item[1], Mapping):
-            yield item
-        else:
-            yield Reject(label, item[0], None, f"a record must be an object, not {type(item[1]).__name__}")
-
-
-def _rows(source: Any, label: str = "the data") -> Iterator[tuple[int, Mapping[str, Any] | Record] | Reject]:
+def _rows(source: Any) -> Iterator[tuple[int, Any]]:
     """The rows of a DataFrame or an Arrow table, or the given records or mappings, numbered from 1."""
     if hasattr(source, "to_pylist"):
-        rows = source.to_pylist()
+        source = source.to_pylist()
     elif hasattr(source, "to_dict") and hasattr(source, "columns"):
         named = [name for name in source.index.names if name is not None]
-        rows = (source.reset_index(named) if named else source).to_dict("records")
+        source = (source.reset_index(named) if named else source).to_dict("records")
     elif isinstance(source, Record | Mapping):
-        rows = [source]
-    elif isinstance(source, Iterable):
-        rows = source
-    else:
+        source = [source]
+    elif not isinstance(source, Iterable):
         raise CorpusError(f"records cannot be read from {type(source).__name__}")
-    for number, row in enumerate(rows, start=1):
-        if isinstance(row, Record):
-            yield number, row
-        elif isinstance(row, Mapping):
-            yield number, {str(key): value for key, value in row.items()}
-        else:
-            yield Reject(label, number, None, f"a record must be a mapping, not {type(row).__name__}")
+    return enumerate(source, start=1)

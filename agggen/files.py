@@ -1,9 +1,12 @@
-"""Reads and hashes the files of a model."""
+"""Reads and hashes files, and replaces them atomically."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,17 @@ def read_json(path: Path) -> Any:
         raise BundleError(f"{path} is not valid JSON: {error}") from error
     except RecursionError as error:
         raise BundleError(f"{path} is nested too deeply") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`: renamed to `path` at the end, or removed if the block raises an error."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

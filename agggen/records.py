@@ -234,10 +234,8 @@ class Record:
                 raise RecordError(f"the category must be a string, not {type(category).__name__}")
             return cls(identifier, tuple(Triple.of(parts) for parts in triples), references, category)
         except (RecordError, PlanError) as error:
-            message = str(error)
-            raise RecordError(
-                message if repr(identifier) in message else f"record {identifier!r}: {message}"
-            ) from error
+            where = "" if repr(identifier) in str(error) else f"record {identifier!r}: "
+            raise RecordError(f"{where}{error}") from error
 
     def as_dict(self) -> dict[str, Any]:
         """The record as JSON types, inverse of :meth:`of`; absent parts are omitted."""
@@ -249,35 +247,36 @@ class Record:
         return data
 
 
+def _with_text(item: object, expected: str) -> Mapping[str, Any]:
+    """An object with the key ``text``, from such an object or from its text alone."""
+    data = {"text": item} if isinstance(item, str) else item
+    if not isinstance(data, Mapping) or not isinstance(data.get("text"), str):
+        raise RecordError(f"{expected} must be a string or an object with 'text'")
+    return data
+
+
 def _reference(item: object) -> Reference:
-    if isinstance(item, str):
-        return Reference(item)
-    if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
-        raise RecordError("a reference must be a string or an object with 'text'")
-    facts = item.get("facts")
-    plan = item.get("plan")
+    data = _with_text(item, "a reference")
+    facts, plan = data.get("facts"), data.get("plan")
     if plan is not None and not isinstance(plan, str):
         raise RecordError(f"a plan must be written as a string, not as {type(plan).__name__}")
     return Reference(
-        item["text"],
+        data["text"],
         None if facts is None else tuple(_fact(fact) for fact in _list(facts, "facts")),
         None if plan is None else Plan.parse(plan),
     )
 
 
 def _fact(item: object) -> Fact:
-    if isinstance(item, str):
-        return Fact(item)
-    if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
-        raise RecordError("a fact must be a string or an object with 'text' and 'predicates'")
-    predicates = item.get("predicates")
+    data = _with_text(item, "a fact")
+    predicates = data.get("predicates")
     if predicates is not None and not all(isinstance(name, str) for name in _list(predicates, "predicates")):
         raise RecordError("the predicates of a fact must be strings")
-    return Fact(item["text"], None if predicates is None else tuple(predicates))
+    return Fact(data["text"], None if predicates is None else tuple(predicates))
 
 
 def _list(value: object, name: str) -> Sequence[Any]:
-    """`value` if it is a list, ``()`` if it is None; raises RecordError for other types, such as strings."""
+    """`value`, if it is a list; ``()`` for None."""
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):

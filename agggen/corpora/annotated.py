@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher, get_close_matches
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 from agggen.corpora.lines import open_source, read_lines
@@ -25,12 +25,10 @@ from agggen.corpora.rejects import Reject, without_rejects
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Fact, Plan, Record, Reference
 
-_VARIANTS = {
-    '"': "\u201c\u201d\u201e",
-    "'": "\u2018\u2019`",
-    "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
-}  # variants of quotes and dashes
-_TO_ASCII = str.maketrans({variant: mark for mark, variants in _VARIANTS.items() for variant in variants})
+_TO_ASCII = str.maketrans(
+    "\u201c\u201d\u201e\u2018\u2019`\u2010\u2011\u2012\u2013\u2014\u2212", '"' * 3 + "'" * 3 + "-" * 6
+)
+"""Variants of quotes and dashes."""
 _MIN_SIMILARITY = 0.85  # of raw and tokenised text; the authors' segmenter dropped or moved some words
 _CLOSERS = ",.;:!?)]}%"
 SOURCES, PLANS, TEXTS = "webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl"
@@ -60,8 +58,7 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
             yield Reject(str(paths[1]), line, None, reason)
             continue
         try:
-            annotated = _tokenised_reference(plan[0], text[1:])
-            reference = _reference(record, annotated, _predicates(record, source))
+            reference = _reference(record, source, plan[0], text[1:])
         except AggGenError as error:
             yield Reject(str(paths[1]), line, record.id, str(error))
             continue
@@ -83,39 +80,41 @@ def _predicates(record: Record, source: list[str]) -> dict[str, str]:
     """The record's predicates by their names in the annotation, such as ``was_a_crew_member_of``."""
     *triples, names = source
     annotated_names = names.split("|")
-    if len(set(annotated_names)) != len(triples):
-        raise RecordError(
-            f"{len(triples)} triples but {len(set(annotated_names))} predicates in the last column of {SOURCES}"
-        )
+    if (count := len(set(annotated_names))) != len(triples):
+        raise RecordError(f"{len(triples)} triples but {count} predicates in the last column of {SOURCES}")
     record_predicates: dict[str, list[str]] = {}
     for text, predicate in zip(_triple_texts(record), record.predicates, strict=True):
         record_predicates.setdefault(letters(text), []).append(predicate)
     return {name: record_predicates[letters(text)].pop(0) for name, text in zip(annotated_names, triples, strict=True)}
 
 
-def _reference(record: Record, annotated: Reference, predicates: dict[str, str]) -> Reference:
-    """`annotated` as a reference of `record`, with its raw text and predicates."""
-    facts = annotated.facts or ()
-    if unknown := sorted({name for fact in facts for name in fact.predicates or ()} - set(predicates)):
+def _reference(record: Record, source: list[str], plan: str, facts: list[str]) -> Reference:
+    """The text of the tokenised `facts` as a reference of `record`, with its raw text and predicates if possible."""
+    slots = [[name for name in slot.split("&&") if name] for slot in plan.split("|")]
+    if len(slots) != len(facts):
+        raise RecordError(f"the plan has {len(slots)} groups for {len(facts)} facts")
+    predicates = _predicates(record, source)
+    if unknown := sorted({name for slot in slots for name in slot} - predicates.keys()):
         raise RecordError(f"the plan has {unknown[0]!r}; the triples are {', '.join(predicates)}")
-    if empty := [number for number, fact in enumerate(facts, start=1) if not fact.text.strip()]:
+    if empty := [number for number, fact in enumerate(facts, start=1) if not fact.strip()]:
         raise RecordError(f"fact {empty[0]} is empty")
-    groups = [tuple(predicates[name] for name in fact.predicates or ()) for fact in facts]
-    pieces = _raw_pieces(record, annotated) or [fact.text for fact in facts]
-    planned = sorted(predicate for group in groups for predicate in group)
+    groups = [tuple(predicates[name] for name in slot) for slot in slots]
+    facts = [fact.strip() + " " for fact in facts[:-1]] + [facts[-1].strip()]
+    pieces = _raw_pieces(record, facts) or facts
+    is_complete = sorted(chain(*groups)) == sorted(record.predicates)
     return Reference(
         "".join(pieces),
-        tuple(Fact(piece, group) for piece, group in zip(pieces, groups, strict=True)),
-        Plan(tuple(filter(None, groups))) if planned == sorted(record.predicates) else None,
+        tuple(map(Fact, pieces, groups)),
+        Plan(tuple(filter(None, groups))) if is_complete else None,
     )
 
 
-def _raw_pieces(record: Record, annotated: Reference) -> tuple[str, ...] | None:
-    """A raw text of the record, segmented like `annotated`; None if no text has the same letters and segments."""
-    matches = [reference.text for reference in record.references if letters(reference.text) == letters(annotated.text)]
-    facts = [fact.text for fact in annotated.facts or ()]
+def _raw_pieces(record: Record, facts: list[str]) -> tuple[str, ...] | None:
+    """A raw text of the record, segmented like `facts`; None if no text has the same letters and segments."""
+    tokenised = "".join(facts)
+    matches = [reference.text for reference in record.references if letters(reference.text) == letters(tokenised)]
     # Texts with the same letters may differ in punctuation: use the most similar text.
-    for text in get_close_matches(annotated.text, matches, 1, cutoff=0):
+    for text in get_close_matches(tokenised, matches, 1, cutoff=0):
         pieces = attach_facts(text, facts)
         if pieces is not None and len(pieces) == len(facts):
             return pieces
@@ -179,20 +178,6 @@ def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list
 def letters(text: str) -> str:
     """The letters and digits of `text` in lower case, which tokenisers do not change."""
     return "".join(character for character in text.casefold() if character.isalnum())
-
-
-def _tokenised_reference(plan: str, facts: Sequence[str]) -> Reference:
-    """The text of the tokenised `facts`, with the predicates that `plan` lists for each fact.
-
-    Raises:
-        RecordError: the numbers of groups and facts differ.
-    """
-    groups = plan.split("|")
-    if len(groups) != len(facts):
-        raise RecordError(f"the plan has {len(groups)} groups for {len(facts)} facts")
-    spaced = [fact.strip() + " " for fact in facts[:-1]] + [facts[-1].strip()]
-    predicates = [tuple(filter(None, group.split("&&"))) for group in groups]
-    return Reference("".join(spaced), tuple(map(Fact, spaced, predicates)))
 
 
 def _tab_separated(path: Path) -> Iterator[list[str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agggen.corpora.annotated import read_annotated
 from agggen.corpora.e2e import read_e2e
-from agggen.corpora.elements import elements_records
+from agggen.corpora.elements import SPLITS, elements_records
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.corpora.rel2text import read_rel2text
 from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
@@ -55,7 +55,7 @@ def _webnlg_3(path: Path, split: str) -> Items:
     base, _, part = split.partition("-")
     training: list[Record] = []
     if part:
-        training = split_rejects(load("webnlg-3.0", "train", path.parents[3]))[0]  # `folder` and file have four levels
+        training = split_rejects(load("webnlg-3.0", "train"))[0]
     categories = {record.category for record in training}
     subjects = {triple.subject for record in training for triple in record.triples}
     for item in read_webnlg(path, base):
@@ -70,11 +70,6 @@ def _webnlg_3(path: Path, split: str) -> Items:
         yield item
 
 
-def _webnlg_plans(path: Path, split: str) -> Items:
-    home = path.parents[2]  # `folder` of this corpus has three levels
-    return read_annotated(path, load("webnlg", "test-seen", home))
-
-
 _TEST = "test/testdata_with_lex.xml"
 _TEST_3 = "test/rdf-to-text-generation-test-data-with-refs-en.xml"
 _PARTS_3 = ("test", "test-seen", "test-unseen-entities", "test-unseen-categories")
@@ -85,7 +80,7 @@ _CORPORA = (
         "The chemical elements, texts by a seeded grammar with gold facts and plans",
         "Apache-2.0 (part of agggen)",
         "agggen",
-        {"train": "", "dev": "", "test": ""},
+        dict.fromkeys(SPLITS, ""),
         lambda _, split: elements_records(split),
         None,
     ),
@@ -158,7 +153,7 @@ _CORPORA = (
         "none stated (its texts CC BY-NC-SA 4.0)",
         "Xu, Dusek, Rieser, Konstas (ACL 2021), AggGen",
         {"test": ""},
-        _webnlg_plans,
+        lambda path, _: read_annotated(path, load("webnlg", "test-seen")),
         "agggen_release/human_annotations/evaluation",
         copied_from="the folder eva_webnlg/annotation_human of https://github.com/XinnuoXu/AggGen",
     ),
@@ -177,13 +172,12 @@ def get_corpus(name: str) -> Corpus:
     raise CorpusError(f"no corpus {name!r}; {hint(name, names)}")
 
 
-def data_home(folder: Path | str | None = None) -> Path:
-    """The folder of the corpora: `folder`, or ``AGGGEN_DATA_HOME``, or ``~/.cache/agggen/data``."""
-    chosen = folder or os.environ.get("AGGGEN_DATA_HOME") or Path("~/.cache/agggen/data")
-    return Path(chosen).expanduser()
+def data_home() -> Path:
+    """The folder of the corpora: ``AGGGEN_DATA_HOME``, or ``~/.cache/agggen/data``."""
+    return Path(os.environ.get("AGGGEN_DATA_HOME") or "~/.cache/agggen/data").expanduser()
 
 
-def load(name: str, split: str, home: Path | str | None = None) -> Items:
+def load(name: str, split: str) -> Items:
     """The records and rejects of a split, in file order.
 
     Raises:
@@ -195,7 +189,7 @@ def load(name: str, split: str, home: Path | str | None = None) -> Items:
         raise CorpusError(f"{name} has no split {split!r}; it has {', '.join(corpus.splits)}")
     if corpus.folder is None:
         return corpus.read(Path(), split)
-    path = data_home(home) / corpus.folder / corpus.files[split]
+    path = data_home() / corpus.folder / corpus.files[split]
     if not path.exists():
         instruction = f"copy {corpus.copied_from} there" if corpus.copied_from else f"run `agggen corpora fetch {name}`"
         raise CorpusError(

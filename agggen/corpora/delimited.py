@@ -27,23 +27,21 @@ def read_rows(
     name: str,
     needed: tuple[str, ...],
     delimiter: str = ",",
-    exact: bool = False,
     undecodable: Undecodable = "raise",
     header: list[str] | None = None,
     line: int = 1,
 ) -> Iterator[Row | Reject]:
-    """Yields the rows of a CSV with a header; column names are compared in lower case. Empty lines are skipped.
+    """Yields the rows of a CSV with a header. Empty lines are skipped.
 
     The reject of a row with a wrong number of fields has the id of the record to which the row's triple belongs.
 
     Args:
-        exact: whether column names keep their case and must be unique.
+        needed: required columns. If there are any, names are compared in lower case; if not, they must be unique.
         header: the column names, if the stream begins inside a file; an empty list is filled from the first row.
         line: the line number of the stream's first line in its file.
 
     Raises:
-        CorpusError: the stream is empty, is not UTF-8 (if `undecodable` is ``raise``), lacks a column of `needed`, or
-            has two columns of the same name (if `exact`).
+        CorpusError: the stream is empty, is not UTF-8 (if `undecodable` is ``raise``), or has wrong columns.
     """
     pending: list[Reject] = []
     first = last = 0
@@ -76,14 +74,12 @@ def read_rows(
         if not row:
             continue
         if not header:
-            header[:] = [column.strip() if exact else column.strip().lower() for column in row]
-            if exact and (twice := [column for column in header if column and header.count(column) > 1]):
+            header[:] = [column.strip().lower() if needed else column.strip() for column in row]
+            if not needed and (twice := [column for column in header if column and header.count(column) > 1]):
                 raise CorpusError(f"{name}, line {first}: two columns are called {twice[0]!r}; give each its own name")
             if missing := [column for column in needed if column not in header]:
-                raise CorpusError(
-                    f"{name}, line {first}: no column {', '.join(missing)}; it needs {', '.join(needed)} "
-                    f"and has {', '.join(header)}"
-                )
+                columns = f"it needs {', '.join(needed)} and has {', '.join(header)}"
+                raise CorpusError(f"{name}, line {first}: no column {', '.join(missing)}; {columns}")
         elif len(row) != len(header):
             names = [column.lower() for column in header]
             cells = dict.fromkeys(names, "") | dict(zip(names, row, strict=False))

@@ -26,10 +26,8 @@ class PredicateUse:
     values: set[str] = field(default_factory=set)
     checked: int = 0
     """Number of values of the predicate that were checked."""
-    missing: int = 0
-    """Number of checked values without any word in the text."""
-    examples: list[str] = field(default_factory=list)
-    """The missing values, as ``'VALUE' (record ID)``."""
+    missing: list[str] = field(default_factory=list)
+    """The checked values without any word in the text, as ``'VALUE' (record ID)``."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Finding:
     examples: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.problem}: {self.count:,}" + (f", such as {'; '.join(self.examples)}" if self.examples else "")
+        return f"{self.problem}: {self.count:,}, such as {'; '.join(self.examples)}"
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,7 @@ def examine(data: Dataset) -> Examination:
             use = uses[value.triple.predicate]
             use.checked += 1
             if value.how == "missing":
-                use.missing += 1
-                use.examples.append(f"{value.triple.object!r} (record {record.id})")
+                use.missing.append(f"{value.triple.object!r} (record {record.id})")
         hallucinated += [f"{words!r} (record {record.id})" for words in result.invented]
     return Examination(
         dict(sorted(uses.items(), key=lambda item: (-item[1].texts, item[0]))),
@@ -87,10 +84,12 @@ def examine(data: Dataset) -> Examination:
 
 def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequence[str]) -> Iterable[Finding]:
     rejects = [str(reject) for split_rejects in data.rejects.values() for reject in split_rejects]
-    missing = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.examples]
+    missing = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.missing]
     rare = [f"{name} ({use.texts})" for name, use in sorted(uses.items(), key=lambda item: item[1].texts)]
     records = [(split, record) for split, split_records in data.splits.items() for record in split_records]
     new = sorted({triple.predicate for _, record in records for triple in record.triples} - uses.keys())
+    triples = [(split, record, record.triples) for split, record in records]
+    texts = [(split, record, reference.text) for split, record in records for reference in record.references]
     examples_of = [
         ("rows that could not be read", rejects),
         ("records without a text", [record.id for _, record in records if not record.references]),
@@ -98,14 +97,8 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequen
         ("numbers and names in texts that the record lacks", hallucinated),
         (f"predicates with fewer than {FEW} training texts", rare[: sum(use.texts < FEW for use in uses.values())]),
         ("predicates that are not in training", new),
-        (
-            "records with the same triples in several splits",
-            _shared((split, record, record.triples) for split, record in records),
-        ),
-        (
-            "texts in several splits",
-            _shared((split, record, text.text) for split, record in records for text in record.references),
-        ),
+        ("records with the same triples in several splits", _shared(triples)),
+        ("texts in several splits", _shared(texts)),
     ]
     return [Finding(problem, len(items), tuple(items[:_EXAMPLES])) for problem, items in examples_of if items]
 

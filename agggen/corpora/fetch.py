@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,11 +19,16 @@ from urllib.request import Request, urlopen
 
 from agggen.corpora.catalogue import data_home, get_corpus
 from agggen.errors import CorpusError
+from agggen.files import replacing, sha256_of
 
 Progress = Callable[[str, int, int | None], None]
 """Called during a download with (path of the file, received bytes, total bytes)."""
 
 _CHUNK = 1 << 16
+_TIMEOUT = 30
+"""Seconds without data after which a request fails."""
+_PAUSES = (1, 2, 4)
+"""Seconds after the first, second and third failed request for a file; a fourth failure is an error."""
 _ADVICE = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
 
 
@@ -57,7 +61,7 @@ def read_manifest(name: str) -> tuple[RemoteFile, ...]:
     return tuple(RemoteFile(path, int(size) if size else None, sha256 or None, url) for path, size, sha256, url in rows)
 
 
-def fetch(name: str, home: Path | str | None = None, progress: Progress | None = None) -> FetchReport:
+def fetch(name: str, progress: Progress | None = None) -> FetchReport:
     """Downloads a corpus into the data home; valid files are not downloaded again.
 
     Raises:
@@ -65,7 +69,7 @@ def fetch(name: str, home: Path | str | None = None, progress: Progress | None =
             SHA-256.
     """
     corpus = get_corpus(name)
-    folder = data_home(home) / (corpus.folder or "")
+    folder = data_home() / (corpus.folder or "")
     if corpus.copied_from:
         raise CorpusError(
             f"{name} cannot be downloaded, since its release states no licence: copy {corpus.copied_from} to {folder}"
@@ -73,47 +77,33 @@ def fetch(name: str, home: Path | str | None = None, progress: Progress | None =
     return fetch_files(read_manifest(name), folder, progress)
 
 
-def fetch_files(
-    manifest: Sequence[RemoteFile],
-    folder: Path,
-    progress: Progress | None = None,
-    attempts: int = 4,
-    timeout: float = 30.0,
-    pause: float = 1.0,
-) -> FetchReport:
-    """Downloads the files of `manifest` below `folder`.
-
-    Args:
-        attempts: number of requests per file.
-        timeout: seconds without data after which a request fails.
-        pause: seconds before the second attempt; doubled before each further attempt.
-    """
+def fetch_files(manifest: Sequence[RemoteFile], folder: Path, progress: Progress | None = None) -> FetchReport:
+    """Downloads the files of `manifest` below `folder`; see `fetch`."""
     downloaded = 0
     for file in manifest:
         target = folder / file.path
-        if target.is_file() and file.sha256 in (None, hashlib.sha256(target.read_bytes()).hexdigest()):
+        if target.is_file() and file.sha256 in (None, sha256_of(target)):
             continue
-        content = _download(file, progress or (lambda *_: None), attempts, timeout, pause)
+        content = _download(file, progress or (lambda *_: None))
         if file.sha256 not in (None, hashlib.sha256(content).hexdigest()):
             raise CorpusError(f"{file.url} is not the expected file ({len(content):,} bytes with another SHA-256)")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-            temporary.write_bytes(content)
-            temporary.replace(target)
+            with replacing(target) as temporary:
+                temporary.write_bytes(content)
         except OSError as error:
             raise CorpusError(f"cannot write {target}: {error.strerror or error}") from error
         downloaded += 1
     return FetchReport(folder, downloaded, len(manifest) - downloaded)
 
 
-def _download(file: RemoteFile, progress: Progress, attempts: int, timeout: float, pause: float) -> bytes:
+def _download(file: RemoteFile, progress: Progress) -> bytes:
     """The content at the file's URL; if the content is longer than expected, only its beginning."""
     limit = math.inf if file.bytes is None else file.bytes
-    for attempt in range(1, attempts + 1):
+    for pause in (*_PAUSES, None):
         content = b""
         try:
-            with urlopen(Request(file.url, headers={"User-Agent": "agggen"}), timeout=timeout) as response:
+            with urlopen(Request(file.url, headers={"User-Agent": "agggen"}), timeout=_TIMEOUT) as response:
                 while len(content) <= limit and (chunk := response.read(_CHUNK)):
                     content += chunk
                     progress(file.path, len(content), file.bytes)
@@ -123,10 +113,10 @@ def _download(file: RemoteFile, progress: Progress, attempts: int, timeout: floa
         except HTTPError as error:
             reason = f"the server responded {error.code} {error.reason}"
             if error.code < 500 and error.code != 429:
-                attempt = attempts
+                pause = None
         except (OSError, HTTPException) as error:
             reason = str(getattr(error, "reason", None) or error)
-        if attempt == attempts:
+        if pause is None:
             break
-        time.sleep(pause * 2 ** (attempt - 1))
+        time.sleep(pause)
     raise CorpusError(f"cannot download {file.path} from {file.url}: {reason}. {_ADVICE}")

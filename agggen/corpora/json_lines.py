@@ -21,7 +21,7 @@ from agggen.records import Record
 def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Reject]:
     """Reads a path or an open binary stream; the default id of a record is its line number.
 
-    Blank lines are skipped. A line that is not JSON or not a valid record, or that repeats an id, is a Reject.
+    A line that is not JSON or not a valid record, or that repeats an id, is a Reject.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8.
@@ -64,22 +64,18 @@ def read_values(
         if not text.strip():
             continue
         try:
-            yield line, _parse(text.rstrip())
-        except ValueError as error:
-            yield Reject(name, line, None, str(error))
-
-
-def _parse(text: str) -> Any:
-    """The JSON value of `text`; raises ValueError, whose message is the reason of a reject, if `text` is invalid."""
-    try:
-        value = json.loads(text)
-        if "\\u" in text:  # may be half of a surrogate pair, which cannot be written as UTF-8
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON at column {error.colno}: {error.msg}") from error
-    except UnicodeEncodeError as error:
-        surrogate = error.object[error.start]
-        raise ValueError(f"contains {surrogate!r}, half of a surrogate pair and not a Unicode character") from error
-    except RecursionError as error:
-        raise ValueError("the JSON is nested too deeply") from error
+            value = json.loads(text.rstrip())
+            if "\\u" in text:  # may be half of a surrogate pair, which cannot be written as UTF-8
+                json.dumps(value, ensure_ascii=False).encode()
+        except json.JSONDecodeError as error:
+            reason = f"not JSON at column {error.colno}: {error.msg}"
+        except UnicodeEncodeError as error:
+            reason = f"contains {error.object[error.start]!r}, half of a surrogate pair and not a Unicode character"
+        except ValueError as error:  # a number with too many digits
+            reason = str(error)
+        except RecursionError:
+            reason = "the JSON is nested too deeply"
+        else:
+            yield line, value
+            continue
+        yield Reject(name, line, None, reason)

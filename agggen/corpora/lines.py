@@ -38,9 +38,9 @@ def open_source(source: Source, name: str | None = None) -> Iterator[tuple[Binar
 
 
 def read_lines(
-    stream: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES, undecodable: Undecodable = "raise", first: int = 1
+    stream: BinaryIO, name: str, undecodable: Undecodable = "raise", first: int = 1
 ) -> Iterator[tuple[int, str] | Reject]:
-    """Yields (line number, text with its line end), or a Reject for a line with NUL bytes or over `max_bytes`.
+    """Yields (line number, text with its line end), or a Reject for a line with NUL bytes or over `MAX_LINE_BYTES`.
 
     Args:
         first: the line number of the stream's first line in its file.
@@ -49,12 +49,12 @@ def read_lines(
         CorpusError: the stream is empty, or a line is not UTF-8 and `undecodable` is ``raise``; names the line.
     """
     number = first - 1
-    while line := stream.readline(max_bytes + 1):
+    while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
-        if len(line) > max_bytes and not line.endswith(b"\n"):
+        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
             while (remainder := stream.readline(1 << 20)) and not remainder.endswith(b"\n"):
                 pass
-            yield Reject(name, number, None, f"the line is longer than {max_bytes:,} bytes")
+            yield Reject(name, number, None, f"the line is longer than {MAX_LINE_BYTES:,} bytes")
             continue
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -33,72 +32,50 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.errors import CorpusError, RecordError
+from agggen.files import replacing
 from agggen.records import Record
 
 FORMAT = "1"
 MANIFEST = "manifest.json"
-_FORMAT_KEY, _CORPUS_KEY, _SPLIT_KEY = b"agggen.format", b"agggen.corpus", b"agggen.split"
-_FINGERPRINT_KEY = b"agggen.fingerprint"
+_KEY = "agggen."
+"""The prefix of the names of the file's metadata."""
 _ROWS = 1024  # records per block while reading and writing
 
 
 def schema() -> pa.Schema:
     """The Parquet schema of a prepared split (see the module's docstring)."""
-    triple = pa.struct([pa.field(name, pa.string(), nullable=False) for name in ("subject", "predicate", "object")])
-    fact = pa.struct(
-        [pa.field("text", pa.string(), nullable=False), pa.field("predicates", pa.list_(pa.string()), nullable=True)]
-    )
-    reference = pa.struct(
-        [
-            pa.field("text", pa.string(), nullable=False),
-            pa.field("facts", pa.list_(fact), nullable=True),
-            pa.field("plan", pa.string(), nullable=True),
-        ]
-    )
-    return pa.schema(
-        [
-            pa.field("id", pa.string(), nullable=False),
-            pa.field("corpus", pa.string(), nullable=False),
-            pa.field("split", pa.string(), nullable=False),
-            pa.field("category", pa.string(), nullable=True),
-            pa.field("triples", pa.list_(triple), nullable=False),
-            pa.field("references", pa.list_(reference), nullable=False),
-        ]
-    )
+
+    def required(name: str, kind: pa.DataType | None = None) -> pa.Field:
+        return pa.field(name, kind or pa.string(), nullable=False)
+
+    triple = pa.struct([required("subject"), required("predicate"), required("object")])
+    fact = pa.struct([required("text"), pa.field("predicates", pa.list_(pa.string()))])
+    facts, plan = pa.field("facts", pa.list_(fact)), pa.field("plan", pa.string())
+    reference = pa.struct([required("text"), facts, plan])
+    texts = [required("id"), required("corpus"), required("split"), pa.field("category", pa.string())]
+    return pa.schema([*texts, required("triples", pa.list_(triple)), required("references", pa.list_(reference))])
 
 
 def write_records(path: Path | str, records: Iterable[Record], corpus: str, split: str) -> int:
-    """Writes `records` to `path`, with a temporary file and an atomic rename; returns their number.
+    """Writes `records` to `path`, atomically; returns their number.
 
     Raises:
         RecordError: a record contains a lone surrogate, which is not valid Unicode; `path` is not written.
     """
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
     count = 0
-    try:
-        with pq.ParquetWriter(temporary, schema(), compression="zstd") as writer:
-            block: list[dict[str, Any]] = []
-            for record in records:
-                digest.update(_canonical_line(record))
-                block.append(_row(record, corpus, split))
-                count += 1
-                if len(block) == _ROWS:
-                    writer.write_table(pa.Table.from_pylist(block, schema()))
-                    block = []
-            writer.write_table(pa.Table.from_pylist(block, schema()))
-            writer.add_key_value_metadata(
-                {
-                    _FORMAT_KEY: FORMAT.encode(),
-                    _CORPUS_KEY: corpus.encode(),
-                    _SPLIT_KEY: split.encode(),
-                    _FINGERPRINT_KEY: digest.hexdigest().encode(),
-                }
-            )
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(Path(path)) as temporary, pq.ParquetWriter(temporary, schema(), compression="zstd") as writer:
+        block: list[dict[str, Any]] = []
+        for record in records:
+            digest.update(_canonical_line(record))
+            block.append(_row(record, corpus, split))
+            count += 1
+            if len(block) == _ROWS:
+                writer.write_table(pa.Table.from_pylist(block, schema()))
+                block = []
+        writer.write_table(pa.Table.from_pylist(block, schema()))
+        described = {"format": FORMAT, "corpus": corpus, "split": split, "fingerprint": digest.hexdigest()}
+        writer.add_key_value_metadata({_KEY + name: value for name, value in described.items()})
     return count
 
 
@@ -114,7 +91,7 @@ def read_records(path: Path | str) -> list[Record]:
     path = Path(path)
     if path.is_dir():
         return [record for part in _complete_parts(path) for record in read_records(part)]
-    expected = fingerprint(path)
+    expected = describe(path)["fingerprint"]
     digest = hashlib.sha256()
     records: list[Record] = []
     try:
@@ -158,21 +135,16 @@ def _complete_parts(split: Path) -> list[Path]:
     return [folder / part["name"] for part in parts]
 
 
-def fingerprint(path: Path | str) -> str:
-    """The SHA-256 of the records, in hexadecimal, from the file's metadata (`describe`)."""
-    return describe(path)["fingerprint"]
-
-
 def is_prepared(path: Path | str) -> bool:
     """Whether the file is a prepared split; also True if it cannot be read, so that `read_records` raises the error."""
     try:
-        return _FORMAT_KEY in (pq.read_metadata(path).metadata or {})
+        return f"{_KEY}format".encode() in (pq.read_metadata(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError, TypeError):
         return True
 
 
 def describe(path: Path | str) -> dict[str, str]:
-    """The file's metadata: format, corpus, split, fingerprint.
+    """The file's metadata: format, corpus, split, and the fingerprint of the records.
 
     Raises:
         CorpusError: the file is missing, not a prepared split, or of another format version.
@@ -183,13 +155,13 @@ def describe(path: Path | str) -> dict[str, str]:
         raise CorpusError(f"{path} does not exist; make it with: agggen prepare NAME --out DIR") from error
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # extension types raise the last two
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
-    version = metadata.get(_FORMAT_KEY)
-    if version is None or _FINGERPRINT_KEY not in metadata:
-        raise CorpusError(f"{path} is Parquet, but not a prepared corpus; make one with: agggen prepare")
-    if version.decode() != FORMAT:
-        raise CorpusError(f"{path} has format {version.decode()}, not {FORMAT}; prepare the corpus again")
-    keys = {"format": _FORMAT_KEY, "corpus": _CORPUS_KEY, "split": _SPLIT_KEY, "fingerprint": _FINGERPRINT_KEY}
-    return {name: metadata[key].decode() for name, key in keys.items()}
+    try:
+        described = {n: metadata[f"{_KEY}{n}".encode()].decode() for n in ("format", "corpus", "split", "fingerprint")}
+    except KeyError as error:
+        raise CorpusError(f"{path} is Parquet, but not a prepared corpus; make one with: agggen prepare") from error
+    if described["format"] != FORMAT:
+        raise CorpusError(f"{path} has format {described['format']}, not {FORMAT}; prepare the corpus again")
+    return described
 
 
 def _canonical_line(record: Record) -> bytes:

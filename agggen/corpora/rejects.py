@@ -7,13 +7,13 @@ UTF-8, without a required column) is a `CorpusError`.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from agggen.errors import CorpusError
+from agggen.files import replacing
 from agggen.records import Record
 
 T = TypeVar("T")
@@ -56,33 +56,20 @@ def without_rejects(items: Iterable[T | Reject]) -> Iterator[T]:
 
 def write_rejects(path: Path | str, rejects: Iterable[Reject]) -> int:
     """Writes the rejects as JSON lines (file, line, id, reason), atomically; returns their number."""
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     count = 0
-    try:
-        # Non-ASCII characters are escaped, since a reason may quote characters that are invalid in UTF-8.
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for reject in rejects:
-                stream.write(json.dumps(asdict(reject)) + "\n")
-                count += 1
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    # Non-ASCII characters are escaped, since a reason may quote characters that are invalid in UTF-8.
+    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        for reject in rejects:
+            stream.write(json.dumps(asdict(reject)) + "\n")
+            count += 1
     return count
 
 
 def check_reject_share(records: int, rejects: list[Reject], limit: float, source: str, noun: str = "records") -> None:
-    """Checks that at most the fraction `limit` of all items was rejected.
-
-    Args:
-        records: the number of valid items.
-
-    Raises:
-        CorpusError: the limit is exceeded; states the numbers and the first reject.
-    """
+    """Raises CorpusError if more than the fraction `limit` of all items was rejected; `records` counts valid items."""
     total = records + len(rejects)
-    if rejects and len(rejects) / total > limit:
+    if rejects and (share := len(rejects) / total) > limit:
         raise CorpusError(
-            f"{source}: {len(rejects)} of {total} {noun} were rejected ({len(rejects) / total:.1%}, at most "
-            f"{limit:.1%} allowed); the first: {rejects[0]}"
+            f"{source}: {len(rejects)} of {total} {noun} were rejected ({share:.1%}, at most {limit:.1%} allowed); "
+            f"the first: {rejects[0]}"
         )

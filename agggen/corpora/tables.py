@@ -27,9 +27,6 @@ from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
 
-Items = Iterable[tuple[int, Mapping[str, Any] | Record] | Reject]
-"""Rows with their numbers (from 1), and rejects."""
-
 _TEXT_COLUMN = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
 _UNDECODED = re.compile("[\ud800-\udfff]")
 """Lone surrogates: bytes that are not UTF-8 (``surrogateescape``), or escapes in JSON."""
@@ -109,8 +106,8 @@ class _Draft:
         return frozenset(zip(predicates, self.triples, strict=True))
 
 
-def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
-    """Reads rows of any form. An invalid row of the long form rejects its whole record.
+def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: Columns = Columns()) -> Table:
+    """Reads numbered rows of any form, or records. An invalid row of the long form rejects its whole record.
 
     Raises:
         CorpusError: no row has a column that `columns` names.
@@ -125,25 +122,27 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
             rejected_ids.add(item.id or "")
             continue
         line, row = item
-        if isinstance(row, Record):
-            row = row.as_dict()
-        seen_columns.update(row)
         identifier, split = "", None
         try:
-            lower = {key.lower(): key for key in row}
-            long = lower.keys() >= set(NEEDED)
-            if not long and "triples" not in row and len(missing := [key for key in NEEDED if key not in lower]) == 1:
+            if isinstance(row, Record):
+                row = row.as_dict()
+            if not isinstance(row, Mapping):
+                raise RecordError(f"a record must be an object, not {type(row).__name__}")
+            row = {str(key): value for key, value in row.items()}
+            seen_columns.update(row)
+            parts = _triple_columns(row)
+            is_long = len(parts) == 3
+            if len(parts) == 2 and "triples" not in row:
+                (missing,) = set(NEEDED) - parts.keys()
                 raise CorpusError(
-                    f"{label}: no column {missing[0]}; it needs {', '.join(NEEDED)} and has {', '.join(row)}"
+                    f"{label}: no column {missing}; it needs {', '.join(NEEDED)} and has {', '.join(row)}"
                 )
-            split_key = columns.find(row, "split")
-            id_key = columns.find(row, "id") or (lower["subject"] if long else None)
-            identifier = (text_of(row[id_key]) or "") if id_key else ""
-            if split_key and (cell := text_of(row[split_key])):
+            identifier = _cell(row, columns.find(row, "id") or (parts["subject"] if is_long else None)) or ""
+            if cell := _cell(row, columns.find(row, "split")):
                 split = split_name(cell)
-            if long and (predicate := text_of(row[lower["predicate"]]) or "") in columns.rename:
+            if is_long and (predicate := _cell(row, parts["predicate"]) or "") in columns.rename:
                 seen_columns.add(predicate)
-            key, row_draft = _draft_of_row(row, line, identifier, columns, {split_key, id_key})
+            key, row_draft = _draft_of_row(row, line, identifier, columns)
         except (RecordError, PlanError) as error:
             rejects.append(Reject(label, line, identifier or None, str(error)))
             rejected_ids.add(identifier)
@@ -152,9 +151,8 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
         if draft is row_draft:
             continue
         if row_draft.complete and draft.by_predicate != row_draft.by_predicate:
-            rejects.append(
-                Reject(label, line, row_draft.identifier, f"row {draft.line} has the same id and other values")
-            )
+            reason = f"row {draft.line} has the same id and other values"
+            rejects.append(Reject(label, line, row_draft.identifier, reason))
             continue
         draft.triples = list(dict.fromkeys(draft.triples + row_draft.triples))
         draft.references = list(dict.fromkeys(draft.references + row_draft.references))
@@ -173,12 +171,20 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
     return Table(records, rejects)
 
 
+def _triple_columns(row: Mapping[str, Any]) -> dict[str, str]:
+    """The keys of the row's subject, predicate and object in the long form, as far as it has them."""
+    return {key.lower(): key for key in row if key.lower() in NEEDED}
+
+
+def _cell(row: Mapping[str, Any], key: str | None) -> str | None:
+    return text_of(row[key]) if key else None
+
+
 def id_of_row(row: Mapping[str, Any], default_id: str) -> str:
     """The id of the row's record in `record_of_row`; raises RecordError if the id is neither text nor a number."""
     if "triples" in row:
         return str(row.get("id", default_id)).strip()
-    key = Columns().find(row, "id")
-    return (text_of(row[key]) if key else None) or default_id
+    return _cell(row, Columns().find(row, "id")) or default_id
 
 
 def record_of_row(row: Any, default_id: str) -> Record:
@@ -191,20 +197,18 @@ def record_of_row(row: Any, default_id: str) -> Record:
         return Record.of(row, default_id)
     if near := get_close_matches("triples", list(row), 1, 0.8):
         raise RecordError(f"unknown key {near[0]!r}; did you mean 'triples'?")
-    if len(parts := [key for key in row if key.lower() in NEEDED]) > 1:
+    if len(parts := _triple_columns(row)) > 1:
         raise RecordError(
-            f"a row with {', '.join(parts)} is one triple, not a record; a record here has "
+            f"a row with {', '.join(parts.values())} is one triple, not a record; a record here has "
             '"triples": [[subject, predicate, object], ...], or a key for each predicate'
         )
-    columns, identifier = Columns(), id_of_row(row, default_id)
-    _, draft = _draft_of_row(row, 0, identifier, columns, {columns.find(row, "split"), columns.find(row, "id")})
+    identifier = id_of_row(row, default_id)
+    _, draft = _draft_of_row(row, 0, identifier, Columns())
     return Record(identifier, tuple(draft.triples), tuple(draft.references), draft.category)
 
 
-def _draft_of_row(
-    row: Mapping[str, Any], line: int, identifier: str, columns: Columns, used: set[str | None]
-) -> tuple[Any, _Draft]:
-    """A key that all rows of a record have, and a draft of the record; `used` are the columns of split and id."""
+def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: Columns) -> tuple[Any, _Draft]:
+    """A key that all rows of a record have, and a draft of the record."""
     if "triples" in row:
         if "corrected" in row:
             row = _corrected(row)
@@ -216,18 +220,17 @@ def _draft_of_row(
         return record.id, _Draft(record.id, line, list(record.triples), list(record.references), record.category)
     texts = columns.texts(row)
     category_key = columns.find(row, "category")
-    draft = _Draft(identifier, line, category=text_of(row[category_key]) if category_key else None)
+    draft = _Draft(identifier, line, category=_cell(row, category_key))
     draft.references = [Reference(text) for key in texts for text in _text_list(row[key])]
-    lower = {key.lower(): key for key in row}
-    if lower.keys() >= set(NEEDED):
-        subject, predicate, value = (text_of(row[lower[name]]) or "" for name in NEEDED)
+    if len(parts := _triple_columns(row)) == 3:
+        subject, predicate, value = (_cell(row, parts[name]) or "" for name in NEEDED)
         if not identifier:
             raise RecordError("the id is empty")
         draft.triples, draft.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
         return identifier, draft
     name_key = columns.find(row, "subject", "name", "title")
-    subject = (text_of(row[name_key]) if name_key else None) or NO_SUBJECT
-    used = used | {category_key, name_key, *texts, *columns.ignore, ""}
+    subject = _cell(row, name_key) or NO_SUBJECT
+    used = {columns.find(row, "id"), columns.find(row, "split"), category_key, name_key, *texts, *columns.ignore, ""}
     for key, value in row.items():
         if key not in used:
             try:
@@ -301,10 +304,8 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, datetime):
-        value = value.date().isoformat() if value.time() == datetime.min.time() else value.isoformat(sep=" ")
-    if isinstance(value, date):
-        value = value.isoformat()
-    if isinstance(value, int | float):
+        value = value.date() if value.time() == datetime.min.time() else value.isoformat(sep=" ")
+    if isinstance(value, int | float | date):
         value = str(value)
     if not isinstance(value, str):
         raise RecordError(f"a cell has the type {type(value).__name__} ({value!r:.60}); it must be text or a number")

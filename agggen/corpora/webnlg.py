@@ -26,8 +26,6 @@ SEEN_CATEGORIES = frozenset(
 )
 """The ten categories of the training set; test texts of other categories are "unseen"."""
 
-_CHUNK = 1 << 16
-
 
 def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
     """Reads one benchmark file, or all ``*.xml`` files below a folder (by size, then name).
@@ -74,9 +72,7 @@ def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
     parser.StartDoctypeDeclHandler = refuse
     with open_source(file) as (stream, name):
         try:
-            while chunk := stream.read(_CHUNK):
-                parser.Parse(chunk, False)
-            parser.Parse(b"", True)
+            parser.ParseFile(stream)
         except expat.ExpatError as error:
             message = expat.ErrorString(error.code)
             hint = "the file is empty" if stream.tell() == 0 else f"not well-formed XML ({message})"

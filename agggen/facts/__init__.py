@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from agggen.errors import AggGenError
 
 
-@runtime_checkable
 class FactSegmenter(Protocol):
     """Segments texts into facts. Segmenters with the same fingerprint give the same results."""
 
@@ -84,6 +83,26 @@ def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
             segments.append(text[begin:start])
             begin = start
     return check_facts(text, (*segments, text[begin:]))
+
+
+class RuleSegmenter:
+    """A segmenter that cuts each text by itself, at the offsets that rules find."""
+
+    name: str
+    rules: Sequence[str]
+    """The texts of the rules, which the fingerprint hashes."""
+
+    @property
+    def fingerprint(self) -> str:
+        return rules_fingerprint(self.name, *self.rules)
+
+    def starts(self, text: str) -> Iterable[int]:
+        """The offsets at which the second and later facts begin."""
+        raise NotImplementedError
+
+    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """The facts of each text; whitespace between two facts belongs to the first."""
+        return [cut(text, self.starts(text)) for text in texts]
 
 
 def rules_fingerprint(name: str, *rules: str) -> str:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from agggen.facts import cut, rules_fingerprint
+from agggen.facts import RuleSegmenter
 from agggen.facts.sentences import SentenceSegmenter, sentence_starts
 
 _BE_HAVE = (
@@ -60,26 +61,16 @@ _REACH = 9
 VERSION = "1"
 
 
-class ClauseSegmenter:
+class ClauseSegmenter(RuleSegmenter):
     """A segmenter with one fact per clause, by surface rules for English."""
 
     name = "clauses"
+    rules = (SentenceSegmenter().fingerprint, VERSION, *_RULES)
 
-    @property
-    def fingerprint(self) -> str:
-        return rules_fingerprint(self.name, SentenceSegmenter().fingerprint, VERSION, *_RULES)
-
-    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The clauses of each text; whitespace between two clauses belongs to the first."""
-        return [cut(text, _fact_starts(text)) for text in texts]
-
-
-def _fact_starts(text: str) -> Iterator[int]:
-    begin = 0
-    for start in (*sentence_starts(text), len(text)):
-        yield start
-        yield from _clause_starts(text, begin, start)
-        begin = start
+    def starts(self, text: str) -> Iterator[int]:
+        for begin, end in pairwise((0, *sentence_starts(text), len(text))):
+            yield end
+            yield from _clause_starts(text, begin, end)
 
 
 def _clause_starts(text: str, begin: int, end: int) -> Iterator[int]:

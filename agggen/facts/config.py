@@ -1,19 +1,14 @@
-"""Configuration and construction of segmenters by name.
-
-segmenter("clauses").segment(["Bolt is a comic character."])
-segmenter(SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("srl.tar.gz", sha256="6f1c...")))
-"""
+"""Configuration and construction of segmenters by name: ``segmenter("clauses").segment(["Bolt is a character."])``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from agggen.errors import ConfigError
+from agggen.errors import ConfigError, check_minima
 from agggen.facts import FactSegmenter
-from agggen.facts.frames import FrameSource
 from agggen.facts.tree import Level
 
 SegmenterName = Literal["embedded", "allennlp", "clauses", "sentences"]
@@ -59,22 +54,16 @@ class AllenNLPConfig:
             raise ConfigError("the archive of AllenNLP must be a path, not an address: copy it to every machine first")
         if self.device != "cpu" and not (self.device.startswith("cuda:") and self.device[5:].isdigit()):
             raise ConfigError(f"device must be cpu, or cuda: with the number of a GPU, not {self.device!r}")
-        for name in ("batch_size", "timeout"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)}")
-        if self.restarts < 0 or (self.threads is not None and self.threads < 1):
-            raise ConfigError(f"restarts must be at least 0 and threads 1, not {self.restarts} and {self.threads}")
+        if not self.timeout > 0:
+            raise ConfigError(f"timeout must be more than 0, not {self.timeout}")
+        check_minima(self, {"batch_size": 1, "restarts": 0} | ({} if self.threads is None else {"threads": 1}))
 
     @property
     def absolute(self) -> AllenNLPConfig:
         """This configuration with absolute paths, for processes with another working directory."""
-        return replace(
-            self,
-            archive=_absolute(self.archive),
-            bert=self.bert and _absolute(self.bert),
-            spacy=self.spacy and _absolute(self.spacy),
-            environment=self.environment and _absolute(self.environment),
-        )
+        paths = ((name, getattr(self, name)) for name in ("archive", "bert", "spacy", "environment"))
+        absolute: dict[str, Any] = {name: str(Path(path).expanduser().absolute()) for name, path in paths if path}
+        return replace(self, **absolute)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,22 +117,13 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
         from agggen.facts.sentences import SentenceSegmenter
 
         return SentenceSegmenter()
+    from agggen.facts.embedded import EmbeddedFrames
     from agggen.facts.framed import FrameSegmenter
 
-    return FrameSegmenter(_frame_source(config), config.level)
-
-
-def _frame_source(config: SegmenterConfig) -> FrameSource:
-    if config.source == "allennlp" and config.allennlp is not None:
-        try:
-            source = resolve_name(_ALLENNLP)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"the facts source allennlp comes with agggen's platform: {error}") from error
-        return source(config.allennlp)
-    from agggen.facts.embedded import EmbeddedFrames
-
-    return EmbeddedFrames()
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
+    if config.source == "embedded":
+        return FrameSegmenter(EmbeddedFrames(), config.level)
+    try:
+        frames = resolve_name(_ALLENNLP)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"the facts source allennlp comes with agggen's platform: {error}") from error
+    return FrameSegmenter(frames(config.allennlp), config.level)

@@ -7,7 +7,7 @@ The tagger (``agggen.facts.tagger``) was trained on PropBank EWT; its weights ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,7 @@ SHIPPED = Path(__file__).with_name("tagger_model")
 
 
 class EmbeddedFrames:
-    """A frame source with the role tagger in `folder` (default: the included tagger).
-
-    The folder is verified by its manifest and loaded at the first use, once per process. Sentences are batched by
-    length, so pass many sentences in one call. Long sentences are not truncated.
+    """A frame source with the included tagger, which is loaded at the first use, once per process.
 
     Raises:
         BundleError: a file of the tagger is missing or modified (raised at the first use).
@@ -31,29 +28,22 @@ class EmbeddedFrames:
 
     name = "embedded"
 
-    def __init__(self, folder: Path | str = SHIPPED) -> None:
-        self.folder = Path(folder)
-
     @cached_property
     def fingerprint(self) -> str:
         """Identifies the tagger's files."""
         from agggen.facts.tagger.store import tagger_fingerprint
 
-        return f"{self.name}-{tagger_fingerprint(self.folder)[:16]}"
+        return f"{self.name}-{tagger_fingerprint(SHIPPED)[:16]}"
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        """The frames of each sentence, in the order of their predicates; none for a sentence without verbs."""
-        tagged = _tagger(self.folder).tag([sentence.words for sentence in sentences])
+        """The frames of each sentence, in the order of their predicates. Many sentences per call are faster."""
+        tagged = _tagger().tag([sentence.words for sentence in sentences])
         decoded = ([frame_of_tags(tags) for tags in frames] for frames in tagged)
         return [tuple(frame for frame in frames if frame is not None) for frames in decoded]
 
-    def __reduce__(self) -> tuple[type[EmbeddedFrames], tuple[Path]]:
-        """Pickles the tagger's path, not its weights."""
-        return type(self), (self.folder,)
 
-
-@lru_cache(maxsize=2)
-def _tagger(folder: Path) -> RoleTagger:
+@cache
+def _tagger() -> RoleTagger:
     from agggen.facts.tagger.store import load_tagger
 
-    return load_tagger(folder)
+    return load_tagger(SHIPPED)

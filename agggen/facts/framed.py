@@ -14,18 +14,13 @@ from agggen.facts.words import split_sentences
 
 
 class FrameSegmenter:
-    """A segmenter with one fact per frame; a sentence without frames is one fact.
+    """A segmenter with one fact per frame (`agggen.facts.grouping`); a sentence without frames is one fact.
 
     The source receives all distinct sentences, tokenised by ``agggen.facts.words``, in one call.
-
-    Args:
-        level: ``paper`` or ``full`` (see ``agggen.facts.tree`` and ``agggen.facts.grouping``).
     """
 
     def __init__(self, source: FrameSource, level: Level = "full") -> None:
-        self.source = source
-        self.level = level
-        self.name = source.name
+        self.source, self.level, self.name = source, level, source.name
 
     @property
     def fingerprint(self) -> str:
@@ -38,11 +33,11 @@ class FrameSegmenter:
         Raises:
             AggGenError: the frame source fails, or returns a wrong number of results.
         """
-        starts = [
-            [sentence.words.spans[word][0] for sentence in sentences for word in fact_starts(sentence, self.level)]
-            for sentences in self.sentences(texts)
-        ]
-        return [cut(text, text_starts) for text, text_starts in zip(texts, starts, strict=True)]
+        facts = []
+        for text, sentences in zip(texts, self.sentences(texts), strict=True):
+            starts = [(sentence, word) for sentence in sentences for word in fact_starts(sentence, self.level)]
+            facts.append(cut(text, [sentence.words.spans[word][0] for sentence, word in starts]))
+        return facts
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
         """The sentences of each text with their frames."""

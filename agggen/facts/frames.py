@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from agggen.errors import AggGenError
 
@@ -47,11 +47,6 @@ class Frame:
     def end(self) -> int:
         return self.phrases[-1].end
 
-    @property
-    def has_arguments(self) -> bool:
-        """Whether the frame has an argument (frames of auxiliary verbs have none)."""
-        return not all(phrase.is_predicate for phrase in self.phrases)
-
 
 @dataclass(frozen=True, slots=True)
 class Words:
@@ -67,7 +62,6 @@ class Sentence:
     frames: tuple[Frame, ...]
 
 
-@runtime_checkable
 class FrameSource(Protocol):
     """A tagger, parser or service that returns the frames of tokenised sentences.
 

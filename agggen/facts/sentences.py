@@ -8,9 +8,9 @@ a number.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from agggen.facts import cut, rules_fingerprint
+from agggen.facts import RuleSegmenter
 
 # Names follow these titles, so a capital letter after one does not indicate a new sentence.
 _TITLES = (
@@ -37,22 +37,6 @@ _DOTTED = re.compile(r"(?:\b[A-Za-z]\.){1,}\s?[A-Za-z]$")
 _OPENER = re.compile(rf"[\"'(\[]*(?:{'|'.join(_OPENERS.split())})\b")
 
 
-class SentenceSegmenter:
-    """A segmenter with one fact per sentence."""
-
-    name = "sentences"
-
-    @property
-    def fingerprint(self) -> str:
-        return rules_fingerprint(
-            self.name, _BOUNDARY, _TITLES, _BEFORE_NUMBERS, _OPENERS, _INITIAL.pattern, _DOTTED.pattern
-        )
-
-    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The sentences of each text; whitespace between two sentences belongs to the first."""
-        return [cut(text, sentence_starts(text)) for text in texts]
-
-
 def sentence_starts(text: str) -> Iterator[int]:
     """The offsets at which the second and later sentences of `text` begin."""
     for match in _SENTENCE_END.finditer(text):
@@ -68,3 +52,11 @@ def _ends_a_sentence(text: str, stop: int, following: int) -> bool:
     if _INITIAL.search(before) or _DOTTED.search(before):
         return _OPENER.match(text, following) is not None
     return True
+
+
+class SentenceSegmenter(RuleSegmenter):
+    """A segmenter with one fact per sentence."""
+
+    name = "sentences"
+    rules = (_BOUNDARY, _TITLES, _BEFORE_NUMBERS, _OPENERS, _INITIAL.pattern, _DOTTED.pattern)
+    starts = staticmethod(sentence_starts)

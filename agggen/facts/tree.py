@@ -48,25 +48,19 @@ class Node:
     def end(self) -> int:
         return self.phrases[-1].end
 
-    def phrase_of(self, word: int) -> int | None:
-        """The number of the phrase that contains a word; None if the word is in no phrase."""
-        phrases = enumerate(self.phrases)
-        return next((number for number, phrase in phrases if phrase.start <= word < phrase.end), None)
-
 
 def build_tree(sentence: Sentence, level: Level = "full") -> list[Node]:
     """The roots of a sentence's trees, in text order; empty without frames that state a fact."""
-    widest = sorted(
-        (frame for frame in sentence.frames if frame.has_arguments and frame.end - frame.start >= MIN_WORDS),
-        key=lambda frame: (frame.start - frame.end, frame.predicate, frame.phrases),
-    )
-    seen: set[tuple[int, int]] = set()
+    by_width = sorted(sentence.frames, key=lambda frame: (frame.start - frame.end, frame.predicate, frame.phrases))
+    first: dict[tuple[int, int], Frame] = {}
+    for frame in by_width:
+        has_arguments = not all(phrase.is_predicate for phrase in frame.phrases)  # auxiliary verbs have none
+        if has_arguments and frame.end - frame.start >= MIN_WORDS:
+            first.setdefault((frame.start, frame.end), frame)
     roots: list[Node] = []
     words = sentence.words.words
-    for frame in widest:
-        if (frame.start, frame.end) not in seen:
-            seen.add((frame.start, frame.end))
-            _place(frame, roots, 0, len(words), words, level)
+    for frame in first.values():
+        _place(frame, roots, 0, len(words), words, level)
     return roots
 
 
@@ -79,7 +73,8 @@ def _place(frame: Frame, nodes: list[Node], start: int, end: int, words: Sequenc
             nodes.append(node)
             nodes.sort(key=lambda node: node.start)
         return
-    number = parent.phrase_of(frame.predicate)
+    phrases = enumerate(parent.phrases)
+    number = next((index for index, phrase in phrases if phrase.start <= frame.predicate < phrase.end), None)
     if number is None:
         if level == "full":
             _insert_coordinate(frame, parent, nodes, words)

@@ -29,12 +29,10 @@ RULES = f"1 {_WORD_RULES}"
 
 def split_sentences(text: str) -> tuple[Words, ...]:
     """The words of each sentence (``agggen.facts.sentences``); each visible character is in exactly one word."""
-    edges = (0, *sentence_starts(text), len(text))
-    sentences = (split_words(text, start, end) for start, end in pairwise(edges))
-    return tuple(words for words in sentences if words.words)
-
-
-def split_words(text: str, start: int = 0, end: int | None = None) -> Words:
-    """The words of text[start:end], with offsets in `text`."""
-    matches = list(_WORD.finditer(text, start, len(text) if end is None else end))
-    return Words(tuple(match.group() for match in matches), tuple(match.span() for match in matches))
+    edges = pairwise((0, *sentence_starts(text), len(text)))
+    sentences = (list(_WORD.finditer(text, start, end)) for start, end in edges)
+    return tuple(
+        Words(tuple(match.group() for match in matches), tuple(match.span() for match in matches))
+        for matches in sentences
+        if matches
+    )

@@ -56,11 +56,8 @@ def linearise(record: Record) -> SourceTokens:
     """
     tokens, triple, role = [CLS], [-1], [ROLE_SPECIAL]
     for index, item in enumerate(record.triples):
-        for words_role, words in (
-            (ROLE_SUBJECT, entity_words(item.subject)),
-            (ROLE_PREDICATE, predicate_words(item.predicate)),
-            (ROLE_OBJECT, entity_words(item.object)),
-        ):
+        parts = (entity_words(item.subject), predicate_words(item.predicate), entity_words(item.object))
+        for words_role, words in enumerate(parts, start=ROLE_SUBJECT):
             new_tokens = [token.text for token in tokenise(words, normalise=True)]
             tokens += new_tokens
             triple += [index] * len(new_tokens)

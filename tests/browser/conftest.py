@@ -37,7 +37,7 @@ class Faults:
     """An application in front of the endpoint that delays or refuses requests as a test demands."""
 
     def __init__(self, app: Any) -> None:
-        self.app = app
+        self.app, self.url = app, ""
         self.reset()
 
     def reset(self) -> None:
@@ -63,11 +63,11 @@ class Faults:
 
 
 @pytest.fixture(scope="session")
-def _endpoint() -> Iterator[tuple[str, Faults]]:
+def _endpoint() -> Iterator[Faults]:
     config = serve_settings("elements", [f"http.port={free_ports(1)[0]}"])
     app = Faults(local_app(config))
-    with running(app, config) as url:
-        yield url, app
+    with running(app, config) as app.url:
+        yield app
 
 
 @pytest.fixture(scope="session")
@@ -80,15 +80,15 @@ def two_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def faults(_endpoint: tuple[str, Faults]) -> Iterator[Faults]:
-    _endpoint[1].reset()
-    yield _endpoint[1]
-    _endpoint[1].reset()
+def faults(_endpoint: Faults) -> Iterator[Faults]:
+    _endpoint.reset()
+    yield _endpoint
+    _endpoint.reset()
 
 
 @pytest.fixture
-def url(_endpoint: tuple[str, Faults], faults: Faults) -> str:
-    return _endpoint[0]
+def url(faults: Faults) -> str:
+    return faults.url
 
 
 @pytest.fixture(scope="session")

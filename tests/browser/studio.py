@@ -73,16 +73,9 @@ class Studio:
         rows = self.page.locator("#table .triples > li").all()
         return [[field.input_value() for field in row.locator("input").all()] for row in rows]
 
-    @property
-    def announced(self) -> str:
-        """The last message to screen readers."""
-        return " ".join(self.page.locator("#live-a, #live-b").all_inner_texts()).strip()
-
     def said(self, words: str) -> None:
         """Waits until a message to screen readers contains these words."""
-        self.page.locator("#live-a, #live-b").filter(has_text=re.compile(re.escape(words))).first.wait_for(
-            state="attached"
-        )
+        self.page.locator("#live-a, #live-b").filter(has_text=words).first.wait_for(state="attached")
 
     def chip(self, name: str) -> Any:
         label = self.page.locator(".name", has_text=re.compile(f"^{name}$"))
@@ -117,11 +110,13 @@ class Studio:
         for key in keys:
             self.page.keyboard.press(key)
 
-    def load(self, pasted: str) -> None:
-        """Pastes records and uses the first one."""
+    def load(self, pasted: str, ready: bool = True) -> None:
+        """Pastes records and uses the first one; `ready`: waits for its text."""
         self.page.get_by_role("button", name="Paste", exact=True).click()
         self.page.get_by_label("Paste records").fill(pasted)
         self.page.get_by_role("button", name="Use these").click()
+        if ready:
+            self.ready()
 
     def write_by(self, plan: str) -> None:
         """Types a plan and waits for its text."""
@@ -133,3 +128,11 @@ class Studio:
         """Opens a tab and returns its panel."""
         self.page.get_by_role("tab", name=name).click()
         return self.page.locator("#panel")
+
+    def check(self, text: str) -> Any:
+        """Has any text checked, waits for the verdict, and returns the panel."""
+        panel = self.tab("Check any text")
+        self.page.locator("#anytext").fill(text)
+        self.page.locator("#check").click()
+        panel.locator(".verdict").wait_for()
+        return panel

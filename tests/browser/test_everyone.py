@@ -24,11 +24,7 @@ def violations(studio: Studio) -> list[tuple[str, list[str]]]:
 
 def odd_record(studio: Studio) -> None:
     studio.load(json.dumps(ODD))
-    studio.ready()
-    studio.tab("Check any text")
-    studio.page.locator("#anytext").fill("Silicon (Si) was found in 1811 in Paris.")
-    studio.page.locator("#check").click()
-    studio.page.locator("#aligned .verdict").wait_for()
+    studio.check("Silicon (Si) was found in 1811 in Paris.")
 
 
 def own_plan(studio: Studio) -> None:
@@ -62,7 +58,6 @@ def paste(studio: Studio) -> None:
 
 def empty(studio: Studio) -> None:
     studio.load("Silicon | symbol | Si")
-    studio.ready()
     studio.page.locator("#sheet").evaluate("(sheet) => { sheet.open = true; }")
     studio.page.get_by_role("button", name="Remove fact 1").click()
 
@@ -88,11 +83,9 @@ STATES = {
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
 def test_axe_finds_no_violation(visit: Any, url: str, two_models: str, picture: Any, name: str, look: str) -> None:
-    context = {"viewport": {"width": 360, "height": 740}} if look == "phone" else {}
+    context = {"viewport": {"width": 360, "height": 740}} if look == "phone" else {"color_scheme": look}
     address = two_models if name == "two-models" else url
-    studio = visit(
-        address + LINK, color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce", **context
-    )
+    studio = visit(address + LINK, reduced_motion="reduce", **context)
     STATES[name](studio)
     picture(studio, f"{name}-{look}")
     assert violations(studio) == []
@@ -123,37 +116,28 @@ def focus_by_tab(studio: Studio, selector: str, keys: str = "Tab") -> None:
 
 def test_all_tasks_are_done_by_keyboard_alone(studio: Studio) -> None:
     """From picking a record to copying a link, without the pointer."""
-    focus_by_tab(studio, "#source select")
-    studio.press("ArrowDown")
-    studio.ready()
+
+    def act(selector: str, *keys: str) -> None:
+        focus_by_tab(studio, selector)
+        studio.press(*keys)
+        studio.ready()
+
+    act("#source select", "ArrowDown")
     picked = studio.triples
     focus_by_tab(studio, "[data-key=add]")
-    studio.press("Enter")
-    studio.page.keyboard.type("symbol")
-    studio.press("Tab")
-    studio.page.keyboard.type("H")
+    studio.press("Enter", *"symbol", "Tab", "H")
     studio.ready()
     assert studio.triples == [*picked, ["Hydrogen", "symbol", "H"]]
-    focus_by_tab(studio, "#level")
-    studio.press("ArrowLeft")
-    studio.ready()
-    focus_by_tab(studio, ".chip")
+    act("#level", "ArrowLeft")
     before = studio.plan
-    studio.press("Enter", "ArrowDown", "ArrowDown", "ArrowDown", "Enter")
-    studio.ready()
+    act(".chip", "Enter", "ArrowDown", "ArrowDown", "ArrowDown", "Enter")
     assert studio.plan != before
     studio.press("m")
-    focus_by_tab(studio, "dialog [aria-label^=Pin] button")
-    studio.press("Enter")
-    studio.ready()
+    act("dialog [aria-label^=Pin] button", "Enter")
     assert studio.page.locator("#pins li").count() == 1 and studio.focused.startswith("chip-")
-    focus_by_tab(studio, "#pins button")
-    studio.press("Enter")
-    studio.ready()
-    focus_by_tab(studio, "[role=tab][aria-selected=true]")
-    studio.press("ArrowRight", "ArrowRight")
-    focus_by_tab(studio, "#anytext")
-    studio.page.keyboard.type("Hydrogen is a gas.")
+    act("#pins button", "Enter")
+    act("[role=tab][aria-selected=true]", "ArrowRight", "ArrowRight")
+    act("#anytext", *"Hydrogen")
     focus_by_tab(studio, "#check")
     studio.press("Enter")
     studio.page.locator("#aligned .verdict").wait_for()

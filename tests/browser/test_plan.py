@@ -9,18 +9,14 @@ import pytest
 
 from tests.browser.studio import LINK, PLAN, Studio
 
-HYDROGEN = """Hydrogen | category | nonmetal
-Hydrogen | discoveryYear | 1766
-Hydrogen | meltingPoint | 14 K"""
+FACTS = ("category | nonmetal", "discoveryYear | 1766", "meltingPoint | 14 K")
 
 
 @pytest.fixture
 def hydrogen(studio: Studio) -> Studio:
     """Three facts, each alone in its group."""
-    studio.load(HYDROGEN)
-    studio.ready()
-    studio.page.locator("#plantext").fill("[category] [discoveryYear] [meltingPoint]")
-    studio.ready()
+    studio.load("\n".join(f"Hydrogen | {fact}" for fact in FACTS))
+    studio.write_by("[category] [discoveryYear] [meltingPoint]")
     return studio
 
 
@@ -30,10 +26,6 @@ def pin(studio: Studio, name: str, part: str, button: str) -> None:
     studio.press("m")
     studio.page.get_by_role("group", name=part).get_by_role("button", name=button).click()
     studio.ready()
-
-
-def test_an_example_of_five_facts_is_shown_first(visit: Any, url: str) -> None:
-    assert len(visit(url).triples) == 5
 
 
 def test_a_record_has_a_plan_a_text_and_a_check(studio: Studio) -> None:
@@ -46,27 +38,22 @@ def test_a_chip_is_dragged_into_another_group_and_the_text_follows(hydrogen: Stu
     before = hydrogen.text
     box = hydrogen.group(0).bounding_box()
     hydrogen.drag(hydrogen.chip("melting point"), box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    hydrogen.said("Moved melting point to group A.")
     hydrogen.ready()
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
     assert hydrogen.text != before and hydrogen.text.index("14 K") < hydrogen.text.index("1766")
     assert hydrogen.page.locator("#words .fact").first.get_attribute("data-facts") == "0 2"
-    assert hydrogen.announced == "Moved melting point to group A."
 
 
-def test_a_chip_dropped_between_two_groups_is_a_group_of_its_own(hydrogen: Studio) -> None:
+def test_chips_and_groups_are_dropped_between_groups(hydrogen: Studio) -> None:
     box = hydrogen.group(0).bounding_box()
     hydrogen.drag(hydrogen.chip("melting point"), box["x"] + 200, box["y"] + 1)
     hydrogen.ready()
     assert hydrogen.plan == "[meltingPoint] [category] [discoveryYear]"
-    assert hydrogen.text.index("14 K") < hydrogen.text.index("1766")
-
-
-def test_a_group_is_dragged_by_its_handle(hydrogen: Studio) -> None:
     last = hydrogen.group(2).bounding_box()
-    handle = hydrogen.page.locator("#board .handle").first
-    hydrogen.drag(handle, last["x"] + 60, last["y"] + last["height"] + 8)
+    hydrogen.drag(hydrogen.page.locator("#board .handle").first, last["x"] + 60, last["y"] + last["height"] + 8)
     hydrogen.ready()
-    assert hydrogen.plan == "[discoveryYear] [meltingPoint] [category]"
+    assert hydrogen.plan == "[category] [discoveryYear] [meltingPoint]"
 
 
 def test_a_drag_that_is_cancelled_changes_nothing(hydrogen: Studio) -> None:
@@ -110,10 +97,10 @@ def test_a_chip_is_moved_by_keyboard_alone(hydrogen: Studio) -> None:
     hydrogen.said("Alone, as group B of 3")
     assert hydrogen.plan == "[category] [discoveryYear] [meltingPoint]"  # until it is put down
     hydrogen.press("ArrowUp", "Enter")
+    hydrogen.said("Moved melting point to group A")
     hydrogen.ready()
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
     assert hydrogen.focused == "chip-2"
-    hydrogen.said("Moved melting point to group A")
     hydrogen.press("Enter", "ArrowDown", "Escape")
     hydrogen.said("Left where it was")
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
@@ -122,13 +109,6 @@ def test_a_chip_is_moved_by_keyboard_alone(hydrogen: Studio) -> None:
     hydrogen.press("ArrowDown", "Enter")
     hydrogen.ready()
     assert hydrogen.plan == "[discoveryYear] [category meltingPoint]"
-
-
-def test_groups_are_merged_and_split(hydrogen: Studio) -> None:
-    hydrogen.click("Merge group A with B")
-    assert hydrogen.plan == "[category discoveryYear] [meltingPoint]"
-    hydrogen.click("Split group A")
-    assert hydrogen.plan == "[category] [discoveryYear] [meltingPoint]"
 
 
 def test_the_menu_of_a_fact_moves_and_pins_without_dragging(hydrogen: Studio) -> None:
@@ -159,9 +139,9 @@ def test_every_plan_keeps_to_the_pins_until_they_are_removed(hydrogen: Studio) -
 def test_a_move_that_breaks_a_pin_removes_it(hydrogen: Studio) -> None:
     pin(hydrogen, "category", "Pin, in every plan", "First")
     hydrogen.press("Enter", *["ArrowDown"] * 5, "Enter")
+    hydrogen.said("1 pin removed")  # before a slow endpoint is announced
     hydrogen.ready()
     assert hydrogen.plan.endswith("[category]") and hydrogen.page.locator("#pins li").count() == 0
-    hydrogen.said("1 pin removed")
 
 
 def test_aggregation_is_a_slider(studio: Studio) -> None:
@@ -172,19 +152,19 @@ def test_aggregation_is_a_slider(studio: Studio) -> None:
     assert studio.focused == "level"
 
 
-def test_changes_are_undone_and_redone(hydrogen: Studio) -> None:
-    plans = [hydrogen.plan]
-    for name in ("Merge group A with B", "Merge group A with B"):
-        hydrogen.click(name)
-        plans.append(hydrogen.plan)
-    for plan in reversed(plans[:-1]):
-        hydrogen.page.keyboard.press("Control+z")
+def test_groups_are_merged_and_split_and_changes_undone_and_redone(hydrogen: Studio) -> None:
+    plans = ["[category] [discoveryYear] [meltingPoint]", "[category discoveryYear] [meltingPoint]"]
+    for button, plan in (("Merge group A with B", plans[1]), ("Split group A", plans[0])):
+        hydrogen.click(button)
+        assert hydrogen.plan == plan
+    for plan in reversed(plans):
+        hydrogen.press("Control+z")
         hydrogen.ready()
         assert hydrogen.plan == plan
     hydrogen.click("Redo")
-    hydrogen.page.keyboard.press("Control+Shift+Z")
+    hydrogen.press("Control+Shift+Z")
     hydrogen.ready()
-    assert hydrogen.plan == plans[-1] == "[category discoveryYear meltingPoint]"
+    assert hydrogen.plan == plans[0]
 
 
 def test_the_plan_is_typed_as_text(hydrogen: Studio) -> None:
@@ -209,8 +189,7 @@ def test_the_plan_is_typed_as_text(hydrogen: Studio) -> None:
 
 def test_the_cost_of_a_changed_plan_is_shown(hydrogen: Studio) -> None:
     numbers = hydrogen.page.locator("#numbers")
-    hydrogen.page.locator("#plantext").fill("[meltingPoint] [discoveryYear] [category]")
-    hydrogen.ready()
+    hydrogen.write_by("[meltingPoint] [discoveryYear] [category]")
     cost = numbers.locator("div").filter(has_text="Your change").locator("dd").inner_text()
     assert cost.startswith("\u2212") and float(cost.replace("\u2212", "-")) < -1
     hydrogen.click("Model's plan")
@@ -219,24 +198,22 @@ def test_the_cost_of_a_changed_plan_is_shown(hydrogen: Studio) -> None:
 
 def test_hovering_links_chip_span_triple_and_mention(hydrogen: Studio) -> None:
     hydrogen.chip("melting point").hover()
-    lit = hydrogen.page.locator(".lit")
-    assert [lit.nth(i).get_attribute("data-facts") for i in range(lit.count())].count("2") == lit.count()
-    kinds = " ".join(lit.nth(i).get_attribute("class") or "" for i in range(lit.count()))
+    lit = hydrogen.page.locator(".lit").all()
+    assert {element.get_attribute("data-facts") for element in lit} == {"2"}
+    kinds = " ".join(element.get_attribute("class") for element in lit)
     assert all(kind in kinds for kind in ("triple", "chip", "fact", "mention", "bit"))
     assert hydrogen.page.locator(".mention.lit").inner_text() == "14 K"
     hydrogen.page.locator("#words .mention", has_text="1766").hover()
-    assert "lit" in (hydrogen.chip("discovery year").get_attribute("class") or "")
+    assert "lit" in hydrogen.chip("discovery year").get_attribute("class")
 
 
 def test_the_text_follows_a_change_within_bounds(studio: Studio, record_property) -> None:  # type: ignore[no-untyped-def]
     for turn in range(12):
-        studio.page.get_by_role("button", name="Merge group A with B" if turn % 2 == 0 else "Split group A").click()
-        studio.ready()
-    times = studio.page.evaluate("() => performance.getEntriesByName('change-to-text').map((entry) => entry.duration)")
-    waits = studio.page.evaluate(
-        "() => performance.getEntriesByType('resource').filter((entry) => entry.name.endsWith('/v1/generate'))"
-        ".map((entry) => entry.duration)"
+        studio.click("Split group A" if turn % 2 else "Merge group A with B")
+    entries = (
+        "() => performance.getEntries().filter((entry) => entry.name.endsWith('{}')).map((entry) => entry.duration)"
     )
+    times, waits = (studio.page.evaluate(entries.replace("{}", name)) for name in ("change-to-text", "/v1/generate"))
     median = statistics.median(times[1:])
     record_property("median_ms", round(median))  # below 300 on two cores that do nothing else
     assert median - statistics.median(waits[1:]) < 100  # what the page itself adds

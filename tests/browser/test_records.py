@@ -33,7 +33,6 @@ HOSTILE = [
 )
 def test_records_are_pasted_as_csv_json_or_lines(studio: Studio, pasted: str) -> None:
     studio.load(pasted)
-    studio.ready()
     assert studio.triples == TRIPLES and "Si" in studio.text
     assert studio.focused == "record"
 
@@ -52,14 +51,13 @@ def test_records_are_pasted_as_csv_json_or_lines(studio: Studio, pasted: str) ->
 )
 def test_the_error_for_an_unreadable_record_says_where(studio: Studio, pasted: str, problem: str) -> None:
     before = studio.triples
-    studio.load(pasted)
+    studio.load(pasted, ready=False)
     assert problem in studio.page.locator("#paste-error").inner_text()
     assert studio.page.get_by_label("Paste records").input_value() == pasted and studio.triples == before
 
 
 def test_a_value_is_typed_and_the_text_follows(studio: Studio) -> None:
     studio.load("Silicon | symbol | Si")
-    studio.ready()
     field = studio.page.get_by_label("value of fact 1")
     field.press("End")
     field.press_sequentially("xyz", delay=20)
@@ -91,13 +89,9 @@ def test_facts_are_added_and_removed(studio: Studio) -> None:
 
 def test_hostile_values_are_text_everywhere(studio: Studio) -> None:
     studio.load(json.dumps({"triples": HOSTILE}))
-    studio.ready()
     for name in ("Other plans", "Other texts", "Compare", "Corrections", "Share"):
         studio.tab(name)
-    studio.tab("Check any text")
-    studio.page.locator("#anytext").fill(HOSTILE[0][2] + HOSTILE[0][0])
-    studio.page.locator("#check").click()
-    studio.page.locator("#aligned .verdict").wait_for()
+    studio.check(HOSTILE[0][2] + HOSTILE[0][0])
     assert studio.page.locator("img, main script, iframe").count() == 0
     assert studio.page.title() == "Plan studio - agggen"
     assert studio.triples == HOSTILE
@@ -108,7 +102,6 @@ def test_values_from_right_to_left_are_shown_in_their_own_direction(studio: Stud
     name = "\u05d9\u05e2\u05e7\u05d1 \u05d1\u05e8\u05e6\u05dc\u05d9\u05d5\u05e1"
     subject = "\u0633\u064a\u0644\u064a\u0643\u0648\u0646"
     studio.load(json.dumps([["Silicon", "discoverer", name], [subject, "symbol", "Si"]]))
-    studio.ready()
     assert name in studio.text
     field, value = studio.page.get_by_label("value of fact 1"), studio.chip("discoverer").locator("bdi.value")
     assert field.evaluate("(node) => getComputedStyle(node).direction") == "rtl"
@@ -118,7 +111,6 @@ def test_values_from_right_to_left_are_shown_in_their_own_direction(studio: Stud
 def test_mentions_are_marked_correctly_beside_characters_outside_the_basic_plane(studio: Studio) -> None:
     subject, value = "\U0001d543\U0001d552\U0001d553", "\U0001d54a\U0001d54b"
     studio.load(json.dumps([[subject, "symbol", value], [subject, "category", "metalloid"]]))
-    studio.ready()
     assert {value, "metalloid"} <= set(studio.page.locator("#words .mention").all_inner_texts())
 
 
@@ -126,7 +118,6 @@ def test_24_triples_are_planned_and_25_refused_but_kept(studio: Studio) -> None:
     rows = [["Silicon", f"property {i}", f"value {i}"] for i in range(18)]
     names = ["symbol", "category", "discoveryYear", "meltingPoint", "discoveryPlace", "standardAtomicWeight"]
     studio.load(json.dumps(rows + [["Silicon", name, f"v{i}"] for i, name in enumerate(names)]))
-    studio.ready()
     assert studio.page.locator("#board .chip").count() == 24 and studio.text.count("value") >= 18
     assert studio.page.locator("#board .badge", has_text="G").count() == 1  # groups have letters beyond the six colours
     studio.page.get_by_role("button", name="Add a fact").click()
@@ -146,9 +137,7 @@ def test_a_text_above_the_limit_is_kept_and_the_page_names_the_limit(studio: Stu
     studio.tab("Share")
     studio.tab("Check any text")
     assert len(area.input_value()) == 10_000
-    area.fill("Hydrogen is a gas.")
-    check.click()
-    studio.page.locator("#aligned .verdict").wait_for()
+    studio.check("Hydrogen is a gas.")
 
 
 def test_the_shown_text_is_exactly_the_endpoints(studio: Studio, url: str) -> None:

@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agggen_platform.serving.config import serve_settings
 from agggen_platform.serving.keys import add_key, new_key
 from serve.local import local_app, running
@@ -81,22 +83,16 @@ def test_a_busy_endpoint_is_retried(studio: Studio, faults: Faults) -> None:
     assert not banner(studio)
 
 
-def test_an_old_text_is_labelled_as_that_of_earlier_facts(studio: Studio, faults: Faults) -> None:
+def test_a_restarting_endpoint_is_retried_on_demand_and_the_old_text_labelled(studio: Studio, faults: Faults) -> None:
     faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
     before = studio.text
     studio.page.get_by_role("button", name="Next record").click()
     studio.state("offline")
-    assert studio.text == before and "of the previous facts" in studio.page.locator("#words").inner_text()
-    studio.click("Try again now")
-    assert studio.text != before and "of the previous facts" not in studio.page.locator("#words").inner_text()
-
-
-def test_a_restarting_endpoint_is_retried_at_once_on_demand(studio: Studio, faults: Faults) -> None:
-    faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
-    merge(studio)
-    studio.state("offline")
     studio.said("No answer")
+    words = studio.page.locator("#words")
+    assert studio.text == before and "of the previous facts" in words.inner_text()
     studio.click("Try again now")
+    assert studio.text != before and "of the previous facts" not in words.inner_text()
 
 
 def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_path: Path) -> None:
@@ -125,11 +121,20 @@ def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_pa
         assert process.finish() == 128 + signal.SIGTERM
 
 
-def test_a_page_that_is_loaded_before_the_endpoint_is_ready_waits_for_it(visit: Any, url: str, faults: Faults) -> None:
-    faults.refusals["/v1/model"] = [(503, {})]
-    studio = visit(url, ready=False)
-    studio.state("offline")
-    studio.ready()
+@pytest.mark.parametrize(
+    ("path", "refusal"),
+    [
+        ("/v1/model", (503, {})),
+        # Regression: the page announced the next try, but only repeated the request for the model.
+        ("/v1/examples", (429, {"retry-after": "1"})),
+    ],
+)
+def test_requests_that_are_refused_while_the_page_loads_are_repeated(
+    visit: Any, url: str, faults: Faults, path: str, refusal: tuple[int, dict[str, str]]
+) -> None:
+    faults.refusals[path] = [refusal]
+    assert len(visit(url).triples) == 5, "the first example"
+    assert faults.asked.count(path) > 1
 
 
 def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(visit: Any, tmp_path: Path) -> None:
@@ -154,12 +159,6 @@ def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(visit: Any, tmp_path: P
         studio.ready()
         other = visit(url, ready=False)
         other.state("key")
-
-
-def test_examples_that_are_refused_at_first_are_asked_for_again(visit: Any, url: str, faults: Faults) -> None:
-    """Regression: the page announced the next try, but only repeated the request for the model."""
-    faults.refusals["/v1/examples"] = [(429, {"retry-after": "1"})]
-    visit(url)
 
 
 def test_the_page_works_where_the_browser_forbids_storage(visit: Any, url: str) -> None:

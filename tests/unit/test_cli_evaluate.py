@@ -148,7 +148,7 @@ def test_no_aggregation_has_one_triple_per_fact_and_no_scores_of_plans(run: Run,
 
 @pytest.mark.slow
 def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tmp_path: Path) -> None:
-    test = [item for item in load("e2e", "test", data_home) if isinstance(item, Record)]
+    test = [item for item in load("e2e", "test") if isinstance(item, Record)]
     bundle = save(tmp_path / "e2e" / "bundle", test[:40], "e2e")
     quick = ("plans=1", "beam.beam=1", "beam.max_fact_tokens=3", "verify=off")
     code, _, err = run("evaluate", bundle, "--corpus", "e2e", "--split", "test", "--metrics", "bleu", "-o", "r", *quick)

@@ -20,12 +20,12 @@ def test_facts_of_a_text(run: Run) -> None:
 
 def test_the_shipped_tagger_is_the_default_and_levels_differ(run: Run) -> None:
     text = "The Fig serves fish and was built in 1990 by Ann Roe, who is a chef."
-    shown = {}
-    for arguments in ((), ("--facts", "embedded"), ("facts.level=full",), ("facts.level=paper",)):
-        code, shown[arguments], _ = run("facts", "inspect", text, *arguments)
-        assert code == 0
-    assert "(V serves)" in shown[()] and "3. who is a chef." in shown[()]
-    assert shown[()] == shown["--facts", "embedded"] == shown["facts.level=full",] != shown["facts.level=paper",]
+    options = ((), ("--facts", "embedded"), ("facts.level=full",), ("facts.level=paper",))
+    outputs = [run("facts", "inspect", text, *arguments) for arguments in options]
+    assert {code for code, *_ in outputs} == {0}
+    default, embedded, full, paper = (shown for _, shown, _ in outputs)
+    assert "(V serves)" in default and "3. who is a chef." in default
+    assert default == embedded == full != paper
 
 
 def test_facts_of_a_corpus_with_their_triples(run: Run) -> None:

@@ -23,41 +23,35 @@ def sizes(data: Dataset) -> dict[str, int]:
     return {split: len(records) for split, records in data.splits.items()}
 
 
-def write(folder: Path, name: str) -> Path:
-    path = folder / name
-    if name.endswith(".csv"):
-        lines = [",".join(ROWS[0]), *(",".join(map(str, row.values())) for row in ROWS)]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    elif name.endswith(".parquet"):
+def write(path: Path) -> Path:
+    if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), path)
-    elif name.endswith(".json"):
-        path.write_text(json.dumps(ROWS), encoding="utf-8")
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+        return path
+    lines = list(map(json.dumps, ROWS))
+    if path.suffix == ".csv":
+        lines = [",".join(ROWS[0]), *(",".join(map(str, row.values())) for row in ROWS)]
+    path.write_text(json.dumps(ROWS) if path.suffix == ".json" else "\n".join(lines), encoding="utf-8")
     return path
 
 
 def test_all_forms_give_the_same_records(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    sources: list[Any] = [ROWS, pa.Table.from_pylist(ROWS), pandas.DataFrame(ROWS)]
-    sources += [write(tmp_path, f"films.{ending}") for ending in ("csv", "parquet", "json", "jsonl")]
     expected = load_records(ROWS)
     assert len(expected) == 20 and str(expected[3].triples[0]) == "Film 3 | year | 1953"
-    for source in sources:
+    files = [write(tmp_path / f"films.{ending}") for ending in ("csv", "parquet", "json", "jsonl")]
+    for source in (pa.Table.from_pylist(ROWS), pandas.DataFrame(ROWS), *files, expected):
         assert load_records(source) == expected
-    assert load_records(expected) == expected
 
 
 def test_data_without_splits_are_divided_by_record_and_seed(tmp_path: Path) -> None:
-    data = load_dataset(str(write(tmp_path, "films.csv")))
+    data = load_dataset(str(write(tmp_path / "films.csv")))
     assert sizes(data) == {"train": 16, "dev": 2, "test": 2}
     assert {record.id for records in data.splits.values() for record in records} == {row["id"] for row in ROWS}
     assert load_dataset(ROWS).test == data.test
     assert load_dataset(ROWS, seed=2).test != data.test
     extended = load_dataset([*ROWS, {"id": "z", "title": "Z", "year": 1, "text": "Z."}])
-    assert len({record.id for record in data.train} & {record.id for record in extended.train}) >= 14, (
-        "a new record moves few others"
-    )
+    kept = {record.id for record in data.train} & {record.id for record in extended.train}
+    assert len(kept) >= 14, "a new record moves few others"
 
 
 def test_records_with_the_same_triples_stay_together() -> None:
@@ -71,9 +65,18 @@ def test_records_with_the_same_triples_stay_together() -> None:
             assert {record.id[0] + "a" for record in records} <= {record.id for record in records}
 
 
-def test_too_few_records_to_divide() -> None:
-    with pytest.raises(CorpusError, match="2 different records have texts; train, dev and test need at least three"):
-        load_dataset(ROWS[:2])
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (ROWS[:2], "2 different records have texts; train, dev and test need at least three"),
+        ("elemnts", "no corpus 'elemnts'; did you mean elements"),
+        ("films.csv", r"cannot read films\.csv: there is no such file"),
+        (7, "records cannot be read from int"),
+    ],
+)
+def test_an_invalid_source_is_refused(source: Any, message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        load_dataset(source)
 
 
 def test_splits_by_a_column() -> None:
@@ -86,7 +89,7 @@ def test_splits_by_a_column() -> None:
 
 def test_splits_by_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("train", "valid", "test"):
-        write(tmp_path, f"{name}.jsonl")
+        write(tmp_path / f"{name}.jsonl")
     (tmp_path / "notes.jsonl").write_text("no records")
     monkeypatch.chdir(tmp_path)
     for source in (".", tmp_path, "{train,valid,test}.jsonl", {"train": "train.jsonl", "dev": ROWS, "test": ROWS}):
@@ -100,10 +103,6 @@ def test_the_catalogue_by_name() -> None:
     data = load_dataset("elements")
     assert sizes(data) == {"train": 1128, "dev": 72, "test": 72}
     assert "train       1,128 records     3,384 texts" in repr(data)
-    with pytest.raises(CorpusError, match="no corpus 'elemnts'; did you mean elements"):
-        load_dataset("elemnts")
-    with pytest.raises(CorpusError, match=r"cannot read films\.csv: there is no such file"):
-        load_dataset("films.csv")
 
 
 def test_the_round_trip_of_a_saved_dataset_and_its_rejects(tmp_path: Path) -> None:
@@ -125,11 +124,9 @@ def test_a_split_of_a_json_file_may_have_invalid_rows(tmp_path: Path) -> None:
     path.write_text(json.dumps({"train": [ROWS[0], "x"], "dev": ROWS[1:2]}), encoding="utf-8")
     data = load_dataset(path)
     assert sizes(data) == {"train": 1, "dev": 1}
-    assert [str(reject) for reject in data.rejects[str(path)]] == [f"{path}:2: a record must be a mapping, not str"]
+    assert [str(reject) for reject in data.rejects[str(path)]] == [f"{path}:2: a record must be an object, not str"]
 
 
 def test_skipped_rows_are_a_warning() -> None:
-    with pytest.warns(
-        UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be a mapping"
-    ):
+    with pytest.warns(UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be an"):
         assert len(load_records([ROWS[0], 3])) == 1

@@ -14,7 +14,7 @@ PIECES = (
     "Bolt who is and was written by J. R. R. Tolkien , it It serves food; but while which has near U.S. 3.5 . ! \n \t "
     "« » The they that located in serving - \u00a0 \u2003 Ünï"
 )
-NAMES = ("embedded", "clauses", "sentences")  # the segmenters that need nothing
+NAMES = ("embedded", "clauses", "sentences")  # the segmenters that need no archive
 WORDS = st.sampled_from(PIECES.split(" "))
 
 
@@ -24,7 +24,6 @@ def test_facts_concatenate_to_the_text(name: str, text: str) -> None:
     (facts,) = segmenter(name).segment([text])
     assert "".join(facts) == (text if text.strip() else "")
     assert all(fact.strip() for fact in facts)
-    assert bool(facts) == bool(text.strip())
 
 
 @given(text=st.text(), starts=st.lists(st.integers(0, 40)))
@@ -35,57 +34,30 @@ def test_whitespace_at_a_boundary_belongs_to_the_fact_before_it(text: str, start
 
 
 @pytest.mark.parametrize(
-    ("text", "sentences"),
+    ("name", "marked"),
     [
-        ("J. R. R. Tolkien wrote it. He died.", ["J. R. R. Tolkien wrote it. ", "He died."]),
-        ("Dr. Who met Mr. Bean. Fine!", ["Dr. Who met Mr. Bean. ", "Fine!"]),
+        ("sentences", "J. R. R. Tolkien wrote it. |He died."),
+        ("sentences", "Dr. Who met Mr. Bean. |Fine!"),
+        ("sentences", "The U.S. Navy sails. |It is in the U.S. |It floats."),
+        ("sentences", "It is 3.5 m long. |20 people fit."),
+        ("sentences", 'He said "No." |Then he left.'),
+        ("sentences", "Opened in 1990.|It has a bar."),
+        ("sentences", "St. Louis is in the U.S., e.g. near water."),
         (
-            "The U.S. Navy sails. It is in the U.S. It floats.",
-            ["The U.S. Navy sails. ", "It is in the U.S. ", "It floats."],
+            "clauses",
+            "The Fig is near Café Rouge |that serves Thai food |and it has pies, |but kids aren't welcome.",
         ),
-        ("It is 3.5 m long. 20 people fit.", ["It is 3.5 m long. ", "20 people fit."]),
-        ('He said "No." Then he left.', ['He said "No." ', "Then he left."]),
-        ("Opened in 1990.It has a bar.", ["Opened in 1990.", "It has a bar."]),
-        ("St. Louis is in the U.S., e.g. near water.", ["St. Louis is in the U.S., e.g. near water."]),
+        ("clauses", "Bolt, who was drawn by Ann Roe, |is a hero |and was published in 1990; |its editor is Jo Poe."),
+        ("clauses", "The Fig serves fish and chips."),
+        ("clauses", "Salt and water are ingredients of bread."),
+        ("clauses", "The Fig is a pub |located in the city centre. |It is family friendly."),
+        ("clauses", "The fan sold No. 5. |Then he left."),
+        ("clauses", "The town, in which Ann was born, |is big."),
     ],
 )
-def test_sentences(text: str, sentences: list[str]) -> None:
-    assert segmenter("sentences").segment([text]) == [tuple(sentences)]
-
-
-@pytest.mark.parametrize(
-    ("text", "clauses"),
-    [
-        (
-            "The Fig is a pub near Café Rouge that serves Thai food and it has a low rating, but kids aren't welcome.",
-            [
-                "The Fig is a pub near Café Rouge ",
-                "that serves Thai food ",
-                "and it has a low rating, ",
-                "but kids aren't welcome.",
-            ],
-        ),
-        (
-            "Bolt, who was drawn by Ann Roe, is a comic character and was published in 1990; its editor is Jo Poe.",
-            [
-                "Bolt, who was drawn by Ann Roe, ",
-                "is a comic character ",
-                "and was published in 1990; ",
-                "its editor is Jo Poe.",
-            ],
-        ),
-        ("The Fig serves fish and chips.", ["The Fig serves fish and chips."]),
-        ("Salt and water are ingredients of bread.", ["Salt and water are ingredients of bread."]),
-        (
-            "The Fig is a pub located in the city centre. It is family friendly.",
-            ["The Fig is a pub ", "located in the city centre. ", "It is family friendly."],
-        ),
-        ("The fan sold No. 5. Then he left.", ["The fan sold No. 5. ", "Then he left."]),
-        ("The town, in which Ann was born, is big.", ["The town, in which Ann was born, ", "is big."]),
-    ],
-)
-def test_clauses(text: str, clauses: list[str]) -> None:
-    assert segmenter("clauses").segment([text]) == [tuple(clauses)]
+def test_facts_by_rules(name: str, marked: str) -> None:
+    """A bar is between two facts."""
+    assert segmenter(name).segment([marked.replace("|", "")]) == [tuple(marked.split("|"))]
 
 
 @pytest.mark.parametrize(

@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from agggen.records import Record
-from agggen.text.linearise import (
-    ROLE_OBJECT,
-    ROLE_PREDICATE,
-    ROLE_SPECIAL,
-    ROLE_SUBJECT,
-    entity_words,
-    linearise,
-    predicate_words,
-)
+from agggen.text.linearise import entity_words, linearise, predicate_words
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("words_of", "name", "words"),
     [
-        ("buildingStartDate", "building start date"),
-        ("5th_runway_SurfaceType", "5th runway surface type"),
-        ("IATALocationIdentifier", "IATA location identifier"),
-        ("elevation_(in_metres)", "elevation (in metres)"),
-        ("isPartOf_2", "is part of 2"),
-        ("_", "_"),
+        (predicate_words, "buildingStartDate", "building start date"),
+        (predicate_words, "5th_runway_SurfaceType", "5th runway surface type"),
+        (predicate_words, "IATALocationIdentifier", "IATA location identifier"),
+        (predicate_words, "elevation_(in_metres)", "elevation (in metres)"),
+        (predicate_words, "isPartOf_2", "is part of 2"),
+        (predicate_words, "_", "_"),
+        (entity_words, "Cleveland,_Ohio_44114", "Cleveland, Ohio 44114"),
+        (entity_words, '"Ajo_blanco"', "Ajo blanco"),
+        (entity_words, '"1932-07-27"^^xsd:date', "1932-07-27"),
+        (entity_words, '"soldiers"@en-GB', "soldiers"),
+        (entity_words, '"soldados"@es-419', "soldados"),
+        (entity_words, "someone@example", "someone@example"),
+        (entity_words, '"Squeezed" or "smashed"', '"Squeezed" or "smashed"'),
+        (entity_words, '""', '""'),
+        (entity_words, '"', '"'),
+        (entity_words, "_", "_"),
     ],
 )
-def test_predicate_words(name: str, words: str) -> None:
-    assert predicate_words(name) == words
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("Cleveland,_Ohio_44114", "Cleveland, Ohio 44114"),
-        ('"Ajo_blanco"', "Ajo blanco"),
-        ('"1932-07-27"^^xsd:date', "1932-07-27"),
-        ('"soldiers"@en-GB', "soldiers"),
-        ('"soldados"@es-419', "soldados"),
-        ("someone@example", "someone@example"),
-        ('"Squeezed" or "smashed"', '"Squeezed" or "smashed"'),
-        ('""', '""'),
-        ('"', '"'),
-        ("_", "_"),
-    ],
-)
-def test_entity_words(name: str, words: str) -> None:
-    assert entity_words(name) == words
+def test_words_of_a_name(words_of: Callable[[str], str], name: str, words: str) -> None:
+    assert words_of(name) == words
 
 
 def test_linearised_record() -> None:
@@ -55,8 +40,7 @@ def test_linearised_record() -> None:
     source = linearise(record)
     assert " ".join(source.tokens) == "[CLS] Neon found by W ￭. Ramsay [SEP] Neon found by M ￭. Travers [SEP]"
     assert source.triple == [-1, *[0] * 7, *[1] * 7]
-    triple_roles = [ROLE_SUBJECT, *[ROLE_PREDICATE] * 2, *[ROLE_OBJECT] * 3, ROLE_SPECIAL]
-    assert source.role == [ROLE_SPECIAL, *triple_roles, *triple_roles]
+    assert source.role == [0, *[1, 2, 2, 3, 3, 3, 0] * 2]  # special, subject, predicate, object
 
 
 def test_a_name_spelled_like_a_special_token_is_ordinary_text() -> None:

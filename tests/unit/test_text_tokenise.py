@@ -36,13 +36,8 @@ def tokens_of(text: str, normalise: bool = False) -> list[str]:
         ("I\u0307stanbul", "I\u0307stanbul"),
     ],
 )
-def test_tokens(text: str, tokens: str | list[str]) -> None:
-    assert tokens_of(text) == (tokens.split(" ") if isinstance(tokens, str) else tokens)
-
-
-@given(AWKWARD)
-def test_every_string_is_reproduced_from_its_tokens(text: str) -> None:
-    assert detokenise(tokens_of(text)) == text
+def test_tokens(text: str, tokens: str) -> None:
+    assert tokens_of(text) == tokens.split(" ")
 
 
 @given(AWKWARD, st.booleans())
@@ -56,7 +51,7 @@ def test_offsets_are_the_characters_of_the_tokens(text: str, normalise: bool) ->
 
 
 @given(AWKWARD)
-def test_detokenised_spans_are_the_offsets_of_the_text(text: str) -> None:
+def test_every_string_and_its_offsets_are_reproduced_from_the_tokens(text: str) -> None:
     tokens = tokenise(text)
     repeated, spans = detokenise_with_offsets(token.text for token in tokens)
     assert repeated == text
@@ -64,7 +59,7 @@ def test_detokenised_spans_are_the_offsets_of_the_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mended"),
+    ("text", "normalised"),
     [
         ("Arion , otherwise known", "Arion, otherwise known"),
         ("dish,which is ;hot", "dish, which is; hot"),
@@ -76,22 +71,18 @@ def test_detokenised_spans_are_the_offsets_of_the_text(text: str) -> None:
         (" \n", ""),
     ],
 )
-def test_normalised_spacing(text: str, mended: str) -> None:
-    assert detokenise(tokens_of(text, normalise=True)) == mended
+def test_normalised_spacing(text: str, normalised: str) -> None:
+    assert detokenise(tokens_of(text, normalise=True)) == normalised
 
 
 @given(AWKWARD)
-def test_normalising_a_normalised_text_changes_nothing(text: str) -> None:
-    once = detokenise(tokens_of(text, normalise=True))
-    assert detokenise(tokens_of(once, normalise=True)) == once
-
-
-@given(AWKWARD)
-def test_normalised_tokens_have_no_raw_token_and_every_visible_character(text: str) -> None:
+def test_normalised_tokens_have_every_visible_character_and_a_normalised_text(text: str) -> None:
     tokens = tokens_of(text, normalise=True)
-    assert not any(token.startswith("▁") and len(token.strip(JOINER)) > 1 for token in tokens)
+    assert not any(token.startswith("▁") and len(token.strip(JOINER)) > 1 for token in tokens), "a raw token"
     visible = "".join(char for char in text if not char.isspace() and char != JOINER)
     assert "".join(token.strip(JOINER) for token in tokens) == visible
+    once = detokenise(tokens)
+    assert detokenise(tokens_of(once, normalise=True)) == once
 
 
 @given(st.lists(st.sampled_from(["a", "￭", "￭a", "a￭", "￭￭￭", "▁20", "▁", "▁zz", "▁110000", ""])))

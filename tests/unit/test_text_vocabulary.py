@@ -37,13 +37,11 @@ def test_the_order_of_ids() -> None:
 
 def test_a_grown_vocabulary_keeps_the_ids_of_output_words() -> None:
     old = Vocabulary([*SPECIALS, "is", "in", "city"], len(SPECIALS) + 2)
-    record = Record.of(
-        {"id": "1", "triples": [["Mira", "city", "Ulm"]], "references": ["Mira is in Ulm, Ulm city city"]}
-    )
-    assert old.grown([record], 1).words == [*SPECIALS, "is", "in", "Ulm", "city", "Mira", "￭,"]
-    few = old.grown([record], 2)
+    new = record(1, [["Mira", "city", "Ulm"]], "Mira is in Ulm, Ulm city city")
+    assert old.grown([new], 1).words == [*SPECIALS, "is", "in", "Ulm", "city", "Mira", "￭,"]
+    few = old.grown([new], 2)
     assert (few.words, few.n_output) == ([*SPECIALS, "is", "in", "Ulm", "city"], len(SPECIALS) + 4)
-    assert few.grown([record], 2).to_json() == few.to_json()
+    assert few.grown([new], 2).to_json() == few.to_json()
 
 
 def test_out_of_vocabulary_words_of_the_record_are_copied() -> None:
@@ -60,12 +58,8 @@ def test_out_of_vocabulary_words_of_the_record_are_copied() -> None:
     words = vocabulary.decode(ids, source.extras)
     assert words == ["The", "symbol", "of", "Zinc", "is", "Zn", "￭.", "Iron", "hue"]
     assert ids.count(Vocabulary.UNK) == 4  # (￭ ￭) ￭, red
-
-
-def test_a_source_only_word_is_unknown_if_the_record_lacks_it() -> None:
-    vocabulary = Vocabulary.build(TRAIN)
-    source = vocabulary.encode_source(record(4, [["Zinc", "symbol", "Zn"]]))
-    assert vocabulary.encode_target(["hue"], source) == {0: [Vocabulary.UNK]}
+    without_hue = vocabulary.encode_source(record(4, [["Zinc", "symbol", "Zn"]]))
+    assert vocabulary.encode_target(["hue"], without_hue) == {0: [Vocabulary.UNK]}, "no text of TRAIN has the word"
 
 
 def test_tokens_belong_to_the_fact_in_which_they_start() -> None:
@@ -92,40 +86,34 @@ def test_training_texts_are_reproduced_from_their_ids(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("article", "word", "expected"),
+    ("phrase", "expected"),
     [
-        ("an", "noble", "a"),
-        ("a", "actinide", "an"),
-        ("A", "Italian", "An"),
-        ("An", "German", "A"),
-        ("an", "hour", "an"),
-        ("a", "European", "a"),
-        ("a", "one", "a"),
-        ("an", "FBI", "an"),
-        ("a", "US", "a"),
-        ("the", "actinide", "the"),
+        ("an noble", "a"),
+        ("a actinide", "an"),
+        ("A Italian", "An"),
+        ("An German", "A"),
+        ("an hour", "an"),
+        ("a European", "a"),
+        ("a one", "a"),
+        ("an FBI", "an"),
+        ("a US", "a"),
+        ("the actinide", "the"),
     ],
 )
-def test_the_article_agrees_with_a_copied_word(article: str, word: str, expected: str) -> None:
+def test_the_article_agrees_with_a_copied_word(phrase: str, expected: str) -> None:
+    article, word = phrase.split()
     vocabulary = Vocabulary([*SPECIALS, article], len(SPECIALS) + 1)
     assert vocabulary.decode([len(SPECIALS), len(vocabulary)], [word]) == [expected, word]
     known = Vocabulary([*SPECIALS, article, word], len(SPECIALS) + 2)
     assert known.decode([len(SPECIALS), len(SPECIALS) + 1]) == [article, word], "the model has seen the word"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("Camino a Oaxaca", "Camino a Oaxaca"),
-        ("Oaxaca", "Camino an Oaxaca"),
-        ("Camino_a", "Camino an Oaxaca"),
-    ],
-)
-def test_an_article_inside_a_name_is_not_changed(name: str, text: str) -> None:
+@pytest.mark.parametrize(("name", "article"), [("Camino a Oaxaca", "a"), ("Oaxaca", "an"), ("Camino_a", "an")])
+def test_an_article_inside_a_name_is_not_changed(name: str, article: str) -> None:
     vocabulary = Vocabulary([*SPECIALS, "Camino", "a"], len(SPECIALS) + 2)
     ids = [len(SPECIALS), len(SPECIALS) + 1, len(vocabulary)]
     for triple in (["Ann", "album", name], [name, "artist", "Ann"]):
-        assert detokenise(vocabulary.decode(ids, ["Oaxaca"], record(1, [triple]))) == text
+        assert detokenise(vocabulary.decode(ids, ["Oaxaca"], record(1, [triple]))) == f"Camino {article} Oaxaca"
 
 
 def test_json_is_lossless_and_the_order_of_records_does_not_matter() -> None:
@@ -144,9 +132,8 @@ def changed(**parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (["a"], "must be an object, not list"),
-        ({"words": []}, "has n_output and words, not words"),
-        (changed(words=[*SPECIALS, 5]), "words must be a list of strings"),
+        (["a"], "must be an object whose 'words' are a list of strings"),
+        (changed(words=[*SPECIALS, 5]), "must be an object whose 'words' are a list of strings"),
         (changed(words=["a"]), r"must begin with \[PAD\]"),
         (changed(words=[*SPECIALS, "a", "a"]), "contains 'a' twice"),
         (changed(n_output=9), "between 7 and 8, not 9"),
@@ -158,14 +145,11 @@ def test_invalid_json_is_refused(data: object, message: str) -> None:
         Vocabulary.from_json(data)
 
 
-def test_invalid_settings_are_refused() -> None:
+def test_invalid_input_is_refused() -> None:
     with pytest.raises(ConfigError, match="min_count must be at least 1, not 0"):
         Vocabulary.build(TRAIN, min_count=0)
     with pytest.raises(CorpusError, match="training records need references"):
         Vocabulary.build([NEW])
-
-
-def test_a_text_without_words_is_refused() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     with pytest.raises(RecordError, match="contains no words"):
         vocabulary.encode_target([" \n"], vocabulary.encode_source(NEW))

@@ -54,8 +54,8 @@ class Features:
 
 
 def batch_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Batches of sentence indices, longest first: at most `budget` words with padding, or a single longer sentence."""
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    """Batches of the indices of non-empty sentences, longest first: one, or at most `budget` words with padding."""
+    order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: -lengths[index])
     batches: list[list[int]] = []
     width = 0
     for index in order:

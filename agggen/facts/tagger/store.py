@@ -38,9 +38,7 @@ class RoleTagger:
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Tags, ...]]:
         """The frames of each sentence (a sequence of words), in the order of their predicates."""
         frames: list[tuple[Tags, ...]] = [()] * len(sentences)
-        non_empty = [index for index, words in enumerate(sentences) if words]
-        for positions in batch_by_length([len(sentences[index]) for index in non_empty], BATCH_WORDS):
-            batch = [non_empty[position] for position in positions]
+        for batch in batch_by_length(list(map(len, sentences)), BATCH_WORDS):
             tagged = self._tag_batch([sentences[index] for index in batch])
             for index, sentence_frames in zip(batch, tagged, strict=True):
                 frames[index] = sentence_frames

@@ -255,7 +255,7 @@ def _values(
     if not delimiter:
         return read_values(stream, address, "reject", line)
     needed = NEEDED if triples else ()
-    return read_csv_rows(stream, address, needed, delimiter, not triples, "keep", columns, line)
+    return read_csv_rows(stream, address, needed, delimiter, "keep", columns, line)
 
 
 def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:

@@ -129,7 +129,7 @@ def prepare(
         return
     statistics = examine(data)
     usage = [
-        (name, use.texts, len(use.values), f"{use.missing / use.checked:.0%}" if use.checked else "-")
+        (name, use.texts, len(use.values), f"{len(use.missing) / use.checked:.0%}" if use.checked else "-")
         for name, use in list(statistics.predicates.items())[:_SHOWN]
     ]
     console.print_table(("predicate", "training texts", "values", "not mentioned"), usage)

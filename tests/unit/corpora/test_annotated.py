@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,27 +14,25 @@ from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.errors import CorpusError
 from agggen.evaluation.held_out import alignments
-from agggen.records import Fact, Plan, Record, Reference, Triple
+from agggen.records import Fact, Plan, Record, Reference
+from tests.unit.annotated import annotated_texts
 from tests.unit.score_files import alignment_scores
 
 # Predicates with blanks and twice the same; two texts that differ by a comma.
-MILL = Record(
-    "mill",
-    (
-        Triple("The_Mill", "was part of", "A_(B)"),
-        Triple("The_Mill", "isPartOf", "C"),
-        Triple("The_Mill", "isPartOf", "D"),
-    ),
-    (
-        Reference("The Mill (in C) was part of A (B), and it's in D."),
-        Reference("The Mill is in C and D, and was part of A (B)."),
-        Reference("The Mill is in C and D and was part of A (B)."),
-    ),
-    "Building",
+MILL = Record.of(
+    {
+        "id": "mill",
+        "triples": [["The_Mill", "was part of", "A_(B)"], ["The_Mill", "isPartOf", "C"], ["The_Mill", "isPartOf", "D"]],
+        "references": [
+            "The Mill (in C) was part of A (B), and it's in D.",
+            "The Mill is in C and D, and was part of A (B).",
+            "The Mill is in C and D and was part of A (B).",
+        ],
+        "category": "Building",
+    }
 )
-DOOR = Record(
-    "door", (Triple("Door", "is", "red"), Triple("Door", "has", "a lock")), (Reference("The Door's red; locked."),)
-)
+DOOR_TRIPLES = [["Door", "is", "red"], ["Door", "has", "a lock"]]
+DOOR = Record.of({"id": "door", "triples": DOOR_TRIPLES, "references": ["The Door's red; locked."]})
 MILL_SOURCE = "The Mill was part of A ( B )\tThe Mill isPartOf C\tThe Mill isPartOf D\twas_part_of|isPartOf|isPartOf_2"
 DOOR_SOURCE = "Door is red\tDoor has a lock\tis|has"
 
@@ -92,32 +89,19 @@ def test_omitted_or_repeated_triples_give_facts_but_no_plan(tmp_path: Path, plan
 
 def test_invalid_rows_are_rejected_and_the_other_rows_are_read(tmp_path: Path) -> None:
     text = "The Door 's red ;\tlocked ."
-    records, rejects = read(
-        tmp_path,
-        ("Gate is red\tis", "is", "The gate is red ."),
-        (DOOR_SOURCE, "is|has", text),
-        (DOOR_SOURCE, "is", text),
-        (DOOR_SOURCE, "is|lock", text),
-        ("Door is red\tDoor has a lock\tis", "is|has", text),
-        ("Door is red\tDoor has a lock\tis|is", "is|has", text),
-        (DOOR_SOURCE, "is|has", "The Door 's red ;\t "),
-    )
+    invalid = [
+        (("Gate is red\tis", "is", "The gate is red ."), "no record of WebNLG has the triples 'Gate is red'"),
+        ((DOOR_SOURCE, "is", text), "the plan has 1 groups for 2 facts"),
+        ((DOOR_SOURCE, "is|lock", text), "the plan has 'lock'; the triples are is, has"),
+        (("Door is red\tDoor has a lock\tis", "is|has", text), "2 triples but 1 predicates"),
+        (("Door is red\tDoor has a lock\tis|is", "is|has", text), "2 triples but 1 predicates"),
+        ((DOOR_SOURCE, "is|has", "The Door 's red ;\t "), "fact 2 is empty"),
+    ]
+    records, rejects = read(tmp_path, (DOOR_SOURCE, "is|has", text), *(row for row, _ in invalid))
     assert [(record.id, len(record.references)) for record in records] == [("door", 1)]
-    assert {reject.file for reject in rejects} == {str(tmp_path / PLANS)}
-    assert [(reject.line, reject.id) for reject in rejects] == [(1, None), *[(line, "door") for line in range(3, 8)]]
-    for reject, reason in zip(
-        rejects,
-        (
-            "no record of WebNLG has the triples 'Gate is red'",
-            "the plan has 1 groups for 2 facts",
-            "the plan has 'lock'; the triples are is, has",
-            "2 triples but 1 predicates",
-            "2 triples but 1 predicates",
-            "fact 2 is empty",
-        ),
-        strict=True,
-    ):
-        assert reason in reject.reason
+    assert [reject.id for reject in rejects] == [None, *["door"] * 5]
+    for line, (reject, (_, reason)) in enumerate(zip(rejects, invalid, strict=True), start=2):
+        assert (reject.file, reject.line, reason in reject.reason) == (str(tmp_path / PLANS), line, True)
 
 
 def test_files_of_different_lengths_or_missing_files_raise_errors(tmp_path: Path) -> None:
@@ -134,38 +118,30 @@ def test_files_of_different_lengths_or_missing_files_raise_errors(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "facts", "pieces"),
+    ("marked", "facts"),
     [
-        ("A row, in B.  It is old.", ["A row , in B .", "It is old ."], ("A row, in B.  ", "It is old.")),
-        ("One fact", ["One fact"], ("One fact",)),
-        (" a b ", ["a", "", "b"], (" a ", "b ")),
-        ("Nice.It is old", ["Nice .", "It is old"], ("Nice.", "It is old")),
-        # Quotes and dashes that a tokeniser swapped.
+        ("A row, in B.  |It is old.", ["A row , in B .", "It is old ."]),
+        ("One fact", ["One fact"]),
+        (" a |b ", ["a", "", "b"]),
+        ("Nice.|It is old", ["Nice .", "It is old"]),
+        # Quotes and dashes that a tokeniser replaced.
         (
-            'The "Mill" \u2013 as always \u2013 is open, isn\u2019t it',
+            'The "Mill" |\u2013 as always \u2013 is open, |isn\u2019t it',
             ["The `` Mill ''", "- as always - is open ,", "isn't it"],
-            ('The "Mill" ', "\u2013 as always \u2013 is open, ", "isn\u2019t it"),
         ),
-        # A comma that the segmenter dropped stays with the fact before it, a word goes to the next.
-        (
-            "It was built in 1901, which makes it the oldest.",
-            ["It was built in 1901", "which makes it the oldest ."],
-            ("It was built in 1901, ", "which makes it the oldest."),
-        ),
-        (
-            "This comes from a large island and is a fried dish.",
-            ["This comes from a large island and is", "fried dish ."],
-            ("This comes from a large island and is ", "a fried dish."),
-        ),
-        ("Nothing alike here", ["Quite", "another text"], None),
-        ("a", [""], None),
-        (" ", ["a"], None),
+        # Words that the segmenter dropped: a comma belongs to the fact before it, another word to the next fact.
+        ("It was built in 1901, |which makes it old.", ["It was built in 1901", "which makes it old ."]),
+        ("It comes from a large island and is |a fried dish.", ["It comes from a large island and is", "fried dish ."]),
     ],
 )
-def test_fact_boundaries_are_transferred_to_the_raw_text(
-    text: str, facts: list[str], pieces: tuple[str, ...] | None
-) -> None:
-    assert attach_facts(text, facts) == pieces
+def test_fact_boundaries_are_transferred_to_the_raw_text(marked: str, facts: list[str]) -> None:
+    """A bar is between two facts of the raw text."""
+    assert attach_facts(marked.replace("|", ""), facts) == tuple(marked.split("|"))
+
+
+def test_other_texts_have_no_facts() -> None:
+    for text, facts in (("Nothing alike here", ["Quite", "another text"]), ("a", [""]), (" ", ["a"])):
+        assert attach_facts(text, facts) is None
 
 
 @given(st.text(max_size=40), st.lists(st.text(max_size=12), max_size=5))
@@ -187,50 +163,28 @@ def test_facts_of_the_same_text_are_recovered(facts: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def annotations(data_home: Path) -> Path:
-    return data_home / "agggen_release" / "human_annotations" / "evaluation"
-
-
-@pytest.fixture(scope="module")
 def records(data_home: Path) -> list[Record]:
-    return split_rejects(load("webnlg-plans", "test", data_home))[0]
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
-def in_file_order(records: Sequence[Record], annotations: Path) -> list[tuple[Record, Reference]]:
-    """The 274 texts in the order of the annotation's files, where the texts of an input are consecutive."""
-    texts = [(record, reference) for record in records for reference in record.references]
-    for (_, reference), line in zip(texts, lines(annotations / TEXTS), strict=True):
-        facts = line.split("\t")[1:]
-        assert [letters(fact.text) for fact in reference.facts or ()] == [letters(fact) for fact in facts]
-    return texts
-
-
-def in_our_names(record: Record, slots: Sequence[Sequence[str]]) -> list[list[str]]:
-    names = {name.replace(" ", "_"): name for name in record.predicates}
-    return [[names[name] for name in slot if name] for slot in slots]
+    return split_rejects(load("webnlg-plans", "test"))[0]
 
 
 def test_records_and_texts_equal_those_of_webnlg(data_home: Path, records: list[Record]) -> None:
-    raw = {r.id: r for r in load("webnlg", "test-seen", data_home) if isinstance(r, Record)}
+    raw = {r.id: r for r in load("webnlg", "test-seen") if isinstance(r, Record)}
     for record in records:
         expected = raw[record.id]
         assert (record.triples, record.category) == (expected.triples, expected.category)
-        assert {reference.text for reference in record.references} <= {
-            reference.text for reference in expected.references
-        }
-        assert all(reference.plan for reference in record.references)
+        texts = {reference.text for reference in expected.references}
+        assert all(reference.text in texts and reference.plan for reference in record.references)
     assert [sum(len(record.references) == n for record in records) for n in (1, 2, 3)] == [3, 20, 77]
 
 
-def test_facts_and_their_triples_equal_the_annotations(records: list[Record], annotations: Path) -> None:
-    for (record, reference), line in zip(in_file_order(records, annotations), lines(annotations / PLANS), strict=True):
-        expected = in_our_names(record, [slot.split("&&") for slot in line.split("|")])
-        assert [list(fact.predicates or ()) for fact in reference.facts or ()] == expected
-        assert [list(state) for state in reference.plan.states] == [slot for slot in expected if slot]  # type: ignore[union-attr]
+def test_facts_and_their_triples_equal_the_annotations(data_home: Path, records: list[Record]) -> None:
+    """In the annotation's files too, the texts of a record are consecutive."""
+    references = [reference for record in records for reference in record.references]
+    for reference, (_, texts, groups) in zip(references, annotated_texts(data_home), strict=True):
+        facts = reference.facts or ()
+        assert [letters(fact.text) for fact in facts] == list(map(letters, texts))
+        assert [[name.replace(" ", "_") for name in fact.predicates or ()] for fact in facts] == groups
+        assert reference.plan == Plan(tuple(fact.predicates for fact in facts if fact.predicates))
 
 
 def test_golden_rule_based_alignment_of_the_raw_texts(records: list[Record]) -> None:

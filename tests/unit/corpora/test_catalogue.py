@@ -8,7 +8,9 @@ import pytest
 
 from agggen.corpora.catalogue import data_home as find_data_home
 from agggen.corpora.catalogue import get_corpus, load
+from agggen.corpora.elements import SPLITS, elements_records
 from agggen.corpora.rejects import split_rejects
+from agggen.datasets import fingerprint_of
 from agggen.errors import CorpusError
 
 
@@ -19,93 +21,90 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         load("e2e", "valid")
 
 
-def test_errors_about_missing_files_state_how_to_obtain_them(tmp_path: Path) -> None:
+def test_errors_about_missing_files_state_how_to_obtain_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
     with pytest.raises(
-        CorpusError, match=r"devset\.csv is missing; run `agggen corpora fetch e2e`, or set AGGGEN_DATA_HOME"
+        CorpusError, match=r"devset\.csv is missing; run `agggen corpora fetch e2e`, or set AGGGEN_DATA"
     ):
-        load("e2e", "dev", tmp_path)
+        load("e2e", "dev")
     with pytest.raises(CorpusError, match="evaluation is missing; copy the folder eva_webnlg/annotation_human of "):
-        load("webnlg-plans", "test", tmp_path)
+        load("webnlg-plans", "test")
     (tmp_path / "agggen_release/human_annotations/evaluation").mkdir(parents=True)
     with pytest.raises(CorpusError, match=r"testdata_with_lex\.xml is missing; run `agggen corpora fetch webnlg`"):
-        load("webnlg-plans", "test", tmp_path)
+        load("webnlg-plans", "test")
 
 
-def test_the_data_home_is_the_argument_the_variable_or_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_home_is_the_variable_or_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", "/data")
-    assert find_data_home("/mine") == Path("/mine")
     assert find_data_home() == Path("/data")
     monkeypatch.delenv("AGGGEN_DATA_HOME")
     assert find_data_home() == Path.home() / ".cache/agggen/data"
 
 
-# Golden: the real corpora. Records, references, rejects; references and rejects together are the rows of the file.
+# Golden: records, references, rejects and references with a plan. References and rejects together are the rows of the
+# file.
 @pytest.mark.parametrize(
-    ("corpus", "split", "records", "references", "rejects"),
+    ("corpus", "split", "records", "references", "rejects", "plans"),
     [
-        ("e2e", "train", 4862, 42061, 0),
-        ("e2e", "dev", 547, 4672, 0),
-        ("e2e", "test", 630, 4693, 0),
-        ("e2e-cleaned", "train", 12568, 33525, 0),
-        ("e2e-cleaned", "dev", 1484, 4299, 0),
-        ("e2e-cleaned", "test", 1847, 4693, 0),
-        ("webnlg", "train", 6940, 18102, 0),
-        ("webnlg", "dev", 872, 2268, 0),
-        ("webnlg", "test", 1862, 4928, 0),
-        ("webnlg", "test-seen", 971, 2495, 0),
-        ("webnlg", "test-unseen", 891, 2433, 0),
-        ("webnlg-1.6", "train", 6940, 18102, 0),
-        ("webnlg-1.6", "dev", 872, 2268 - 6, 6),  # six texts are empty in 1.6
-        ("webnlg-3.0", "train", 13211, 35426, 0),
-        ("webnlg-3.0", "dev", 1667, 4464, 0),
-        ("webnlg-2.1-constrained", "train", 12895, 34403, 0),
-        ("webnlg-2.1-constrained", "dev", 1594, 4226, 0),
-        ("webnlg-2.1-constrained", "test", 1606, 4244, 0),
-        ("rel2text", "train", 3150, 3155, 0),
-        ("rel2text", "dev", 326, 326, 0),
-        ("rel2text", "test", 616, 616, 0),
-        ("webnlg-plans", "test", 100, 274, 0),
+        ("e2e", "train", 4862, 42061, 0, 0),
+        ("e2e", "dev", 547, 4672, 0, 0),
+        ("e2e", "test", 630, 4693, 0, 0),
+        ("e2e-cleaned", "train", 12568, 33525, 0, 0),
+        ("e2e-cleaned", "dev", 1484, 4299, 0, 0),
+        ("e2e-cleaned", "test", 1847, 4693, 0, 0),
+        ("webnlg", "train", 6940, 18102, 0, 0),
+        ("webnlg", "dev", 872, 2268, 0, 0),
+        ("webnlg", "test", 1862, 4928, 0, 0),
+        ("webnlg", "test-seen", 971, 2495, 0, 0),
+        ("webnlg", "test-unseen", 891, 2433, 0, 0),
+        ("webnlg-1.6", "train", 6940, 18102, 0, 16932),
+        ("webnlg-1.6", "dev", 872, 2262, 6, 2033),  # six texts are empty in 1.6
+        ("webnlg-3.0", "train", 13211, 35426, 0, 0),
+        ("webnlg-3.0", "dev", 1667, 4464, 0, 0),
+        ("webnlg-2.1-constrained", "train", 12895, 34403, 0, 0),
+        ("webnlg-2.1-constrained", "dev", 1594, 4226, 0, 0),
+        ("webnlg-2.1-constrained", "test", 1606, 4244, 0, 0),
+        ("rel2text", "train", 3150, 3155, 0, 0),
+        ("rel2text", "dev", 326, 326, 0, 0),
+        ("rel2text", "test", 616, 616, 0, 0),
+        ("webnlg-plans", "test", 100, 274, 0, 274),
     ],
 )
 def test_counts_of_the_real_corpora(
-    data_home: Path, corpus: str, split: str, records: int, references: int, rejects: int
+    data_home: Path, corpus: str, split: str, records: int, references: int, rejects: int, plans: int
 ) -> None:
-    read, rejected = split_rejects(load(corpus, split, data_home))
-    assert (len(read), sum(len(record.references) for record in read), len(rejected)) == (records, references, rejects)
-    assert len({record.id for record in read}) == records
+    read, rejected = split_rejects(load(corpus, split))
+    texts = [(record, reference.plan) for record in read for reference in record.references]
+    human = [sorted(plan.predicates) == sorted(record.predicates) for record, plan in texts if plan]
+    assert (len(read), len(texts), len(rejected), len(human)) == (records, references, rejects, plans)
+    assert all(human) and len({record.id for record in read}) == records
 
 
-def test_most_texts_of_webnlg_1_6_have_a_human_plan(data_home: Path) -> None:
-    for split, plans in (("train", 16932), ("dev", 2033)):
-        records, _ = split_rejects(load("webnlg-1.6", split, data_home))
-        result = [(record, reference.plan) for record in records for reference in record.references if reference.plan]
-        assert len(result) == plans
-        for record, plan in result:
-            assert sorted(plan.predicates) == sorted(record.predicates)
+def test_the_records_of_elements_have_the_pinned_hash() -> None:
+    records = [record for split in SPLITS for record in elements_records(split)]
+    assert fingerprint_of(records) == "02560136e5d7c017223d84993a481dcb086c72291b56a2a0b9c8b932c90e3488"
 
 
 def test_webnlg_1_6_has_the_records_of_2017(data_home: Path) -> None:
     for split in ("train", "dev"):
         original, enriched = (
-            {r.id: r.triples for r in split_rejects(load(n, split, data_home))[0]} for n in ("webnlg", "webnlg-1.6")
+            {r.id: r.triples for r in split_rejects(load(n, split))[0]} for n in ("webnlg", "webnlg-1.6")
         )
         assert original == enriched
 
 
 def test_triples_of_the_constrained_test_set_are_in_training(data_home: Path) -> None:
     """The name of the split promises the opposite; the catalogue says so."""
-    train, test = (
-        {
-            triple
-            for record in split_rejects(load("webnlg-2.1-constrained", split, data_home))[0]
-            for triple in record.triples
-        }
-        for split in ("train", "test")
-    )
-    assert (len(test), len(test & train)) == (1873, 1842)
+    train, test = (split_rejects(load("webnlg-2.1-constrained", split))[0] for split in ("train", "test"))
+    known, tested = ({triple for record in records for triple in record.triples} for records in (train, test))
+    assert (len(tested), len(tested & known)) == (1873, 1842)
 
 
-def test_the_test_set_of_3_0_is_split_by_categories_and_subjects_of_training(tmp_path: Path) -> None:
+def test_the_test_set_of_3_0_is_split_by_categories_and_subjects_of_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
+
     def benchmark(path: Path, *entries: tuple[str, str]) -> None:
         path.parent.mkdir(parents=True)
         items = "".join(
@@ -119,7 +118,7 @@ def test_the_test_set_of_3_0_is_split_by_categories_and_subjects_of_training(tmp
     benchmark(folder / "train/1triples/City.xml", ("City", "Rome | mayor | Ann"), ("City", "Oslo | country | Norway"))
     entries = (("City", "Rome | area | 5"), ("City", "Norway | capital | Oslo"), ("Film", "Rome | director | Ben"))
     benchmark(folder / "test/rdf-to-text-generation-test-data-with-refs-en.xml", *entries)
-    parts = {part: split_rejects(load("webnlg-3.0", part, tmp_path))[0] for part in get_corpus("webnlg-3.0").splits[2:]}
+    parts = {part: split_rejects(load("webnlg-3.0", part))[0] for part in get_corpus("webnlg-3.0").splits[2:]}
     assert {part: [record.id[-3:] for record in records] for part, records in parts.items()} == {
         "test": ["Id1", "Id2", "Id3"],
         "test-seen": ["Id1"],

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import socket
 from pathlib import Path
 
 import pytest
 
-from agggen.corpora.catalogue import get_corpus, list_corpora
+from agggen.corpora.catalogue import list_corpora
 from agggen.corpora.fetch import FetchReport, RemoteFile, fetch, fetch_files, read_manifest
 from agggen.errors import CorpusError
 from tests.file_server import CONTENT, Files
+from tests.processes import free_ports
+
+HASH = hashlib.sha256(CONTENT).hexdigest()
 
 
-def get(files: Files, folder: Path, path: str = "a.csv") -> FetchReport:
-    file = RemoteFile(path, len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), files.url(path))
-    return fetch_files([file], folder, attempts=3, timeout=10, pause=0)
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between requests, which tests do not wait for."""
+    seconds: list[float] = []
+    monkeypatch.setattr("time.sleep", seconds.append)
+    return seconds
+
+
+def get(files: Files, folder: Path, path: str = "a.csv", sha256: str | None = HASH) -> FetchReport:
+    return fetch_files([RemoteFile(path, len(CONTENT) if sha256 else None, sha256, files.url(path))], folder)
 
 
 def test_valid_files_are_not_downloaded_again(files: Files, tmp_path: Path) -> None:
@@ -27,22 +36,25 @@ def test_valid_files_are_not_downloaded_again(files: Files, tmp_path: Path) -> N
     assert get(files, tmp_path).downloaded == 1
     assert (tmp_path / "a.csv").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+    files.content = b"other"
+    assert get(files, tmp_path, sha256=None).present == 1
+    assert [get(files, tmp_path, "unverified", sha256=None).downloaded for _ in range(2)] == [1, 0]
 
 
-def test_cut_connections_and_busy_servers_are_retried(files: Files, tmp_path: Path) -> None:
-    files.cut_after, files.failures = [100_000], 1
+def test_cut_connections_and_busy_servers_are_retried(files: Files, tmp_path: Path, pauses: list[float]) -> None:
+    files.cut_after, files.failures = [100_000], 2
     get(files, tmp_path)
-    assert (files.requests, (tmp_path / "a.csv").read_bytes()) == (3, CONTENT)
+    assert (files.requests, pauses, (tmp_path / "a.csv").read_bytes()) == (4, [1, 2, 4], CONTENT)
 
 
 def test_a_failed_download_states_the_reason_and_leaves_no_file(files: Files, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot download absent from .*: the server responded 404 Not Found"):
         get(files, tmp_path, "absent")
     assert files.requests == 1
-    files.cut_after = [100_000] * 3
+    files.cut_after = [100_000] * 4
     with pytest.raises(CorpusError, match=r"the connection ended after 100,000 bytes\. .* the folder AGGGEN_DATA_HOME"):
         get(files, tmp_path)
-    files.failures = 3
+    files.failures = 4
     with pytest.raises(CorpusError, match="the server responded 503"):
         get(files, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -60,11 +72,9 @@ def test_a_file_with_the_wrong_hash_is_refused(files: Files, tmp_path: Path, con
 
 
 def test_an_error_without_network_recommends_copying(tmp_path: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        file = RemoteFile("a", 1, "0" * 64, f"http://127.0.0.1:{unused.getsockname()[1]}/a")
-        with pytest.raises(CorpusError, match=r"cannot download a from .*refused\. Without network, copy"):
-            fetch_files([file], tmp_path, attempts=2, pause=0)
+    file = RemoteFile("a", 1, "0" * 64, f"http://127.0.0.1:{free_ports(1)[0]}/a")
+    with pytest.raises(CorpusError, match=r"cannot download a from .*refused\. Without network, copy"):
+        fetch_files([file], tmp_path)
 
 
 def test_manifests_pin_every_file_by_commit_and_hash() -> None:
@@ -81,16 +91,10 @@ def test_manifests_pin_every_file_by_commit_and_hash() -> None:
             assert not manifest or any(file.path == path or file.path.startswith(path + "/") for file in manifest)
 
 
-def test_a_file_without_a_known_hash_is_fetched_once_and_not_verified(files: Files, tmp_path: Path) -> None:
-    file = RemoteFile("a.csv", None, None, files.url("a.csv"))
-    reports = [fetch_files([file], tmp_path, pause=0) for _ in range(2)]
-    assert reports == [FetchReport(tmp_path, 1, 0), FetchReport(tmp_path, 0, 1)]
-    assert (tmp_path / "a.csv").read_bytes() == CONTENT
-
-
-def test_a_corpus_without_a_download_names_source_and_target(tmp_path: Path) -> None:
+def test_a_corpus_without_a_download_names_source_and_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
     with pytest.raises(CorpusError, match="cannot be downloaded, since its release states no licence") as error:
-        fetch("webnlg-plans", tmp_path)
+        fetch("webnlg-plans")
     assert f"to {tmp_path}/agggen_release/human_annotations/evaluation" in str(error.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -98,8 +102,7 @@ def test_a_corpus_without_a_download_names_source_and_target(tmp_path: Path) -> 
 def test_the_pinned_hashes_are_those_of_the_real_corpora(data_home: Path) -> None:
     for corpus in list_corpora():
         for file in read_manifest(corpus.name):
-            path = data_home / str(get_corpus(corpus.name).folder) / file.path
-            if file.sha256 is None:  # not known, nor kept here
-                continue
-            assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
-            assert path.stat().st_size == file.bytes
+            if file.sha256 is not None:
+                path = data_home / str(corpus.folder) / file.path
+                assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
+                assert path.stat().st_size == file.bytes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agggen.corpora.prepared import describe, fingerprint, read_records, schema, write_records
+from agggen.corpora.prepared import describe, read_records, schema, write_records
 from agggen.errors import CorpusError, RecordError
 from agggen.records import Fact, Plan, Record, Reference, Triple
 
@@ -23,11 +25,9 @@ def references(draw: st.DrawFn, predicates: tuple[str, ...]) -> Reference:
     pieces = draw(st.lists(TEXT, min_size=1, max_size=3))
     known = st.none() | st.lists(st.sampled_from(predicates), max_size=3).map(tuple)
     facts = draw(st.none() | st.tuples(*(known.map(lambda names, p=piece: Fact(p, names)) for piece in pieces)))
-    order = draw(st.permutations(predicates))
+    order = tuple(draw(st.permutations(predicates)))
     cut = draw(st.integers(0, len(order) - 1))
-    plan = draw(
-        st.sampled_from([None, Plan(tuple(state for state in (tuple(order[:cut]), tuple(order[cut:])) if state))])
-    )
+    plan = draw(st.sampled_from([None, Plan(tuple(filter(None, (order[:cut], order[cut:]))))]))
     return Reference("".join(pieces), facts, plan)
 
 
@@ -48,90 +48,65 @@ def test_the_round_trip_is_lossless(given_records: list[Record]) -> None:
         assert read_records(path) == given_records
 
 
-RECORDS = [
-    Record(
-        f"r{number}",
-        (Triple("s", "p q", str(number)),),
-        (Reference("a b", (Fact("a "), Fact("b", ())), Plan.parse('["p q"]')),),
-    )
-    for number in range(2500)
-]
-
-
-def test_more_records_than_one_batch_keep_their_order(tmp_path: Path) -> None:
-    write_records(tmp_path / "x.parquet", RECORDS, "mine", "dev")
-    assert read_records(tmp_path / "x.parquet") == RECORDS
+TEXTS = (Reference("a b", (Fact("a "), Fact("b", ())), Plan.parse('["p q"]')),)
+RECORDS = [Record(f"r{number}", (Triple("s", "p q", str(number)),), TEXTS) for number in range(2500)]
 
 
 def test_the_file_has_the_documented_schema_and_metadata(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
-    write_records(path, RECORDS[:3], "mine", "dev")
+    write_records(path, RECORDS, "mine", "dev")
+    assert read_records(path) == RECORDS  # more than a batch
     assert pq.read_schema(path).equals(schema())
+    facts = [{"text": "a ", "predicates": None}, {"text": "b", "predicates": []}]
     assert pq.read_table(path).to_pylist()[1] == {
         "id": "r1",
         "corpus": "mine",
         "split": "dev",
         "category": None,
         "triples": [{"subject": "s", "predicate": "p q", "object": "1"}],
-        "references": [
-            {
-                "text": "a b",
-                "facts": [{"text": "a ", "predicates": None}, {"text": "b", "predicates": []}],
-                "plan": '["p q"]',
-            }
-        ],
+        "references": [{"text": "a b", "facts": facts, "plan": '["p q"]'}],
     }
     expected = describe(path)
     assert (expected["format"], expected["corpus"], expected["split"]) == ("1", "mine", "dev")
 
 
-def test_a_modified_record_is_detected(tmp_path: Path) -> None:
-    path = tmp_path / "x.parquet"
-    write_records(path, RECORDS[:3], "mine", "dev")
+def modified(path: Path) -> None:
     table = pq.read_table(path)
-    changed = table.set_column(0, table.schema.field("id"), pa.array(["r0", "r1", "changed"]))
+    changed = table.set_column(0, table.schema.field("id"), pa.array(["changed", *table["id"].to_pylist()[1:]]))
     pq.write_table(changed.replace_schema_metadata(pq.read_metadata(path).metadata), path)
-    with pytest.raises(CorpusError, match="was modified after preparation"):
-        read_records(path)
+
+
+def damaged(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[50:450] = bytes(byte ^ 0xFF for byte in data[50:450])
+    path.write_bytes(data)
+
+
+def foreign(**metadata: str) -> Any:
+    table = pa.table({"a": [1]}).replace_schema_metadata({f"agggen.{name}": value for name, value in metadata.items()})
+    return partial(pq.write_table, table)
+
+
+DESCRIBED = {"fingerprint": "0", "corpus": "c", "split": "s"}
 
 
 @pytest.mark.parametrize(
-    ("metadata", "message"),
+    ("change", "message"),
     [
-        ({}, "not a prepared corpus"),
-        (
-            {"agggen.format": "9", "agggen.fingerprint": "0", "agggen.corpus": "c", "agggen.split": "s"},
-            "has format 9, not 1",
-        ),
-        (
-            {"agggen.format": "1", "agggen.fingerprint": "0", "agggen.corpus": "c", "agggen.split": "s"},
-            "does not have the columns",
-        ),
+        (modified, "was modified after preparation"),
+        (damaged, "prepare the corpus again"),
+        (foreign(), "not a prepared corpus"),
+        (foreign(format="9", **DESCRIBED), "has format 9, not 1"),
+        (foreign(format="1", **DESCRIBED), "does not have the columns"),
+        (lambda path: path.write_text("id,text"), "is not a Parquet file"),
+        (Path.unlink, "does not exist; make it with: agggen prepare"),
     ],
 )
-def test_foreign_parquet_is_refused(tmp_path: Path, metadata: dict[str, str], message: str) -> None:
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(metadata), path)
-    with pytest.raises(CorpusError, match=message):
-        read_records(path)
-
-
-def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="does not exist; make it with: agggen prepare"):
-        read_records(tmp_path / "nothing.parquet")
-    (tmp_path / "x.parquet").write_text("id,text")
-    with pytest.raises(CorpusError, match="is not a Parquet file"):
-        read_records(tmp_path / "x.parquet")
-
-
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_file_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     path = tmp_path / "x.parquet"
     write_records(path, RECORDS, "mine", "dev")
-    data = bytearray(path.read_bytes())
-    for position in range(50, 450):
-        data[position] ^= 0xFF
-    path.write_bytes(bytes(data))
-    with pytest.raises(CorpusError, match="prepare the corpus again"):
+    change(path)
+    with pytest.raises(CorpusError, match=message):
         read_records(path)
 
 
@@ -150,4 +125,4 @@ def test_the_fingerprint_of_known_records_is_stable(tmp_path: Path) -> None:
     cut = Reference("Á b.", (Fact("Á ", ("food",)), Fact("b.")), Plan((("food", "food_2"),)))
     records = [Record("1", triples, (Reference("a"), cut), "C"), Record("2", triples[:1])]
     write_records(tmp_path / "x", records, "c", "s")
-    assert fingerprint(tmp_path / "x") == "5aa00203630d90d1e9659ed9f35b40582c4ffca7ff501909d305d4d34a5c0bce"
+    assert describe(tmp_path / "x")["fingerprint"] == "5aa00203630d90d1e9659ed9f35b40582c4ffca7ff501909d305d4d34a5c0bce"

@@ -101,7 +101,7 @@ def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> No
 
 @pytest.mark.parametrize("result", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
 def test_the_number_of_inputs_equals_the_size_of_the_test_set(result: Board, data_home: Path) -> None:
-    records = [item for item in load(result.corpus, result.split, data_home) if isinstance(item, Record)]
+    records = [item for item in load(result.corpus, result.split) if isinstance(item, Record)]
     assert len([record for record in records if record.references]) == result.inputs
 
 

@@ -12,9 +12,6 @@ from agggen.errors import ConfigError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
 from agggen.run import FactsConfig, RunConfig
 from agggen_platform.segmentation.config import SegmentConfig
-from agggen_platform.srl.process import AllenNLPError
-
-TEXT = "Bolt, who was drawn by Gary Cohn, is a comic character."
 
 
 def test_embedded_is_the_default_everywhere() -> None:
@@ -22,36 +19,25 @@ def test_embedded_is_the_default_everywhere() -> None:
     assert segmenter(SegmenterConfig()).fingerprint == segmenter("embedded").fingerprint
 
 
-def test_a_missing_allennlp_environment_states_how_to_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGGGEN_SRL_ENV", str(tmp_path / "none"))
-    config = load_config(RunConfig, None, ["facts.source=allennlp", f"facts.allennlp.archive={tmp_path}/model.tar.gz"])
-    assert config.facts.segmenter is not None
-    fact_segmenter = segmenter(config.facts.segmenter)
-    assert fact_segmenter.name == "allennlp"
-    with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `python3.10 -m"):
-        fact_segmenter.segment([TEXT])
-
-
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("source", "message"),
     [
-        ({"source": "clause"}, "unknown fact segmenter 'clause'; known are embedded, allennlp, clauses"),
-        ({"source": "allennlp"}, "needs an archive: facts.allennlp.archive=model.tar.gz"),
+        ("clause", "unknown fact segmenter 'clause'; known are embedded, allennlp, clauses"),
+        ("allennlp", "needs an archive: facts.allennlp.archive=model.tar.gz"),
     ],
 )
-def test_an_invalid_source_is_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        SegmenterConfig(**settings)
-    with pytest.raises(ConfigError, match=message):
-        FactsConfig(**settings)
-    with pytest.raises(ConfigError, match=message):
-        segmenter(settings["source"])
+def test_an_invalid_source_is_refused(source: Any, message: str) -> None:
+    for make in (SegmenterConfig, FactsConfig, lambda source: segmenter(source)):
+        with pytest.raises(ConfigError, match=message):
+            make(source=source)
 
 
 def test_allennlp_needs_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz"))
+    assert segmenter(config).name == "allennlp"
     monkeypatch.setattr("agggen.facts.config._ALLENNLP", "absent_platform.source:AllenNLPFrames")
     with pytest.raises(ConfigError, match="comes with agggen's platform: No module named 'absent_platform'"):
-        segmenter(SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz")))
+        segmenter(config)
 
 
 def test_an_archive_address_is_refused_without_quoting_its_secrets() -> None:

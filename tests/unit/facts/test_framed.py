@@ -1,118 +1,78 @@
-"""Segmentation by a frame source: one call per batch, facts concatenate to the text."""
+"""Segmentation by a frame source: one call per batch, equal sentences once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agggen.errors import AggGenError
 from agggen.facts.framed import FrameSegmenter
-from agggen.facts.frames import Frame, Phrase, Words
+from agggen.facts.frames import Frame, Words
 from tests.sent import sent
+from tests.unit.facts.role_notation import sentence
+
+DESCRIBED = (
+    sentence("Ann sang a song !", "[ARG0: Ann] [V: sang] [ARG1: a song] !"),
+    sentence(
+        "The Fig is a pub , and it has hot soup .",
+        "[ARG1: The Fig] [V: is] [ARG2: a pub] , and it has hot soup .",
+        "The Fig is a pub , and [ARG0: it] [V: has] [ARG1: hot soup] .",
+    ),
+)
 
 
-class VerbsOfAList:
-    """A frame per verb of a list, up to the next verb; records the size of each call."""
+class Source:
+    """The frames of the `DESCRIBED` sentences; records the number of sentences of each call."""
 
     name = "list"
-    fingerprint = "list-1"
 
-    def __init__(self) -> None:
+    def __init__(self, fingerprint: str = "list-1") -> None:
+        self.fingerprint = fingerprint
         self.calls: list[int] = []
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
         self.calls.append(len(sentences))
-        return [tuple(self._frames(sentence.words)) for sentence in sentences]
-
-    def _frames(self, words: tuple[str, ...]) -> list[Frame]:
-        verbs = [index for index, word in enumerate(words) if word in ("is", "serves", "sang")]
-        starts = [0] + [words.index("and", verb) for verb in verbs[:-1] if "and" in words[verb:]]
-        ends = [*starts[1:], len(words) - 1]
-        return [
-            Frame(verb, (Phrase("ARG0", start, verb), Phrase("V", verb, verb + 1), Phrase("ARG1", verb + 1, end)))
-            for start, verb, end in zip(starts, verbs, ends, strict=False)
-            if start < verb < end - 1
-        ]
+        known = {described.words.words: described.frames for described in DESCRIBED}
+        return [known.get(sentence.words, ()) for sentence in sentences]
 
 
-class Silent(VerbsOfAList):
-    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        return []
+def test_the_distinct_sentences_of_all_texts_are_one_call() -> None:
+    source = Source()
+    texts = [
+        "The  Fig is a pub, and  it has hot soup. Ann sang a song!  What a day!",
+        " ",
+        "No verb",
+        "Ann sang a song!",
+    ]
+    assert FrameSegmenter(source).segment(texts) == [
+        ("The  Fig is a pub, ", "and  it has hot soup. ", "Ann sang a song!  ", "What a day!"),
+        (),
+        ("No verb",),
+        ("Ann sang a song!",),
+    ]
+    assert source.calls == [4]
+    assert FrameSegmenter(source).segment([" ", ""]) == [(), ()]
+    assert source.calls == [4], "texts without words need no call"
+    first, *_, last = FrameSegmenter(source).sentences(texts)
+    assert [own.words.spans[1] for own in (*first[:2], *last)] == [(5, 8), (45, 49), (4, 8)]
+    assert first[1].frames == last[0].frames == DESCRIBED[0].frames
 
 
 def test_segmenting_does_not_compute_the_fingerprint() -> None:
     """AllenNLP's fingerprint reads the whole archive."""
-
-    class Unknown(VerbsOfAList):
-        @property
-        def fingerprint(self) -> str:  # type: ignore[override]
-            raise AssertionError("asked for its fingerprint")
-
-    assert FrameSegmenter(Unknown()).segment(["Ann sang a song!"]) == [("Ann sang a song!",)]
+    source = Source()
+    del source.fingerprint
+    assert FrameSegmenter(source).segment(["Ann sang a song!"]) == [("Ann sang a song!",)]
 
 
-def test_texts_are_segmented_in_one_batch() -> None:
-    source = VerbsOfAList()
-    texts = [
-        "The Fig is a pub in Oslo  and  it serves hot soup. Ann sang a song!  What a day!",
-        " ",
-        "No verb here",
-    ]
-    assert FrameSegmenter(source).segment(texts) == [
-        ("The Fig is a pub in Oslo  and  it serves hot soup. ", "Ann sang a song!  ", "What a day!"),
-        (),
-        ("No verb here",),
-    ]
-    assert source.calls == [4], "all sentences of all texts should be one batch"
-    assert FrameSegmenter(source).segment([" ", ""]) == [(), ()]
-    assert source.calls == [4], "texts without words should ask for nothing"
-
-
-def test_a_repeated_sentence_is_labelled_once() -> None:
-    source = VerbsOfAList()
-    texts = ["Ann sang a song. The Fig is a pub.", "The  Fig is a pub.", "Ann sang a song."]
-    result = FrameSegmenter(source).sentences(texts)
-    assert source.calls == [2], "only different sentences should be asked for"
-    assert [[sentence.words.spans[1] for sentence in sentences] for sentences in result] == [
-        [(4, 8), (21, 24)],
-        [(5, 8)],
-        [(4, 8)],
-    ]
-    assert result[0][0].frames == result[2][0].frames and result[0][1].frames == result[1][0].frames
-    assert FrameSegmenter(source).segment(texts) == [FrameSegmenter(source).segment([text])[0] for text in texts]
-
-
-PIECES = st.sampled_from(["It", "is", "Ann", "and", "sang", ".", "(", "\u201d", "U.S.", "\u00a0"])
-
-
-@given(text=st.one_of(st.text(), st.lists(PIECES).map(" ".join)))
-def test_facts_concatenate_to_the_text(text: str) -> None:
-    (facts,) = FrameSegmenter(VerbsOfAList()).segment([text])
-    assert "".join(facts) == (text if text.strip() else "")
-    assert all(fact.strip() for fact in facts)
-
-
-def test_a_source_that_returns_too_few_results_is_refused() -> None:
+def test_a_source_that_returns_too_few_results_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Source, "frames", lambda self, sentences: [])
     with pytest.raises(AggGenError, match="list labelled 0 of 1 sentences"):
-        FrameSegmenter(Silent()).segment(["It is."])
+        FrameSegmenter(Source()).segment(["It is."])
 
 
 def test_fingerprints_depend_on_source_and_level() -> None:
-    second = VerbsOfAList()
-    second.fingerprint = "list-2"
-    prints = {
-        FrameSegmenter(source, level).fingerprint for source in (VerbsOfAList(), second) for level in ("paper", "full")
-    }
-    assert len(prints) == 4
-    assert FrameSegmenter(VerbsOfAList()).fingerprint in prints
-
-
-def test_a_segmenter_can_be_pickled() -> None:
-    segmenter = FrameSegmenter(VerbsOfAList())
-    copied = sent(segmenter)
-    text = "Ann sang a song and it is big."
-    assert copied.segment([text]) == segmenter.segment([text])
-    assert copied.fingerprint == segmenter.fingerprint
+    segmenters = [FrameSegmenter(Source(name), level) for name in ("a", "b") for level in ("paper", "full")]
+    assert len({segmenter.fingerprint for segmenter in segmenters}) == 4
+    assert FrameSegmenter(Source("a")).fingerprint == segmenters[1].fingerprint == sent(segmenters[1]).fingerprint

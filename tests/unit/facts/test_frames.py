@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agggen.errors import AggGenError
-from agggen.facts.frames import Phrase, frame_of_tags
+from agggen.facts.frames import Frame, Phrase, frame_of_tags
 
 
 @pytest.mark.parametrize(
@@ -15,21 +15,15 @@ from agggen.facts.frames import Phrase, frame_of_tags
         ("B-V I-V O B-ARG1", [("V", 0, 2), ("ARG1", 3, 4)]),
         ("B-ARG1 B-ARG1 B-V", [("ARG1", 0, 1), ("ARG1", 1, 2), ("V", 2, 3)]),
         ("B-ARG1 O B-V B-C-ARG1", [("ARG1", 0, 1), ("V", 2, 3), ("C-ARG1", 3, 4)]),
-        ("I-ARG0 I-ARGM-LOC B-V O I-ARGM-LOC", [("ARG0", 0, 1), ("ARGM-LOC", 1, 2), ("V", 2, 3), ("ARGM-LOC", 4, 5)]),
+        ("I-ARG0 B-V I-ARGM-LOC O I-ARGM-LOC", [("ARG0", 0, 1), ("V", 1, 2), ("ARGM-LOC", 2, 3), ("ARGM-LOC", 4, 5)]),
         ("B-V B-ARG1 B-C-V", [("V", 0, 1), ("ARG1", 1, 2), ("C-V", 2, 3)]),
+        ("B-ARG0 O", None),
     ],
 )
-def test_phrases_of_bio_tags(tags: str, phrases: list[tuple[str, int, int]]) -> None:
+def test_phrases_of_bio_tags(tags: str, phrases: list[tuple[str, int, int]] | None) -> None:
     frame = frame_of_tags(tags.split())
-    assert frame is not None
-    assert frame.phrases == tuple(Phrase(*phrase) for phrase in phrases)
-    assert frame.predicate == tags.split().index("B-V")
-    assert (frame.start, frame.end) == (phrases[0][1], phrases[-1][2])
-
-
-def test_tags_without_a_predicate_have_no_frame() -> None:
-    assert frame_of_tags(["O", "O"]) is None
-    assert frame_of_tags(["B-ARG0", "O"]) is None
+    assert frame == (phrases and Frame(tags.split().index("B-V"), tuple(Phrase(*phrase) for phrase in phrases)))
+    assert not (frame and phrases) or (frame.start, frame.end) == (phrases[0][1], phrases[-1][2])
 
 
 @pytest.mark.parametrize("tag", ["", "B", "B-", "X-ARG0", "ARG0", "o"])

@@ -24,172 +24,127 @@ def marked(described: Sentence, level: Level = "full") -> str:
     return " | ".join(" ".join(words[start:end]) for start, end in pairwise((*starts, len(words))))
 
 
-CASES = {
+FULL = {
+    # The facts, then the frames.
     "one frame is one fact": (
-        ["[ARG0: Mia Holt] [V: painted] [ARG1: The Grey Mill] [ARGM-TMP: in 1921] ."],
         "Mia Holt painted The Grey Mill in 1921 .",
+        "[ARG0: Mia Holt] [V: painted] [ARG1: The Grey Mill] [ARGM-TMP: in 1921] .",
     ),
-    "auxiliaries are bare predicates and count for nothing": (
-        ["The mill [V: was] built in 1800 .", "[ARG1: The mill] was [V: built] [ARGM-TMP: in 1800] ."],
+    "an auxiliary verb states no fact": (
         "The mill was built in 1800 .",
+        "The mill [V: was] built in 1800 .",
+        "[ARG1: The mill] was [V: built] [ARGM-TMP: in 1800] .",
     ),
-    "a clause that opens the sentence keeps its antecedent": (
-        [
-            "[ARG1: Mia Holt , who was born in Bergen] , [V: is] [ARG2: a painter] .",
-            "[ARG1: Mia Holt] , [R-ARG1: who] was [V: born] [ARGM-LOC: in Bergen] , is a painter .",
-        ],
+    "a relative clause at the beginning includes its antecedent": (
         "Mia Holt , who was born in Bergen , | is a painter .",
+        "[ARG1: Mia Holt , who was born in Bergen] , [V: is] [ARG2: a painter] .",
+        "[ARG1: Mia Holt] , [R-ARG1: who] was [V: born] [ARGM-LOC: in Bergen] , is a painter .",
     ),
-    "the antecedent of a relative clause goes back": (
-        [
-            "[ARG0: Mia Holt] [V: lives] [ARGM-LOC: in Bergen , which lies in Norway] .",
-            "Mia Holt lives in [ARG1: Bergen] , [R-ARG1: which] [V: lies] [ARGM-LOC: in Norway] .",
-        ],
+    "the antecedent of a later relative clause belongs to the governing fact": (
         "Mia Holt lives in Bergen , | which lies in Norway .",
+        "[ARG0: Mia Holt] [V: lives] [ARGM-LOC: in Bergen , which lies in Norway] .",
+        "Mia Holt lives in [ARG1: Bergen] , [R-ARG1: which] [V: lies] [ARGM-LOC: in Norway] .",
     ),
-    "the noun of a copula goes back from a reduced clause": (
-        [
-            "[ARG1: Bergen] [V: is] [ARG2: a city surrounded by seven hills] .",
-            "Bergen is [ARG1: a city] [V: surrounded] [ARG0: by seven hills] .",
-        ],
+    "so does the noun of a copula before a reduced clause": (
         "Bergen is a city | surrounded by seven hills .",
+        "[ARG1: Bergen] [V: is] [ARG2: a city surrounded by seven hills] .",
+        "Bergen is [ARG1: a city] [V: surrounded] [ARG0: by seven hills] .",
     ),
-    "an adverb before a reduced clause stays with the noun": (
-        [
-            "[ARG1: It] [V: is] [ARG2: a play first staged in Oslo] .",
-            "It is [ARG1: a play] [ARGM-TMP: first] [V: staged] [ARGM-LOC: in Oslo] .",
-        ],
+    "an adverb before a reduced clause belongs to the noun": (
         "It is a play first | staged in Oslo .",
+        "[ARG1: It] [V: is] [ARG2: a play first staged in Oslo] .",
+        "It is [ARG1: a play] [ARGM-TMP: first] [V: staged] [ARGM-LOC: in Oslo] .",
     ),
-    "another reduced clause takes its whole argument": (
-        [
-            "[ARG0: The town] [V: has] [ARG1: a theatre called The Globe] .",
-            "The town has [ARG1: a theatre] [V: called] [ARG2: The Globe] .",
-        ],
+    "any other reduced clause includes its whole argument": (
         "The town has | a theatre called The Globe .",
+        "[ARG0: The town] [V: has] [ARG1: a theatre called The Globe] .",
+        "The town has [ARG1: a theatre] [V: called] [ARG2: The Globe] .",
     ),
-    "the rest of an argument travels as head and tail": (
-        [
-            "[ARG1: The work] was [V: followed] [ARG1: by a play staged in Oslo , in Danish] .",
-            "The work was followed by [ARG1: a play] [V: staged] [ARGM-LOC: in Oslo] , in Danish .",
-        ],
+    "an embedded frame includes all words of its argument": (
         "The work was followed | by a play staged in Oslo , in Danish .",
+        "[ARG1: The work] was [V: followed] [ARG1: by a play staged in Oslo , in Danish] .",
+        "The work was followed by [ARG1: a play] [V: staged] [ARGM-LOC: in Oslo] , in Danish .",
     ),
-    "a bare predicate at the end is not a fact": (
-        [
-            "[ARG1: Norwegian] [V: is] [ARG2: the language spoken] .",
-            "Norwegian is [ARG1: the language] [V: spoken] .",
-        ],
+    "a single predicate at the end is not a fact": (
         "Norwegian is the language spoken .",
+        "[ARG1: Norwegian] [V: is] [ARG2: the language spoken] .",
+        "Norwegian is [ARG1: the language] [V: spoken] .",
     ),
-    "but a predicate with its preposition is one": (
-        [
-            "[ARG1: Norway] [V: is] [ARG2: the country the dish comes from] .",
-            "Norway is [ARG2: the country] [ARG1: the dish] [V: comes] [ARG3: from] .",
-        ],
+    "a predicate with its preposition is a fact": (
         "Norway is the country | the dish comes from .",
+        "[ARG1: Norway] [V: is] [ARG2: the country the dish comes from] .",
+        "Norway is [ARG2: the country] [ARG1: the dish] [V: comes] [ARG3: from] .",
     ),
     "nested frames": (
-        [
-            "[ARG1: It] [V: was] [ARG2: a battle involving the army who hold the hill] .",
-            "It was [ARG2: a battle] [V: involving] [ARG1: the army who hold the hill] .",
-            "It was a battle involving [ARG0: the army] [R-ARG0: who] [V: hold] [ARG1: the hill] .",
-        ],
         "It was a battle | involving the army | who hold the hill .",
+        "[ARG1: It] [V: was] [ARG2: a battle involving the army who hold the hill] .",
+        "It was [ARG2: a battle] [V: involving] [ARG1: the army who hold the hill] .",
+        "It was a battle involving [ARG0: the army] [R-ARG0: who] [V: hold] [ARG1: the hill] .",
     ),
     "frames side by side in one argument": (
-        [
-            "[ARG1: It] [V: lies] [ARGM-LOC: in Norway , where Oslo is the capital , the king is Harald] .",
-            "It lies in [ARGM-LOC: Norway] , [R-ARGM-LOC: where] [ARG1: Oslo] [V: is] [ARG2: the capital] , the king"
-            " is Harald .",
-            "It lies in Norway , where Oslo is the capital , [ARG1: the king] [V: is] [ARG2: Harald] .",
-        ],
         "It lies in Norway , | where Oslo is the capital , | the king is Harald .",
+        "[ARG1: It] [V: lies] [ARGM-LOC: in Norway , where Oslo is the capital , the king is Harald] .",
+        "It lies in [ARGM-LOC: Norway] , [R-ARGM-LOC: where] [ARG1: Oslo] [V: is] [ARG2: the capital] , the king"
+        " is Harald .",
+        "It lies in Norway , where Oslo is the capital , [ARG1: the king] [V: is] [ARG2: Harald] .",
     ),
     "coordinates share their subject": (
-        [
-            "[ARG1: The bridge] [V: is] [ARG2: in Oslo] and was built by Per Dahl .",
-            "[ARG1: The bridge] is in Oslo and was [V: built] [ARG0: by Per Dahl] .",
-        ],
         "The bridge is in Oslo | and was built by Per Dahl .",
+        "[ARG1: The bridge] [V: is] [ARG2: in Oslo] and was built by Per Dahl .",
+        "[ARG1: The bridge] is in Oslo and was [V: built] [ARG0: by Per Dahl] .",
     ),
     "coordinates in a relative clause": (
-        [
-            "[ARG0: Per] [V: owns] [ARG1: a hall which has 20 floors and lies in Oslo] .",
-            "Per owns [ARG0: a hall] [R-ARG0: which] [V: has] [ARG1: 20 floors] and lies in Oslo .",
-            "Per owns [ARG1: a hall] [R-ARG1: which] has 20 floors and [V: lies] [ARGM-LOC: in Oslo] .",
-        ],
         "Per owns a hall | which has 20 floors | and lies in Oslo .",
+        "[ARG0: Per] [V: owns] [ARG1: a hall which has 20 floors and lies in Oslo] .",
+        "Per owns [ARG0: a hall] [R-ARG0: which] [V: has] [ARG1: 20 floors] and lies in Oslo .",
+        "Per owns [ARG1: a hall] [R-ARG1: which] has 20 floors and [V: lies] [ARGM-LOC: in Oslo] .",
     ),
-    "an overlapping frame is trimmed to the argument that holds its predicate": (
-        [
-            "[ARG1: Built in 1990] , [ARG0: the hall] [V: draws] [ARG1: many guests every year] .",
-            "[V: Built] [ARGM-TMP: in 1990] , [ARG1: the hall] draws many guests every year .",
-        ],
+    "an overlapping frame is trimmed to the argument that contains its predicate": (
         "Built in 1990 , | the hall draws many guests every year .",
+        "[ARG1: Built in 1990] , [ARG0: the hall] [V: draws] [ARG1: many guests every year] .",
+        "[V: Built] [ARGM-TMP: in 1990] , [ARG1: the hall] draws many guests every year .",
     ),
-    "quotes and brackets open the fact they belong to": (
-        [
-            '[ARG0: Ann] [V: wrote] [ARG1: Ice] ( it sold well ) , " Rain " came later .',
-            'Ann wrote Ice ( [ARG1: it] [V: sold] [ARGM-MNR: well] ) , " Rain " came later .',
-            'Ann wrote Ice ( it sold well ) , " [ARG1: Rain] " [V: came] [ARGM-TMP: later] .',
-        ],
+    "opening quotes and brackets belong to the following fact": (
         'Ann wrote Ice | ( it sold well ) , | " Rain " came later .',
+        '[ARG0: Ann] [V: wrote] [ARG1: Ice] ( it sold well ) , " Rain " came later .',
+        'Ann wrote Ice ( [ARG1: it] [V: sold] [ARGM-MNR: well] ) , " Rain " came later .',
+        'Ann wrote Ice ( it sold well ) , " [ARG1: Rain] " [V: came] [ARGM-TMP: later] .',
     ),
     "a conjunction alone is not a fact": (
-        [
-            "[ARGM-DIS: and] [ARG1: the language spoken there] [V: is] [ARG2: Sami] .",
-            "and [ARG1: the language] [V: spoken] [ARGM-LOC: there] is Sami .",
-        ],
         "and the language spoken there | is Sami .",
+        "[ARGM-DIS: and] [ARG1: the language spoken there] [V: is] [ARG2: Sami] .",
+        "and [ARG1: the language] [V: spoken] [ARGM-LOC: there] is Sami .",
     ),
+    "the example of the paper": (
+        "William Anders , who retired in 1969 , | was a crew member on Apollo 8 .",
+        "[ARG1: William Anders , who retired in 1969 ,] [V: was] [ARG2: a crew member on Apollo 8] .",
+        "[ARG0: William Anders] , [R-ARG0: who] [V: retired] [ARGM-TMP: in 1969] , was a crew member on Apollo 8 .",
+    ),
+}
+PAPER = {
+    "one frame is one fact": "Mia Holt painted The Grey Mill in 1921 .",
+    "a relative clause at the beginning includes its antecedent": (
+        "Mia Holt , who was born in Bergen , | is a painter ."
+    ),
+    "the antecedent of a later relative clause belongs to the governing fact": (
+        "Mia Holt lives | in Bergen , which lies in Norway ."
+    ),
+    "nested frames": "It was | a battle involving | the army who hold the hill .",
+    "frames side by side in one argument": "It lies | in Norway , where Oslo is the capital , the king is Harald .",
+    "coordinates share their subject": "The bridge is in Oslo and was built by Per Dahl .",
+    "opening quotes and brackets belong to the following fact": (
+        'Ann wrote Ice ( | it sold well ) , " | Rain " came later .'
+    ),
+    "the example of the paper": "William Anders , who retired in 1969 , | was a crew member on Apollo 8 .",
 }
 
 
-@pytest.mark.parametrize(("frames", "facts"), CASES.values(), ids=CASES.keys())
-def test_facts_of_level_full(frames: list[str], facts: str) -> None:
-    assert marked(sentence(facts.replace(" | ", " "), *frames)) == facts
-
-
 @pytest.mark.parametrize(
-    ("case", "facts"),
-    [
-        ("one frame is one fact", "Mia Holt painted The Grey Mill in 1921 ."),
-        (
-            "a clause that opens the sentence keeps its antecedent",
-            "Mia Holt , who was born in Bergen , | is a painter .",
-        ),
-        ("the antecedent of a relative clause goes back", "Mia Holt lives | in Bergen , which lies in Norway ."),
-        ("nested frames", "It was | a battle involving | the army who hold the hill ."),
-        ("coordinates share their subject", "The bridge is in Oslo and was built by Per Dahl ."),
-        (
-            "frames side by side in one argument",
-            "It lies | in Norway , where Oslo is the capital , the king is Harald .",
-        ),
-        (
-            "quotes and brackets open the fact they belong to",
-            'Ann wrote Ice ( | it sold well ) , " | Rain " came later .',
-        ),
-    ],
+    ("level", "name", "facts"),
+    [*(("full", name, facts) for name, (facts, *_) in FULL.items()), *(("paper", *case) for case in PAPER.items())],
 )
-def test_facts_of_level_paper(case: str, facts: str) -> None:
-    frames, _ = CASES[case]
-    assert marked(sentence(facts.replace(" | ", " "), *frames), "paper") == facts
-
-
-def test_the_example_of_the_paper() -> None:
-    facts = "William Anders , who retired on September 1st , 1969 , | was a crew member on Apollo 8 ."
-    frames = [
-        "[ARG1: William Anders , who retired on September 1st , 1969 ,] [V: was] [ARG2: a crew member on Apollo 8] .",
-        "[ARG0: William Anders] , [R-ARG0: who] [V: retired] [ARGM-TMP: on September 1st , 1969] , was a crew member on"
-        " Apollo 8 .",
-    ]
-    parsed = sentence(facts.replace(" | ", " "), *frames)
-    assert marked(parsed, "paper") == marked(parsed, "full") == facts
-    (root,) = build_tree(parsed, "paper")
-    assert root.predicate == parsed.words.words.index("was")
-    ((child,),) = root.children.values()
-    assert child.predicate == parsed.words.words.index("retired")
+def test_facts_of_described_frames(level: Level, name: str, facts: str) -> None:
+    assert marked(sentence(facts.replace(" | ", " "), *FULL[name][1:]), level) == facts
 
 
 # --- what holds for any frames -----------------------------------------------------------------------------------
@@ -218,24 +173,16 @@ def any_sentences(draw: st.DrawFn) -> Sentence:
 
 @pytest.mark.parametrize("level", get_args(Level))
 @given(sentence=any_sentences())
-def test_facts_of_any_frames_concatenate_to_the_text(level: Level, sentence: Sentence) -> None:
-    text = " ".join(sentence.words.words)
-    starts = fact_starts(sentence, level)
-    assert starts[:1] == ([0] if sentence.words.words else [])
-    assert starts == sorted(set(starts))
-    assert all(start < len(sentence.words.words) for start in starts)
-    facts = cut(text, [sentence.words.spans[start][0] for start in starts])
-    assert "".join(facts) == text
-    assert len(facts) == len(starts)
-
-
-@given(sentence=any_sentences())
-def test_facts_of_any_frames_contain_a_word(sentence: Sentence) -> None:
+def test_facts_of_any_frames_concatenate_to_the_text_and_have_words(level: Level, sentence: Sentence) -> None:
     words = sentence.words.words
-    starts = fact_starts(sentence)
-    if any(word.isalnum() for word in words):
-        for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
-            assert any(word.isalnum() for word in words[start:end])
+    text = " ".join(words)
+    starts = fact_starts(sentence, level)
+    assert starts[:1] == ([0] if words else [])
+    assert starts == sorted(set(starts)) and all(start < len(words) for start in starts)
+    facts = cut(text, [sentence.words.spans[start][0] for start in starts])
+    assert "".join(facts) == text and len(facts) == len(starts)
+    if level == "full" and any(word.isalnum() for word in words):
+        assert all(any(map(str.isalnum, fact)) for fact in facts), "each fact has a word"
 
 
 @pytest.mark.parametrize("level", get_args(Level))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.facts.words import split_sentences, split_words
+from agggen.facts.words import split_sentences
 
 WORDS = ["Ann", "doesn't", "it's", "U.S.", "F.C.", "3,800.5", "O'Brien", "18R/36L", "\u00e9", "e\u0301", "\u00bd"]
 MARKS = ["(", ")", '"', "'", "\u201c", "\u2019", "-", "--", "\u2014", ".", ",", "..."]
@@ -27,9 +27,9 @@ TEXTS = st.one_of(st.text(), st.lists(PIECES, max_size=20).map(" ".join), st.lis
     ],
 )
 def test_words_follow_treebank_tokenisation(text: str, words: str) -> None:
-    result = split_words(text)
-    assert list(result.words) == words.split()
-    assert [text[start:end] for start, end in result.spans] == words.split()
+    sentences = split_sentences(text)
+    assert [word for sentence in sentences for word in sentence.words] == words.split()
+    assert [text[start:end] for sentence in sentences for start, end in sentence.spans] == words.split()
 
 
 @given(text=TEXTS)

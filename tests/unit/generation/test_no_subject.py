@@ -38,7 +38,7 @@ BERGEN = Record("bergen", (Triple(NO_SUBJECT, "birthPlace", "Bergen"), Triple(NO
 
 @pytest.mark.parametrize(("split", "nameless"), [("train", 38), ("dev", 7), ("test", 3)])
 def test_records_of_cleaned_e2e_without_a_name_have_no_subject(data_home: Path, split: str, nameless: int) -> None:
-    records = [item for item in load("e2e-cleaned", split, data_home) if not isinstance(item, Reject)]
+    records = [item for item in load("e2e-cleaned", split) if not isinstance(item, Reject)]
     assert sum(record.triples[0].subject == NO_SUBJECT for record in records) == nameless
 
 

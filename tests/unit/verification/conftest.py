@@ -18,10 +18,10 @@ Learned = tuple[Checker, list[Record], Callable[[str], list[Record]]]
 """A checker with the lexicon of a corpus, the corpus's training records, and the records of a split by name."""
 
 
-def _learned(corpus: str, home: Path | None = None) -> Learned:
+def _learned(corpus: str) -> Learned:
     @cache
     def split(name: str) -> list[Record]:
-        return split_rejects(load(corpus, name, home))[0]
+        return split_rejects(load(corpus, name))[0]
 
     return Checker(learn(split("train"))), split("train"), split
 
@@ -33,9 +33,9 @@ def elements() -> Learned:
 
 @pytest.fixture(scope="session")
 def webnlg(data_home: Path) -> Learned:
-    return _learned("webnlg", data_home)
+    return _learned("webnlg")
 
 
 @pytest.fixture(scope="session")
 def e2e_cleaned(data_home: Path) -> Learned:
-    return _learned("e2e-cleaned", data_home)
+    return _learned("e2e-cleaned")

@@ -275,7 +275,7 @@ def test_phrases_with_exchanged_subject_and_object_or_other_content_are_not_lear
 
 
 def test_phrases_of_single_facts_in_rel2text(data_home: Path) -> None:
-    phrases = learn_phrases(split_rejects(load("rel2text", "train", data_home))[0])
+    phrases = learn_phrases(split_rejects(load("rel2text", "train"))[0])
     assert len(phrases) > 500
     assert phrases["birth place"] == "{subject} was born in {object}."
     assert Lexicon(phrases=phrases).template("placeOfDeath") == "{subject} died in {object}."

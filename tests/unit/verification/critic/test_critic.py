@@ -198,7 +198,7 @@ def test_lower_case_and_separate_punctuation_lower_scores_by_less_than_a_point(d
 
     pairs = [
         (record, reference.text)
-        for record in split_rejects(load("webnlg", "dev", data_home))[0]
+        for record in split_rejects(load("webnlg", "dev"))[0]
         for reference in record.references
     ][::5]
     records, texts = zip(*pairs, strict=True)

@@ -1,4 +1,4 @@
-"""Golden: facts from AllenNLP's real output against those that the paper's authors released for the same texts.
+"""Golden: facts from AllenNLP's real output against those that the paper's authors released, and the included tagger.
 
 The rules of level ``full`` were written on the first half of these texts and on the third quarter, for what only longer
 texts show; the minimum length of a frame and the handling of crossing frames at level ``paper`` were chosen on all.
@@ -7,14 +7,16 @@ texts show; the minimum length of a frame and the handling of crossing frames at
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agggen.corpora.annotated import attach_facts
 from agggen.facts.config import segmenter
+from agggen.facts.embedded import EmbeddedFrames
 from agggen.facts.frames import Sentence
 from agggen.facts.grouping import fact_starts
 from agggen.facts.tree import Level
@@ -51,15 +53,16 @@ def boundaries(facts: Sequence[str]) -> set[int]:
 def facts_of(text: Sequence[Sentence], level: Level) -> list[str]:
     facts = []
     for sentence in text:
-        words, starts = sentence.words.words, fact_starts(sentence, level)
-        facts += ["".join(words[start:end]) for start, end in zip(starts, [*starts[1:], len(words)], strict=True)]
+        words = sentence.words.words
+        edges = pairwise((*fact_starts(sentence, level), len(words)))
+        facts += ["".join(words[start:end]) for start, end in edges]
     return facts
 
 
-def scored(actual: list[set[int]], gold: list[set[int]]) -> tuple[float, float, float]:
-    """Precision and recall of the boundaries, and the share of texts that have exactly the released ones."""
-    correct = sum(len(predicted & released) for predicted, released in zip(actual, gold, strict=True))
-    identical = sum(predicted == released for predicted, released in zip(actual, gold, strict=True)) / len(gold)
+def scored(actual: Sequence[set[Any]], gold: Sequence[set[Any]]) -> tuple[float, float, float]:
+    """Precision and recall of the items, and the share of texts or sentences in which all are as in `gold`."""
+    correct = sum(len(predicted & expected) for predicted, expected in zip(actual, gold, strict=True))
+    identical = sum(predicted == expected for predicted, expected in zip(actual, gold, strict=True)) / len(gold)
     return correct / sum(map(len, actual)), correct / sum(map(len, gold)), identical
 
 
@@ -75,3 +78,28 @@ def test_clauses_are_close_to_the_released_facts(texts: list[list[Sentence]], go
     facts = segmenter("clauses").segment([joined(text) for text in texts])
     precision, recall, _ = scored(list(map(boundaries, facts)), gold)
     assert (precision > 0.88, recall > 0.79) == (True, True), (precision, recall)
+
+
+def arguments(sentence: Sentence) -> set[tuple[int, int, int, str]]:
+    return {
+        (frame.predicate, phrase.start, phrase.end, phrase.role)
+        for frame in sentence.frames
+        for phrase in frame.phrases
+        if phrase.role != "V"
+    }
+
+
+def test_the_included_tagger_agrees_with_allennlp(texts: list[list[Sentence]]) -> None:
+    """On every third text of the second half, which was not used to choose the tagger's settings."""
+    expected = [sentence for text in texts[len(texts) // 2 :: 3] for sentence in text]
+    frames = EmbeddedFrames().frames([sentence.words for sentence in expected])
+    tagged = [Sentence(sentence.words, own) for sentence, own in zip(expected, frames, strict=True)]
+    items: list[tuple[Callable[[Sentence], set[Any]], float]] = [
+        (lambda sentence: {frame.predicate for frame in sentence.frames}, 0.95),
+        (lambda sentence: set(fact_starts(sentence)[1:]), 0.70),
+        (lambda sentence: {argument[:3] for argument in arguments(sentence)}, 0.78),
+        (arguments, 0.70),
+    ]
+    for items_of, least in items:
+        precision, recall, _ = scored(list(map(items_of, tagged)), list(map(items_of, expected)))
+        assert 2 * precision * recall / (precision + recall) >= least  # F1
