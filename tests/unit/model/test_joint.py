@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from agggen.model.batch import LAST, UNK, Example, allowed_sets, collate
-from agggen.model.hmm import k_best_paths, posterior
+from agggen.model.hmm import log_likelihood
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.model.enumeration import (
@@ -23,17 +23,18 @@ from tests.unit.model.enumeration import (
     TransitionTwin,
     all_paths,
     broken,
+    check_inference,
     kept_sets,
     log_sum,
-    marginals,
+    members,
     ordered_states,
     random_example,
     tiny_model,
 )
 
-histories = pytest.mark.parametrize("history", ["shared", "masked"])
+HISTORIES = ("shared", "masked")
+histories = pytest.mark.parametrize("history", HISTORIES)
 copying = pytest.mark.parametrize("copy", [True, False])
-variants = pytest.mark.parametrize("transition", ["normalised", "paper"])
 
 BATCH = [random_example(1, 3, [2, 4, 1]), random_example(2, 1, [3]), random_example(3, 2, [1, 3, 2, 2])]
 """Of different sizes; the last has more facts than triples."""
@@ -115,9 +116,8 @@ def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: 
     visible, scored = memory.triple == 0, torch.ones(1, 1, dtype=torch.bool)
 
     def score(word: int) -> float:
-        return model.token_log_probs(
-            hidden, torch.tensor([[LAST]]), torch.tensor([[word]]), scored, memory, visible
-        ).item()
+        last, target = torch.tensor([[LAST]]), torch.tensor([[word]])
+        return model.token_log_probs(hidden, last, target, scored, memory, visible).item()
 
     assert score(27) == pytest.approx(score(UNK), abs=1e-12)
     assert copy == (abs(score(26) - score(UNK)) > 1e-6)
@@ -160,7 +160,7 @@ def test_scores_do_not_depend_on_the_chunks(limit: str, monkeypatch: pytest.Monk
 # --- the joint likelihood ---
 
 
-@pytest.mark.parametrize("history", ["shared", "masked"])
+@histories
 def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Activations of a single text that is larger than a chunk are recomputed, with the same dropout."""
     example = random_example(5, 4, [3, 2, 4])
@@ -203,7 +203,7 @@ def enumerate_paths(
         emission = EmissionTwin(model, example)
         for t in range(len(example.facts)):
             masks = (example.required, example.forbidden) if prune and example.required else ([0] * 9, [0] * 9)
-            required, forbidden = (frozenset(o for o in range(size) if mask[t] >> o & 1) for mask in masks)
+            required, forbidden = (members(mask[t]) for mask in masks)
             most_broken = 0 if penalty is None else 1
             kept = kept_sets(size, most, example.max_size if prune else 99, required, forbidden, most_broken)
             by_set = {group: emission(t, group) - (penalty or 0) * broken(group, required, forbidden) for group in kept}
@@ -218,35 +218,22 @@ PRUNED = [
 ]
 
 
-@variants
-@histories
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"transition": name, "history": history} for name in ("normalised", "paper") for history in HISTORIES),
+        *({"max_group_size": size} for size in (1, 2)),
+    ],
+)
 @pytest.mark.parametrize(("prune", "penalty"), [(True, None), (True, 0.7), (False, None)])
 def test_likelihood_posterior_and_best_paths_equal_enumeration(
-    transition: str, history: str, prune: bool, penalty: float | None
+    settings: dict[str, Any], prune: bool, penalty: float | None
 ) -> None:
-    model, batch = tiny_model(transition=transition, history=history), collate(PRUNED)
+    model, batch = tiny_model(**settings), collate(PRUNED)
     with torch.no_grad():
         potentials, states = model.potentials(batch, prune, penalty)
-        actual = model.log_likelihood(batch, prune, penalty)
-    shares = posterior(potentials, states)
-    totals, chosen = k_best_paths(potentials, states, 3)
-    for row, example in enumerate(PRUNED):
-        paths, facts = enumerate_paths(model, example, prune, penalty), range(len(example.facts))
-        assert actual[row].item() == pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)
-        for t in facts:
-            visited = {path[t] for _, path in paths}
-            for state, share in zip(states.states, shares[row, t].tolist(), strict=True):
-                assert share == pytest.approx(marginals(paths, t, state) if state in visited else 0, abs=1e-9)
-        for rank, (total, path) in enumerate(paths[:3]):
-            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
-            assert tuple(states.states[chosen[row, rank, t]] for t in facts) == path
-
-
-@pytest.mark.parametrize("max_group_size", [1, 2])
-def test_likelihood_with_smaller_states(max_group_size: int) -> None:
-    model = tiny_model(max_group_size=max_group_size)
-    for example, value in zip(PRUNED, likelihood(model, PRUNED), strict=True):
-        assert value == pytest.approx(log_sum(t for t, _ in enumerate_paths(model, example, True, None)), abs=1e-9)
+        assert torch.equal(model.log_likelihood(batch, prune, penalty), log_likelihood(potentials, states))
+    check_inference(potentials, states, [enumerate_paths(model, example, prune, penalty) for example in PRUNED], 3)
 
 
 def test_likelihood_of_a_record_of_seven_triples() -> None:
@@ -266,7 +253,7 @@ def test_text_longer_than_the_position_table(history: str) -> None:
     assert likelihood(model, [example])[0] == pytest.approx(long_first, abs=1e-9)
 
 
-@variants
+@pytest.mark.parametrize("transition", ["normalised", "paper"])
 @histories
 def test_gradients_equal_finite_differences(transition: str, history: str) -> None:
     model, batch = tiny_model(transition=transition, history=history, predicate_dropout=0.0), collate(PRUNED)
@@ -312,14 +299,10 @@ def test_an_extra_id_does_not_change_the_likelihood() -> None:
     assert likelihood(model, [example])[0] == pytest.approx(likelihood(model, [renamed])[0], abs=1e-12)
 
 
-@pytest.mark.parametrize("prune", [True, False])
-def test_float32_stays_close_to_float64(prune: bool) -> None:
-    expected = likelihood(tiny_model(), PRUNED, prune)
-    assert likelihood(tiny_model().float(), PRUNED, prune) == pytest.approx(expected, abs=1e-3)
-
-
-def test_bfloat16_autocast_gives_finite_float32_scores() -> None:
+def test_lower_precisions_stay_close_to_float64_and_give_finite_float32_scores() -> None:
     model = tiny_model().float()
+    for prune in (True, False):
+        assert likelihood(model, PRUNED, prune) == pytest.approx(likelihood(tiny_model(), PRUNED, prune), abs=1e-3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         scores = model.log_likelihood(collate(PRUNED))
     assert scores.dtype == torch.float32
