@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +15,7 @@ from agggen.encoding import Encoder, training_examples
 from agggen.model.batch import UNK, Example
 from agggen.records import Record, Reference, Triple
 from agggen.text import Vocabulary
-from agggen.training.checkpoints import FileKeeper
 from agggen.training.substitution import Substitute, substitution
-from tests.unit.toy_training import CONFIG, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
 
 
 @cache
@@ -143,26 +139,3 @@ def test_a_name_inside_a_longer_name_is_not_substituted() -> None:
         after = substitute(example, random.Random(seed))
         subjects = {name for _, role, name in parts(after) if role == 1}
         assert len(subjects) == 1 and marked(subjects.pop() for _ in "1") in marked(after.facts)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_stopped_run_with_substitution_resumes_exactly(stage: str, tmp_path: Path) -> None:
-    def exchange(example: Example, rng: random.Random) -> Example:
-        return replace(example, facts=tuple(tuple(rng.sample(fact, len(fact))) for fact in example.facts))
-
-    def run(log: Log, keeper: FileKeeper | None = None) -> object:
-        training = trainer(stage, replace(CONFIG, epochs=2), fresh_model(), [log], substitute=exchange)  # type: ignore[arg-type]
-        if keeper:
-            keeper.restore(training)
-        training.run()
-        if keeper:
-            keeper.save(training)
-        return weights(training.model)
-
-    full, usual = run(Log()), trainer(stage, replace(CONFIG, epochs=2), fresh_model())  # type: ignore[arg-type]
-    usual.run()
-    assert not same(full, weights(usual.model)), "examples are exchanged"  # type: ignore[arg-type]
-    keeper = FileKeeper(tmp_path)
-    run(Log(stop_at=3), keeper)
-    assert same(full, run(Log(), keeper))  # type: ignore[arg-type]
-    assert len(TRAIN) > 3

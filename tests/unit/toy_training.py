@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.training.callbacks import Callback, Metrics
-from agggen.training.loop import StageConfig, Trainer
-from agggen.training.objectives import ObjectiveName
+from agggen.training.loop import Stage, StageConfig, Trainer
 from tests.unit.model.enumeration import random_example
 
-STAGES: tuple[ObjectiveName, ...] = ("baseline", "joint")
+STAGES: tuple[Stage, ...] = ("baseline", "joint")
 TRAIN = [random_example(seed, 1 + seed % 3, [2 + seed % 3, 3]) for seed in range(14)]
 DEV = [random_example(seed, 1 + seed % 3, [3]) for seed in range(100, 104)]
 ALL = list(range(len(TRAIN)))
@@ -35,6 +37,11 @@ def callback(**methods: Callable[..., None]) -> Callback:
     result = Callback()
     vars(result).update(methods)
     return result
+
+
+def exchange(example: Example, rng: random.Random) -> Example:
+    """A `Substitute` that shuffles the words of each fact."""
+    return replace(example, facts=tuple(tuple(rng.sample(fact, len(fact))) for fact in example.facts))
 
 
 class Log(Callback):
@@ -60,7 +67,7 @@ class Log(Callback):
 
 
 def trainer(
-    stage: ObjectiveName = "baseline",
+    stage: Stage = "baseline",
     config: StageConfig = CONFIG,
     model: JointModel | None = None,
     callbacks: Sequence[Callback] = (),

@@ -15,8 +15,8 @@ from torch import Tensor
 from agggen.errors import TrainingError
 from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileKeeper
-from agggen.training.distributed import Alone, Connected, Group
-from agggen.training.objectives import ObjectiveName
+from agggen.training.distributed import ALONE, Connected, Group
+from agggen.training.loop import Stage
 from tests.unit.model.enumeration import tiny_model
 from tests.unit.toy_training import ALL, CONFIG, STAGES, TRAIN, Log, fresh_model, trainer, weights
 
@@ -24,7 +24,7 @@ UPDATES = {"all": [ALL], "two-forward-passes": [ALL[:5], ALL[5:]], "one-example"
 LONG = replace(CONFIG, epochs=2)
 
 
-def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> dict[str, Tensor]:
+def gradients(stage: Stage, batches: list[list[int]], group: Group) -> dict[str, Tensor]:
     """The gradients of one update in float64, without dropout."""
     model = tiny_model(seed=3, predicate_dropout=0.0)
     training = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
@@ -34,7 +34,7 @@ def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> d
     return tensors | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
 
 
-def whole_run(stage: ObjectiveName, group: Group) -> dict[str, Tensor]:
+def whole_run(stage: Stage, group: Group) -> dict[str, Tensor]:
     """The weights and losses of a run in float64, without dropout."""
     log, model = Log(), tiny_model(seed=3, predicate_dropout=0.0)
     trainer(stage, LONG, model=model, callbacks=[log], group=group).run()
@@ -101,4 +101,4 @@ def work(rank: int, size: int, folder: Path) -> None:
 
 
 def alone() -> dict[str, Tensor]:
-    return everything(Alone())
+    return everything(ALONE)

@@ -7,7 +7,7 @@ import pytest
 
 from agggen.errors import TrainingError
 from agggen.training.callbacks import CheckpointEvery
-from agggen.training.distributed import Alone
+from agggen.training.distributed import ALONE, Group
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> CheckpointStore:
     return CheckpointStore(Folder(str(tmp_path / "checkpoints")), keep=2)
 
 
-class OneOfTwo(Alone):
+class OneOfTwo(Group):
     """One of two workers; `choices` are what worker 0 broadcasts."""
 
     def __init__(self, rank: int, choices: list[str]) -> None:
@@ -36,14 +36,14 @@ def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
     whole = trainer()
     whole.run()
     stopped = trainer(callbacks=[Log(7)])
-    with StoreKeeper(store, Alone()) as keeper:
+    with StoreKeeper(store, ALONE) as keeper:
         assert not keeper.restore(stopped)
         stopped.run()
         keeper.save(stopped)
     saved = store.latest("baseline")
     assert saved is not None and saved.step == 7
     resumed = trainer(model=fresh_model(2))
-    with StoreKeeper(store, Alone()) as keeper:
+    with StoreKeeper(store, ALONE) as keeper:
         assert keeper.restore(resumed)
     resumed.run()
     assert same(weights(resumed.model), weights(whole.model))
@@ -51,7 +51,7 @@ def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
 
 def test_all_workers_restore_the_choice_of_worker_0(store: CheckpointStore) -> None:
     """The newest is damaged: worker 0 chooses the previous one, worker 1 does not choose."""
-    with StoreKeeper(store, Alone()) as keeper:
+    with StoreKeeper(store, ALONE) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
     newest, older = store._indexed("baseline")
     assert newest.step > older.step
@@ -86,7 +86,7 @@ class Slow(CheckpointStore):
 def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     slow = Slow(Folder(str(tmp_path)))
     training, joint_training = trainer(), trainer("joint")
-    with StoreKeeper(slow, Alone()) as keeper:
+    with StoreKeeper(slow, ALONE) as keeper:
         keeper.save(training)
         assert slow.started.wait(30)
         for step in (3, 4, 5):
@@ -106,7 +106,7 @@ class Broken(CheckpointStore):
 
 def test_a_failed_upload_is_raised_by_the_next_save(tmp_path: Path) -> None:
     broken = Broken(Folder(str(tmp_path)))
-    with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(broken, Alone()) as keeper:
+    with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(broken, ALONE) as keeper:
         keeper.save(trainer())
         keeper._thread.join(30)
         keeper.save(trainer())
@@ -115,11 +115,9 @@ def test_a_failed_upload_is_raised_by_the_next_save(tmp_path: Path) -> None:
 
 def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) -> None:
     """A stopped run must not report that it can resume from there."""
-    with (
-        pytest.raises(StorageError, match="the bucket is gone"),
-        StoreKeeper(Broken(Folder(str(tmp_path))), Alone()) as k,
-    ):
-        k.save(trainer())
+    broken = Broken(Folder(str(tmp_path)))
+    with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(broken, ALONE) as keeper:
+        keeper.save(trainer())
         raise TrainingError("stopped")
 
 
@@ -131,11 +129,11 @@ def test_the_weights_of_a_stage_are_read_only_at_its_end(
     if step:
         stopped = trainer(callbacks=[Log(step)])
         stopped.run()
-        with StoreKeeper(store, Alone()) as keeper:
+        with StoreKeeper(store, ALONE) as keeper:
             keeper.save(stopped)
     with pytest.raises(StorageError, match=f"finished baseline, .* {message}; the same"):
         trained_weights(store, "baseline", epochs)
-    with StoreKeeper(store, Alone()) as keeper:
+    with StoreKeeper(store, ALONE) as keeper:
         whole = trainer(callbacks=[CheckpointEvery(keeper)])
         whole.run()
     best, progress = trained_weights(store, "baseline", epochs)
@@ -150,9 +148,9 @@ def test_only_temporary_folders_of_killed_workers_are_removed(
     (temporary / "agggen-checkpoints-killed").mkdir(parents=True)
     (temporary / "agggen-checkpoints-killed" / "saved.safetensors").write_bytes(b"x")
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    with StoreKeeper(store, Alone()):
+    with StoreKeeper(store, ALONE):
         (folder,) = temporary.iterdir()
         assert folder.name != "agggen-checkpoints-killed"
-        with StoreKeeper(store, Alone()):
+        with StoreKeeper(store, ALONE):
             assert folder.exists() and len(list(temporary.iterdir())) == 2
     assert not list(temporary.iterdir())
