@@ -337,37 +337,29 @@ class JointModel(nn.Module):
         hidden, _ = self.decoder(x, own.cross, visible[:, None, None], past, mask)
         return self.token_log_probs(hidden, inputs, targets, scored, own, visible).sum(1)
 
-    def potentials(
-        self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None
-    ) -> tuple[Potentials, Lattice]:
+    def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts.
 
-        Args:
-            prune: whether to exclude states that break an alignment (paper section 3.3, METHOD 4).
-            alignment_penalty: nats subtracted from a state that breaks one alignment, instead of its exclusion.
+        States that break an alignment are excluded (paper section 3.3, METHOD 4); with a penalty, in nats, this is
+        subtracted from states that break one alignment, and states that break more are excluded.
         """
         states = self.lattice_of(batch)
-        texts, sets = batch.on_cpu, self.lattice_of(batch.on_cpu)
-        if prune:
-            allowed = allowed_sets(texts, sets, 0 if alignment_penalty is None else 1)
-        else:
-            absent = torch.arange(sets.n_predicates) >= texts.counts[:, None]
-            of_record = ~(sets.set_members & absent[:, None]).any(-1)
-            allowed = of_record[:, None] & (texts.fact_length > 0)[..., None]
+        most_broken = 0 if alignment_penalty is None else 1
+        allowed = allowed_sets(batch.on_cpu, self.lattice_of(batch.on_cpu), most_broken)
         scores = self.transition_scores(batch, states)
         emission = self.emissions(batch, allowed, states)
-        if prune and alignment_penalty is not None:
+        if alignment_penalty is not None:
             emission = emission - alignment_penalty * broken_alignments(batch, states).to(emission.dtype)
         weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
         node = emission[..., states.set_of] + weights[..., None] * scores.within[:, None]
         return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), states
 
-    def log_likelihood(self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None) -> Tensor:
+    def log_likelihood(self, batch: Batch, alignment_penalty: float | None = None) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3); see `potentials`.
 
         With a penalty, p(y, z | x) is weighted by exp(-penalty) per broken alignment.
         """
-        return log_likelihood(*self.potentials(batch, prune, alignment_penalty))
+        return log_likelihood(*self.potentials(batch, alignment_penalty))
 
 
 def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -> list[Tensor]:

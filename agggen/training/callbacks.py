@@ -23,7 +23,7 @@ class Callback:
         """Called after every update."""
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        """Called every `log_every` updates, with averages over the updates since the last call."""
+        """Called every `log_every` updates, with averages since the last call."""
 
     def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
         """Called after each epoch, with scores on the development set; `dev_loss` is in nats per token."""

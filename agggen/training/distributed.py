@@ -9,10 +9,13 @@ parameters; here a stage does not use all parameters and a worker's share may be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+T = TypeVar("T")
 
 
 class Group:
@@ -27,9 +30,9 @@ class Group:
         """Whether `flag` is set on any worker."""
         return flag
 
-    def from_first(self, text: str) -> str:
-        """The `text` of worker 0."""
-        return text
+    def from_first(self, value: T) -> T:
+        """The `value` of worker 0."""
+        return value
 
 
 ALONE = Group()
@@ -53,10 +56,10 @@ class Connected(Group):
         self.add_up(flags)
         return bool(flags.item())
 
-    def from_first(self, text: str) -> str:
-        texts = [text]
-        dist.broadcast_object_list(texts, src=0)
-        return texts[0]
+    def from_first(self, value: T) -> T:
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
 
 
 def share(costs: Sequence[float], rank: int, size: int) -> range:

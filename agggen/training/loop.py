@@ -175,10 +175,8 @@ class Trainer:
         self._last: tuple[int, list[list[int]], Tensor, Tensor] | None = None  # update, batches, loss, gradient norm
 
     def _batches(self, epoch: int) -> list[list[int]]:
-        config = self.config
-        return epoch_batches(
-            self._sizes[0], self._costs[0], config.batch_positions, config.max_records, self.seed, epoch
-        )
+        budget, max_records = self.config.batch_positions, self.config.max_records
+        return epoch_batches(self._sizes[0], self._costs[0], budget, max_records, self.seed, epoch)
 
     def run(self) -> Progress:
         """Trains until the last epoch or early stopping, which set `done`, or until a stop is requested.
@@ -327,7 +325,7 @@ class Trainer:
         with torch.autocast(self.device.type, dtype=torch.bfloat16) if self._bfloat16 else nullcontext():
             if self.stage == "baseline":
                 return -model.text_log_probs(batch, config.label_smoothing if model.training else 0.0).sum()
-            return -model.log_likelihood(batch, alignment_penalty=config.alignment_penalty).sum()
+            return -model.log_likelihood(batch, config.alignment_penalty).sum()
 
     def _scored_positions(self, examples: Sequence[Example]) -> int:
         """The plain Transformer has one end mark per text, the joint model one per fact."""

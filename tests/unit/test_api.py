@@ -22,21 +22,14 @@ from agggen.training.choice import config_for, preset_for
 from agggen.training.events import TrainingEvent
 from agggen.training.loop import Trainer
 from tests.bare import REPO, python_without
+from tests.unit.training import toy
 
-NAMES = ("Aromi", "Café Zoë", "Mill", "Blue Door", "Zizzi", "Żubr", "Fitzbillies", "The Vaults", "Cotto", "Strada")
 ABSENT = {"ray", "mlflow", "optuna", "boto3", "fastapi", "typer", "rich", "agggen_platform"}
-ROWS = [
-    {"id": name, "name": name, "food": food, "area": "city", "text": f"{name} serves {food} food. It is in the city."}
-    for name, food in zip(NAMES, ("Thai", "English", "Polish") * 4, strict=False)
+ROWS: list[dict[str, Any]] = [
+    {"id": r.id, "name": r.id, "food": r.triples[0].object, "area": "city", "text": r.references[0].text}
+    for r in toy.RECORDS
 ]
-STAGE = {"epochs": 2, "learning_rate": 5e-3, "warmup": 2, "max_records": 3, "log_every": 1}
-SETTINGS: dict[str, Any] = {
-    "facts": {"source": "sentences"},
-    "text": {"min_count": 1},
-    "model": {"width": 8, "heads": 2, "layers": 1, "feed_forward": 8, "predicate_dim": 4},
-    "training": {"threads": 1, "device": "cpu", "baseline": STAGE, "joint": STAGE},
-    "inference": {"plans": 2, "beam": {"beam": 2, "max_fact_tokens": 6}},
-}
+SETTINGS = toy.SETTINGS | {"inference": {"plans": 2, "beam": {"beam": 2, "max_fact_tokens": 6}}}
 DATA = agggen.load_dataset(ROWS, name="toy")
 RECORD = DATA.test[0]
 

@@ -23,6 +23,7 @@ from agggen.training.callbacks import Callback, Metrics
 from agggen.training.loop import StageConfig, Trainer
 from agggen_platform.job_config import ClusterConfig
 from tests.unit.toy_training import same, weights
+from tests.unit.training import toy
 
 NAMES = ("Oda", "Nils", "Ida", "Per", "Liv", "Jon", "Eva", "Kim", "Una", "Rolf", "Tora", "Arne")
 TOWNS = ("Bergen", "Ulm", "Como")
@@ -38,19 +39,12 @@ def person(index: int) -> Record:
 
 TRAIN, DEV = [person(index) for index in range(9)], [person(index) for index in range(9, 12)]
 DATA = agggen.Dataset("people", {"train": TRAIN, "dev": DEV})
-STAGE = {"epochs": 2, "learning_rate": 5e-3, "warmup": 3, "max_records": 6, "patience": 9, "log_every": 1}
-TRAINING: dict[str, Any] = {"seed": 3, "device": "cpu", "baseline": STAGE, "joint": STAGE}
-SETTINGS: dict[str, Any] = {
-    "corpus": {"name": "people"},
-    "facts": {"source": "corpus"},
-    "text": {"min_count": 1},
-    "model": {"width": 8, "heads": 2, "layers": 1, "feed_forward": 8, "predicate_dim": 3},
-    "training": TRAINING,
-}
+TRAINING = {"seed": 3, "device": "cpu", **dict.fromkeys(("baseline", "joint"), toy.STAGE | {"max_records": 6})}
+SETTINGS = toy.SETTINGS | {"facts": {"source": "corpus"}, "training": TRAINING}
 
 
 def config(**changes: Any) -> RunConfig:
-    return load_config(RunConfig, None, as_overrides(SETTINGS | changes))
+    return load_config(RunConfig, None, as_overrides(SETTINGS | {"corpus": {"name": "people"}} | changes))
 
 
 def killed(trainer: Trainer) -> None:
@@ -186,19 +180,25 @@ def test_constraints_are_the_configured_ones() -> None:
     assert hard.required == (0b01, 0b10) and hard.forbidden == (0b10, 0b01)
 
 
-BARE = [Record(record.id, record.triples) for record in TRAIN]
-VAST = Record("vast", tuple(Triple("s", f"p{i}", str(i)) for i in range(40)), (Reference("x", (Fact("x"),)),) * 2)
-MUTE = Record("mute", TRAIN[0].triples, (Reference(JOINER, (Fact(JOINER),)), *TRAIN[0].references))
+WITHOUT_TEXTS = [Record(record.id, record.triples) for record in TRAIN]
+LARGE = Record("large", tuple(Triple("s", f"p{i}", str(i)) for i in range(40)), (Reference("x", (Fact("x"),)),) * 2)
+WORDLESS = Record("wordless", TRAIN[0].triples, (Reference(JOINER, (Fact(JOINER),)), *TRAIN[0].references))
 
 
 @pytest.mark.parametrize(
     ("train", "dev", "share", "error", "message"),
     [
-        (TRAIN, BARE, 0.05, TrainingError, "9 training and 0 development records have reference texts; both need"),
-        (BARE, DEV, 0.05, TrainingError, "0 training and 3 development records have reference texts"),
-        ([*TRAIN, VAST], DEV, 0.05, CorpusError, r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0%"),
-        (TRAIN, [*DEV, MUTE], 0.05, CorpusError, r"people/dev: 1 of 9 texts were rejected .* contains no words"),
-        (TRAIN, [VAST], 1, TrainingError, r"no text of people/dev can be used; the first: .* has 40 triples"),
+        (
+            TRAIN,
+            WITHOUT_TEXTS,
+            0.05,
+            TrainingError,
+            "9 training and 0 development records have reference texts; both need",
+        ),
+        (WITHOUT_TEXTS, DEV, 0.05, TrainingError, "0 training and 3 development records have reference texts"),
+        ([*TRAIN, LARGE], DEV, 0.05, CorpusError, r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0%"),
+        (TRAIN, [*DEV, WORDLESS], 0.05, CorpusError, r"people/dev: 1 of 9 texts were rejected .* contains no words"),
+        (TRAIN, [LARGE], 1, TrainingError, r"no text of people/dev can be used; the first: .* has 40 triples"),
     ],
 )
 def test_data_with_too_few_texts_are_refused(
@@ -209,13 +209,15 @@ def test_data_with_too_few_texts_are_refused(
 
 
 def test_large_records_and_texts_without_words_are_rejected() -> None:
-    data = prepare(config(), [VAST, *TRAIN, MUTE], [*DEV, MUTE], max_reject_share=0.2)
+    data = prepare(config(), [LARGE, *TRAIN, WORDLESS], [*DEV, WORDLESS], max_reject_share=0.2)
     rejects = data.rejects["people/train"]
-    assert [(reject.file, reject.id) for reject in rejects] == [("people/train", n) for n in ("vast", "vast", "mute")]
-    assert "record 'vast': has 40 triples; at most 24 can be planned at once" in str(rejects[0])
-    assert str(rejects[-1]) == f"people/train: record 'mute': the text {JOINER!r} contains no words"
-    assert [reject.id for reject in data.rejects["people/dev"]] == ["mute"]
-    assert [example.id for example in data.train] == [r.id for r in TRAIN for _ in range(2)] + ["mute"] * 2
+    assert [(reject.file, reject.id) for reject in rejects] == [
+        ("people/train", n) for n in ("large", "large", "wordless")
+    ]
+    assert "record 'large': has 40 triples; at most 24 can be planned at once" in str(rejects[0])
+    assert str(rejects[-1]) == f"people/train: record 'wordless': the text {JOINER!r} contains no words"
+    assert [reject.id for reject in data.rejects["people/dev"]] == ["wordless"]
+    assert [example.id for example in data.train] == [r.id for r in TRAIN for _ in range(2)] + ["wordless"] * 2
     assert not any(name.startswith("p1") for name in data.encoder.predicates), "nothing is learned from rejected texts"
     assert not prepare(config(), TRAIN, DEV).rejects
 

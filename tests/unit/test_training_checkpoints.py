@@ -43,9 +43,9 @@ def test_a_stopped_run_resumes_exactly(
 ) -> None:
     config = replace(CONFIG, accumulate=accumulate, label_smoothing=0.1 if stage == "baseline" else 0.0)
     full = Log()
-    uncut = trainer(stage, config, callbacks=[full], substitute=substitute)
-    total = uncut.run().step
-    assert total == uncut.total_steps == len(full.losses)
+    whole = trainer(stage, config, callbacks=[full], substitute=substitute)
+    total = whole.run().step
+    assert total == whole.total_steps == len(full.losses)
     stop_at = min(stop_at, total - 1)
 
     before_stop, after_stop = Log(stop_at), Log()
@@ -56,10 +56,10 @@ def test_a_stopped_run_resumes_exactly(
     torch.rand(13)  # the state of the process that continues is another
     resumed = trainer(stage, config, fresh_model(seed=1234), [after_stop], substitute=substitute)
     load_checkpoint(tmp_path / "checkpoint", resumed)
-    assert resumed.run() == uncut.progress
+    assert resumed.run() == whole.progress
     assert before_stop.losses + after_stop.losses == full.losses
     assert before_stop.dev_losses + after_stop.dev_losses == full.dev_losses
-    assert same(weights(resumed.model), weights(uncut.model))
+    assert same(weights(resumed.model), weights(whole.model))
 
 
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])

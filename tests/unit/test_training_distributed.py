@@ -66,9 +66,9 @@ def test_a_stopped_distributed_run_resumes_exactly(workers: Workers) -> None:
     for tensors in workers.resumed:
         parts = {
             part: {name.removeprefix(part): tensor for name, tensor in tensors.items() if name.startswith(part)}
-            for part in ("resumed.", "uncut.")
+            for part in ("resumed.", "whole.")
         }
-        assert parts["uncut."] and same(parts["resumed."], parts["uncut."])
+        assert parts["whole."] and same(parts["resumed."], parts["whole."])
 
 
 def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) -> None:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 
 import pytest
 
@@ -34,13 +35,9 @@ def substituted(share: float, min_count: int = 60, seed: int = 0) -> list[tuple[
 
 def parts(example: Example) -> list[tuple[int, int, tuple[int, ...]]]:
     """Triple, role and words of each part of the source, in its order."""
-    result: list[tuple[int, int, tuple[int, ...]]] = []
-    for word, triple, role in zip(example.source, example.triple, example.role, strict=True):
-        if result and result[-1][:2] == (triple, role):
-            result[-1] = (triple, role, (*result[-1][2], word))
-        else:
-            result.append((triple, role, (word,)))
-    return result
+    tokens = zip(example.triple, example.role, example.source, strict=True)
+    grouped = groupby(tokens, key=lambda token: token[:2])
+    return [(triple, role, tuple(word for _, _, word in part)) for (triple, role), part in grouped]
 
 
 def marked(facts: Sequence[Sequence[int]]) -> str:
@@ -83,11 +80,8 @@ def test_words_that_cannot_be_generated_can_be_copied(min_count: int) -> None:
 
 def test_the_share_is_the_fraction_of_substituted_names() -> None:
     def changed(share: float) -> int:
-        return sum(
-            old != new
-            for before, after in substituted(share)
-            for (_, _, old), (_, _, new) in zip(parts(before), parts(after), strict=True)
-        )
+        pairs = [zip(parts(before), parts(after), strict=True) for before, after in substituted(share)]
+        return sum(old != new for pair in pairs for old, new in pair)
 
     assert changed(0.0) == 0
     assert 0.3 * changed(1.0) < changed(0.5) < 0.7 * changed(1.0)
@@ -95,16 +89,13 @@ def test_the_share_is_the_fraction_of_substituted_names() -> None:
 
 def test_some_names_become_out_of_vocabulary_words() -> None:
     vocabulary, _ = corpus(2)
-    unseen = Counter(
-        word >= len(vocabulary) for _, after in substituted(1.0, 2) for _, role, name in parts(after) if role == 3
-        for word in name
-    )  # fmt: skip
+    names = [name for _, after in substituted(1.0, 2) for _, role, name in parts(after) if role == 3]
+    unseen = Counter(word >= len(vocabulary) for name in names for word in name)
     assert 0.02 < unseen[True] / unseen.total() < 0.5
 
 
 def test_substitution_is_determined_by_the_seed() -> None:
-    assert substituted(0.5, seed=3) == substituted(0.5, seed=3)
-    assert substituted(0.5, seed=3) != substituted(0.5, seed=4)
+    assert substituted(0.5, seed=3) == substituted(0.5, seed=3) != substituted(0.5, seed=4)
 
 
 def of_text(text: str, *triples: Triple) -> tuple[Example, Substitute]:

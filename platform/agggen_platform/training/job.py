@@ -8,8 +8,8 @@
     STORE/NAME/bundle/                    the model
 
 STORE is ``storage.url``, or RUNS if that is null; a separate STORE also gets a copy of the run log (`tracking.stored`).
-The run's name does not depend on STORE, so RUNS/NAME may contain the bundle of an earlier job whose store was RUNS; a
-job with another STORE does not change those files.
+The run's name does not depend on STORE. If RUNS/NAME has files of an earlier job whose store was RUNS, a job with
+another STORE does not change them.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
 from agggen_platform.training.prepared import prepared_in
 
-_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED = "run.json", "bundle", "checkpoints", "prepared"
-_REJECTS = "rejects.jsonl"
-_STORED = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
+_RUN, _BUNDLE, _CHECKPOINTS = "run.json", "bundle", "checkpoints"
+_STORED = (_RUN, _BUNDLE, _CHECKPOINTS, "prepared")
 _TABLE = 50  # texts in the table that MLflow's pages compare between runs
 _STAGES = ("baseline", "joint")
 
@@ -64,7 +63,7 @@ class Finished:
 
     bundle: Bundle
     path: Path  # on this machine
-    trained: bool  # whether this call trained; False: an earlier call had finished the run
+    trained: bool  # False: an earlier call had finished the run
     seconds: float
     run_name: str
     address: str  # the bundle's address for other machines
@@ -84,7 +83,7 @@ def default_name(preset: str, config: JobConfig, data: Data) -> str:
 def tracker_of(
     config: TrackingConfig, name: str, runs_dir: Path, tags: Mapping[str, str] | None, **options: Any
 ) -> Tracker:
-    """The run log of the run `name`; `options`: further arguments of `Tracker`."""
+    """The run log of the run `name`."""
     patience = config.patience_seconds
     return Tracker(config.uri, config.experiment, name, tags, runs_dir=runs_dir, patience=patience, **options)
 
@@ -120,12 +119,9 @@ def train_job(
 
     Raises:
         ConfigError: the name is invalid, or belongs to a run of another configuration or other data.
-        CorpusError, RecordError, AllenNLPError: the corpus is missing, or cannot be segmented or trained on.
-        ClusterError: there is no such cluster, or it lacks resources for the workers.
         ClaimedError: another job works on this run.
-        StorageError: the store refused access or did not answer.
         StoppedError: stopped by a signal, `stop`, or `on_evaluation`; the same call resumes.
-        TrainingError: training cannot continue.
+        CorpusError, RecordError, AllenNLPError, ClusterError, StorageError, TrainingError: see there.
     """
     run = _Run(config, name, runs_dir, parent, tags)
     data = data or data_of(config)
@@ -194,9 +190,9 @@ def _trained(
     """The result of `fit` on the workers, from the checkpoints: the model and its metrics."""
     model = new_model(config, prepared)
     metrics: dict[str, float] = {}
-    for stage, settings in zip(_STAGES, (config.training.baseline, config.training.joint), strict=True):
-        if settings.epochs:
-            weights, progress = trained_weights(checkpoints, stage, settings.epochs)
+    for stage in _STAGES:
+        if epochs := getattr(config.training, stage).epochs:
+            weights, progress = trained_weights(checkpoints, stage, epochs)
             model.load_state_dict(weights)
             metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
     return model.eval(), metrics
@@ -234,7 +230,7 @@ class _Run:
 
     def begin(self, data: Data, prepared: Prepared, say: Callable[[str], None]) -> None:
         """Writes the configuration and fingerprints, and the records and texts that are left out."""
-        path = self.runs_folder / _REJECTS
+        path = self.runs_folder / "rejects.jsonl"
         for name, rejects in data.rejects.items():
             say(f"{len(rejects):,} records of {name} cannot be read: {path}")
         for name, rejects in prepared.rejects.items():

@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
@@ -20,7 +19,7 @@ from torch import Tensor
 from agggen.training.checkpoints import Snapshot, load_checkpoint
 from agggen.training.distributed import Group
 from agggen.training.loop import Progress, Trainer
-from agggen_platform.storage.checkpoints import CheckpointStore, Saved
+from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.errors import StorageError, explained
 
 _PREFIX = "agggen-checkpoints-"
@@ -94,12 +93,11 @@ class StoreKeeper:
             StorageError: the store cannot be read.
         """
         path = self._folder / "restored.safetensors"
-        saved = self.store.restore(trainer.stage, path) if self.group.rank == 0 else None
-        chosen = json.loads(self.group.from_first(json.dumps(asdict(saved) if saved else None)))
-        if chosen is None:
+        saved = self.group.from_first(self.store.restore(trainer.stage, path) if self.group.rank == 0 else None)
+        if saved is None:
             return False
         if self.group.rank:
-            self.store.fetch(Saved(**chosen), path)
+            self.store.fetch(saved, path)
         load_checkpoint(path, trainer)
         path.unlink()
         return True

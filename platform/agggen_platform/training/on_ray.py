@@ -106,8 +106,7 @@ def train_on_workers(
 
     Raises:
         StoppedError: `stop` returned True; the same call resumes.
-        TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows
-            (with -1: too often in a row without a newer checkpoint).
+        TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows.
         ClusterError: Ray Train itself failed, or the cluster was lost.
     """
     import ray

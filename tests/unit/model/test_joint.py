@@ -59,9 +59,9 @@ def emissions(model: JointModel, examples: list[Example]) -> list[list[dict[froz
     ]
 
 
-def likelihood(model: JointModel, examples: list[Example], prune: bool = True) -> list[float]:
+def likelihood(model: JointModel, examples: list[Example]) -> list[float]:
     with torch.no_grad():
-        return model.log_likelihood(collate(examples), prune).tolist()
+        return model.log_likelihood(collate(examples)).tolist()
 
 
 @pytest.fixture(autouse=True)
@@ -181,7 +181,7 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
         monkeypatch.setattr("agggen.model.joint._CHUNK", chunk)
         model.zero_grad(set_to_none=True)
         torch.manual_seed(5)
-        model.log_likelihood(collate([example]), prune=False).sum().backward()
+        model.log_likelihood(collate([example])).sum().backward()
         return sum(calls), [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
     once, _ = gradients(10**6)
@@ -194,7 +194,7 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
 
 
 def enumerate_paths(
-    model: JointModel, example: Example, prune: bool, penalty: float | None
+    model: JointModel, example: Example, penalty: float | None = None
 ) -> list[tuple[float, tuple[State, ...]]]:
     """Every plan of the text with log p(y, z | x) minus the penalties of broken alignments."""
     size, most = len(example.predicates), model.config.max_group_size
@@ -202,10 +202,9 @@ def enumerate_paths(
     with torch.no_grad():
         emission = EmissionTwin(model, example)
         for t in range(len(example.facts)):
-            masks = (example.required, example.forbidden) if prune and example.required else ([0] * 9, [0] * 9)
-            required, forbidden = (members(mask[t]) for mask in masks)
-            most_broken = 0 if penalty is None else 1
-            kept = kept_sets(size, most, example.max_size if prune else 99, required, forbidden, most_broken)
+            masks = example.required, example.forbidden
+            required, forbidden = (members(mask[t] if mask else 0) for mask in masks)
+            kept = kept_sets(size, most, example.max_size, required, forbidden, 0 if penalty is None else 1)
             by_set = {group: emission(t, group) - (penalty or 0) * broken(group, required, forbidden) for group in kept}
             observed.append({z: by_set[frozenset(z)] for z in ordered_states(size, most) if frozenset(z) in kept})
         return all_paths(observed, TransitionTwin(model.transitions, example.predicates).log_weight)
@@ -216,6 +215,7 @@ PRUNED = [
     replace(random_example(5, 2, [2, 2]), required=(0, 3), forbidden=(1, 3)),
     random_example(6, 1, [1, 2]),
 ]
+UNPRUNED = [replace(example, required=(), forbidden=(), max_size=99) for example in PRUNED]
 
 
 @pytest.mark.parametrize(
@@ -225,20 +225,20 @@ PRUNED = [
         *({"max_group_size": size} for size in (1, 2)),
     ],
 )
-@pytest.mark.parametrize(("prune", "penalty"), [(True, None), (True, 0.7), (False, None)])
+@pytest.mark.parametrize(("examples", "penalty"), [(PRUNED, None), (PRUNED, 0.7), (UNPRUNED, None)])
 def test_likelihood_posterior_and_best_paths_equal_enumeration(
-    settings: dict[str, Any], prune: bool, penalty: float | None
+    settings: dict[str, Any], examples: list[Example], penalty: float | None
 ) -> None:
-    model, batch = tiny_model(**settings), collate(PRUNED)
+    model, batch = tiny_model(**settings), collate(examples)
     with torch.no_grad():
-        potentials, states = model.potentials(batch, prune, penalty)
-        assert torch.equal(model.log_likelihood(batch, prune, penalty), log_likelihood(potentials, states))
-    check_inference(potentials, states, [enumerate_paths(model, example, prune, penalty) for example in PRUNED], 3)
+        potentials, states = model.potentials(batch, penalty)
+        assert torch.equal(model.log_likelihood(batch, penalty), log_likelihood(potentials, states))
+    check_inference(potentials, states, [enumerate_paths(model, example, penalty) for example in examples], 3)
 
 
 def test_likelihood_of_a_record_of_seven_triples() -> None:
     model, example = tiny_model(), random_example(7, 7, [2])
-    paths = enumerate_paths(model, example, False, None)
+    paths = enumerate_paths(model, example)
     assert len(paths) == 259
     assert likelihood(model, [example]) == [pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)]
 
@@ -301,8 +301,8 @@ def test_an_extra_id_does_not_change_the_likelihood() -> None:
 
 def test_lower_precisions_stay_close_to_float64_and_give_finite_float32_scores() -> None:
     model = tiny_model().float()
-    for prune in (True, False):
-        assert likelihood(model, PRUNED, prune) == pytest.approx(likelihood(tiny_model(), PRUNED, prune), abs=1e-3)
+    for examples in (PRUNED, UNPRUNED):
+        assert likelihood(model, examples) == pytest.approx(likelihood(tiny_model(), examples), abs=1e-3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         scores = model.log_likelihood(collate(PRUNED))
     assert scores.dtype == torch.float32
@@ -343,9 +343,9 @@ def _grown_by_many_facts() -> float:
     """The increase of peak memory in MiB when a text of 900 facts is scored."""
     model, example = tiny_model(), random_example(3, 2, [1] * 900)
     with torch.no_grad():
-        model.potentials(collate([random_example(3, 2, [1] * 9)]), prune=False)
+        model.potentials(collate([random_example(3, 2, [1] * 9)]))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        model.potentials(collate([example]), prune=False)
+        model.potentials(collate([example]))
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 

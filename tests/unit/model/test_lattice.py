@@ -90,25 +90,6 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
             assert kept, "a fact was pruned to nothing"
 
 
-@pytest.mark.parametrize(
-    ("n_triples", "required", "forbidden", "max_size", "max_group_size", "sets"),
-    [
-        (3, 0b001, 0, 99, 3, {0b001, 0b011, 0b101, 0b111}),
-        (3, 0b001, 0b100, 99, 3, {0b001, 0b011}),
-        (3, 0b001, 0, 2, 3, {0b001, 0b011, 0b101}),
-        (3, 0b001, 0b001, 1, 3, {0b001, 0b010, 0b100}),  # a contradiction leaves all sets within the size
-        (3, 0b111, 0, 99, 2, {1, 2, 3, 4, 5, 6}),  # as does a requirement that no state of two can hold
-        (2, 0, 0, 0, 3, {1, 2, 3}),  # a size below 1 bounds nothing
-    ],
-)
-def test_sets_after_pruning(
-    n_triples: int, required: int, forbidden: int, max_size: int, max_group_size: int, sets: set[int]
-) -> None:
-    batch = collate([example(n_triples, [required], [forbidden], max_size)])
-    built = lattice(n_triples, max_group_size)
-    assert set(built.set_bits[allowed_sets(batch, built)[0, 0]].tolist()) == sets
-
-
 def test_whole_texts_are_not_constrained() -> None:
     batch = collate([example(2, required=[1, 2], forbidden=[2, 1])], whole=True)
     assert allowed_sets(batch, lattice(2, 3)).tolist() == [[[True, True, True]]]
