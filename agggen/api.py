@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -27,7 +26,7 @@ from agggen.training.checkpoints import FileKeeper
 from agggen.training.choice import AUTO, config_for
 from agggen.training.data import Data, bundle_folder, check_same, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
-from agggen.training.progress import ProgressLines
+from agggen.training.progress import ProgressLines, to_stderr
 from agggen.training.stopping import StopRequest
 from agggen.verification.results import check_paired
 
@@ -181,8 +180,8 @@ def train(
     """
     dataset = training_dataset(data)
     config = config_for(RunConfig, dataset, preset, as_overrides(settings))
-    loaded_data = training_data(config, max_reject_share, dataset)
-    return _train_in_folder(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
+    records = training_data(config, max_reject_share, dataset)
+    return _train_in_folder(config, records, Path(output), callbacks, progress, max_reject_share)
 
 
 def adapt(
@@ -214,15 +213,11 @@ def adapt(
         BundleError, RegistryError, StorageError: see `load_model`.
         ConfigError, CorpusError, StoppedError, TrainingError: see `train`.
     """
-
-    def note(message: str) -> None:
-        if progress is True:
-            print(message, file=sys.stderr)
-
     address = model.path if isinstance(model, Model) else model
+    note = to_stderr if progress is True else lambda message: None
     dataset, overrides = training_dataset(data), as_overrides(settings)
-    config, loaded_data = adaptation(RunConfig, address, dataset, replay, overrides, max_reject_share, note)
-    return _train_in_folder(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
+    config, records = adaptation(RunConfig, address, dataset, replay, overrides, max_reject_share, note)
+    return _train_in_folder(config, records, Path(output), callbacks, progress, max_reject_share)
 
 
 def _train_in_folder(

@@ -86,27 +86,6 @@ def test_emissions_equal_scores_token_by_token(history: str, copy: bool, copy_ne
                     assert score == pytest.approx(twin(fact, group), abs=1e-9), (example.id, fact, group)
 
 
-@histories
-@copying
-def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
-    """Over all output words and the other words of the set's triples."""
-    model, example, group = tiny_model(history=history, copy=copy), BATCH[0], frozenset({0, 2})
-    visible_words = {w for w, t in zip(example.source, example.triple, strict=True) if t in group and copy}
-    assert not copy or any(word >= model.n_words for word in visible_words), "the example has no word of its own"
-    sayable = sorted(set(range(model.n_output)) | visible_words)
-    memory = model.encode(collate([example]))
-    hidden = torch.randn(1, 1, model.config.width, dtype=torch.float64).expand(1, len(sayable), -1)
-    visible = torch.tensor([[t in group for t in example.triple]])
-    targets, last = torch.tensor([sayable]), example.source[1]
-    inputs, scored = torch.full_like(targets, last), torch.ones_like(targets, dtype=torch.bool)
-    with torch.no_grad():
-        actual = model.token_log_probs(hidden, inputs, targets, scored, memory, visible)[0]
-        twin = EmissionTwin(model, example).next_token(hidden[0, 0], last, group)
-    assert actual.exp().sum().item() == pytest.approx(1, abs=1e-12)
-    for token, score in zip(sayable, actual.tolist(), strict=True):
-        assert math.exp(score) == pytest.approx(twin[token], abs=1e-12)
-
-
 @copying
 def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: bool) -> None:
     """A score of -1e9 would make the mean loss of a corpus meaningless."""
