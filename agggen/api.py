@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.checks import check
-from agggen.config import as_overrides, flatten, load_config, overrides_of, resolved
+from agggen.config import as_overrides, flatten, load_config, overrides_of
+from agggen.corpora.rejects import write_rejects
 from agggen.corpora.tables import read_table
 from agggen.datasets import load_records
 from agggen.display import Results
@@ -19,14 +19,14 @@ from agggen.errors import AggGenError, RecordError, StoppedError
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.results import AlignedText, PlannedRecord
 from agggen.records import Plan, Record
-from agggen.run import RunConfig
-from agggen.run import train as train_records
+from agggen.run import RunConfig, bundle_of, fit, prepare
 from agggen.training.adaptation import adaptation
 from agggen.training.callbacks import Callback
+from agggen.training.checkpoints import FileKeeper
 from agggen.training.choice import AUTO, config_for
 from agggen.training.data import Data, bundle_folder, check_same, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
-from agggen.training.progress import ProgressLines
+from agggen.training.progress import ProgressLines, to_stderr
 from agggen.training.stopping import StopRequest
 from agggen.verification.results import check_paired
 
@@ -35,7 +35,7 @@ class Model:
     """A trained model; not thread-safe.
 
     Each method takes a record and returns a result, or takes several records (a list, DataFrame, Arrow table or file)
-    and returns `Results` in the order of the records.
+    and returns `Results` in the order of the records. Keyword arguments change `settings`.
     """
 
     def __init__(self, bundle: Bundle, path: Path, device: str = "cpu") -> None:
@@ -59,12 +59,10 @@ class Model:
     def plan(self, records: Any, k: int = 5, **settings: Any) -> Any:
         """The `k` most probable plans of each record, best first (`Results` of `PlannedRecord`).
 
-        Args:
-            settings: see `settings`; with ``planner="sample"``, `k` plans are sampled by their probabilities instead.
+        With ``planner="sample"``, `k` plans are sampled by their probabilities instead.
 
         Raises:
             PlanError, RecordError: a record cannot be planned.
-            ConfigError: see `settings`.
         """
         all_records, single = _record_list(records)
         planned: list[Results[PlannedRecord]] = [
@@ -78,17 +76,14 @@ class Model:
         """A text for each record (`Generation`: ``text``, ``plan``, ``facts``, ``faults``, ...).
 
         Args:
-            records: see `Model`.
             plan: a plan such as ``"[food] [near area]"``, which every text follows exactly; or a list with a plan or
                 None per record. [default: the model chooses]
             n_best: number of texts per record; if more than 1, each result is `Results` of these texts, best first.
             complete: whether the model adds the predicates that `plan` lacks.
-            settings: see `settings`.
 
         Raises:
             PlanError: a plan does not fit its record.
             RecordError: a record has too many triples.
-            ConfigError: see `settings`.
         """
         all_records, single = _record_list(records)
         plans = [plan] * len(all_records) if plan is None or isinstance(plan, str | Plan) else list(plan)
@@ -106,8 +101,7 @@ class Model:
     def align(self, records: Any, text: Any, run_archives: bool = False) -> Any:
         """The Viterbi alignment of triples to the facts of each text (`AlignedText`; paper section 5.3).
 
-        Args:
-            run_archives: see `Bundle.fact_segmenter`.
+        `run_archives`: see `Bundle.fact_segmenter`.
         """
         all_records, single = _record_list(records)
         texts = [text] if isinstance(text, str) else list(text)
@@ -166,9 +160,8 @@ def train(
 ) -> Model:
     """Trains a model on this machine and writes ``OUTPUT/bundle``.
 
-    The same call continues an interrupted run; if the run is finished, it returns the model. At Ctrl-C or SIGTERM, a
-    checkpoint is saved before training stops. The command ``agggen train`` also supports cluster workers, object stores
-    and the run log.
+    The same call continues an interrupted run from ``OUTPUT/checkpoints``; if the run is finished, it returns the
+    model. At Ctrl-C or SIGTERM, a checkpoint is saved before training stops.
 
     Args:
         data: any source of `load_dataset` with the splits train and dev.
@@ -187,8 +180,8 @@ def train(
     """
     dataset = training_dataset(data)
     config = config_for(RunConfig, dataset, preset, as_overrides(settings))
-    loaded_data = training_data(config, max_reject_share, dataset)
-    return _train_in_folder(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
+    records = training_data(config, max_reject_share, dataset)
+    return _train_in_folder(config, records, Path(output), callbacks, progress, max_reject_share)
 
 
 def adapt(
@@ -220,27 +213,23 @@ def adapt(
         BundleError, RegistryError, StorageError: see `load_model`.
         ConfigError, CorpusError, StoppedError, TrainingError: see `train`.
     """
-
-    def note(message: str) -> None:
-        if progress is True:
-            print(message, file=sys.stderr)
-
     address = model.path if isinstance(model, Model) else model
+    note = to_stderr if progress is True else lambda message: None
     dataset, overrides = training_dataset(data), as_overrides(settings)
-    config, loaded_data = adaptation(RunConfig, address, dataset, replay, overrides, max_reject_share, note)
-    return _train_in_folder(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
+    config, records = adaptation(RunConfig, address, dataset, replay, overrides, max_reject_share, note)
+    return _train_in_folder(config, records, Path(output), callbacks, progress, max_reject_share)
 
 
 def _train_in_folder(
     config: RunConfig,
-    loaded_data: Data,
+    data: Data,
     folder: Path,
     callbacks: Iterable[Callback],
     progress: bool | Callable[[TrainingEvent], None],
     max_reject_share: float,
 ) -> Model:
     """Trains in `folder`, or continues the run there; returns the model, without training if the run is finished."""
-    identity = flatten(config) | loaded_data.decisive
+    identity = flatten(config) | data.decisive
     run_file, finished = folder / "run.json", (folder / "bundle" / "manifest.json").is_file()
     if run_file.is_file():
         check_same(json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output")
@@ -249,22 +238,16 @@ def _train_in_folder(
         run_file.write_text(json.dumps(identity, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if not finished:
         on_event = ProgressLines() if progress is True else progress or None
-        listeners = [*callbacks, *([EventReporter(on_event)] if on_event else [])]
+        callbacks = [*callbacks, *([EventReporter(on_event)] if on_event else [])]
         with StopRequest() as stop:
+            prepared = prepare(
+                config, data.train, data.dev, max_reject_share, data.start.bundle if data.start else None
+            )
+            if rejects := [*chain(*data.rejects.values(), *prepared.rejects.values())]:
+                write_rejects(folder / "rejects.jsonl", rejects)
             try:
-                train_records(
-                    config,
-                    loaded_data.train,
-                    loaded_data.dev,
-                    folder,
-                    lambda stage: listeners,
-                    loaded_data.sources,
-                    resolved(config),
-                    stop=stop,
-                    max_reject_share=max_reject_share,
-                    start=loaded_data.start.bundle if loaded_data.start else None,
-                    rejects=[reject for rejects in loaded_data.rejects.values() for reject in rejects],
-                )
+                model, metrics = fit(config, prepared, FileKeeper(folder / "checkpoints"), callbacks, stop=stop)
             except StoppedError as error:
                 raise stop.stopped(error) from error
+            save_bundle(folder / "bundle", bundle_of(config, prepared, model, metrics, data.sources))
     return load_model(folder)

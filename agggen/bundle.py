@@ -24,6 +24,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from agggen.encoding import Encoder
 from agggen.errors import BundleError, ConfigError
 from agggen.facts import FactSegmenter
@@ -75,12 +77,9 @@ class Bundle:
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
         """The segmenter of texts without facts.
 
-        Args:
-            run_archives: whether an AllenNLP archive that the bundle names may be loaded; loading runs code of the
-                archive's author.
-
         Raises:
-            ConfigError: the bundle names an archive and `run_archives` is False, or the segmenter cannot be loaded.
+            ConfigError: the bundle names an AllenNLP archive, whose loading runs code of its author, and `run_archives`
+                is False; or the segmenter cannot be loaded.
         """
         if self.segmenter.source == "allennlp" and not run_archives:
             archive = self.segmenter.allennlp.archive if self.segmenter.allennlp else "none"
@@ -92,19 +91,15 @@ class Bundle:
 
 
 def save_bundle(path: Path | str, bundle: Bundle) -> str:
-    """Writes the bundle to the folder `path`, which must not exist yet, and returns its fingerprint.
-
-    The folder is renamed to `path` when it is complete.
+    """Writes the bundle to the folder `path` atomically, and returns its fingerprint.
 
     Raises:
         BundleError: `path` exists.
-        OSError: a file cannot be written; the incomplete folder is removed.
+        OSError: a file cannot be written.
     """
     path = Path(path)
     if path.exists():
-        raise BundleError(
-            f"{path} exists already; a bundle is never overwritten, so choose another folder or remove it"
-        )
+        raise BundleError(f"{path} exists already; a bundle is never overwritten: choose another folder or remove it")
     path.parent.mkdir(parents=True, exist_ok=True)
     description = {
         "format": FORMAT,
@@ -135,7 +130,7 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
 
 
 def write_manifest(path: Path, names: Sequence[str]) -> None:
-    """Writes ``manifest.json`` with the size and SHA-256 of the files `names` in the folder `path`."""
+    """Writes ``manifest.json`` with the size and SHA-256 of the files `names` in the folder."""
     _write_json(path / "manifest.json", {name: _manifest_entry(path / name) for name in names})
 
 
@@ -223,7 +218,8 @@ def load_bundle(path: Path | str) -> Bundle:
     if segmenter_values["allennlp"] is not None:
         segmenter_values["allennlp"] = _build(AllenNLPConfig, segmenter_values["allennlp"], path)
     _check_sizes(config, path)
-    model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
+    with torch.random.fork_rng(devices=[]):  # the random weights are replaced
+        model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     try:
         model.load_state_dict(load_file(path / "weights.safetensors"))
     except (RuntimeError, SafetensorError) as error:

@@ -1,15 +1,13 @@
-"""Typed configuration from dataclasses, a YAML preset and dotted overrides.
+"""Typed configuration from nested dataclasses, a YAML preset and dotted overrides.
 
-The dataclasses are nested; each is defined in the module that it configures:
-
-    config = load_config(TrainConfig, "webnlg", ["model.width=128", "optimizer.rate=1e-3"])
+    config = load_config(RunConfig, "webnlg", ["model.width=128", "training.seed=2"])
     resolved(config)     # {"model": {"width": 128, ...}, ...}: plain JSON, stored in the bundle
     config_hash(config)  # 12 hexadecimal digits, for logs
 
-A preset may begin with ``extends: NAME`` (another preset, or a YAML file in the same folder), whose values it
-overrides. Overrides take precedence over the preset, and later overrides over earlier ones. Every key must exist and
-every value must have the type of its field; only an integer for a float and an unquoted number for a string are
-converted. Scalars follow YAML 1.2 (``1e-3`` is a number, ``no`` is a string).
+A preset may have ``extends: NAME`` (another preset, or a YAML file in the same folder), whose values it overrides.
+Later overrides take precedence over earlier ones. Every key must exist and every value must have the type of its field;
+only an integer for a float and an unquoted number for a string are converted. Scalars follow YAML 1.2 (``1e-3`` is a
+number, ``no`` is a string).
 """
 
 from __future__ import annotations
@@ -50,8 +48,7 @@ def load_config(
 ) -> T:
     """An instance of the dataclass `cls` from a preset (a name, or the path of a YAML or JSON file) and overrides.
 
-    Args:
-        defaults: overrides of lower precedence than the preset.
+    `defaults` are overrides of lower precedence than the preset.
 
     Raises:
         ConfigError: a preset or key is unknown (the message names the most similar one), a value has the wrong type,

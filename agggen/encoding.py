@@ -45,6 +45,10 @@ class Encoder:
         encoded = self.vocabulary.encode_source(record)
         return self._source(record, encoded), encoded.extras
 
+    def _source(self, record: Record, encoded: EncodedSource) -> Example:
+        ids, triple, role = tuple(encoded.ids), tuple(encoded.triple), tuple(encoded.role)
+        return Example(record.id, ids, triple, role, self.predicate_ids(record))
+
     def predicate_ids(self, record: Record) -> tuple[int, ...]:
         """The ids of the record's predicates. If ``isPartOf_2`` is not in the table, it has the id of ``isPartOf``."""
         triples = zip(record.predicates, record.triples, strict=True)
@@ -54,15 +58,11 @@ class Encoder:
         """The record's predicates that are not in the table."""
         return tuple(name for name, id_ in zip(record.predicates, self.predicate_ids(record), strict=True) if not id_)
 
-    def _source(self, record: Record, encoded: EncodedSource) -> Example:
-        ids, triple, role = tuple(encoded.ids), tuple(encoded.triple), tuple(encoded.role)
-        return Example(record.id, ids, triple, role, self.predicate_ids(record))
-
     def example(self, record: Record, facts: Sequence[str], constraints: Constraints = "none") -> Example:
         """The example of a record with a text.
 
         Args:
-            facts: the segments of the text, which concatenate to it; segments in which no word starts are dropped.
+            facts: the segments of the text; those in which no word starts are dropped.
             constraints: how the hard alignment prunes groups.
 
         Raises:
@@ -89,9 +89,7 @@ def segmented(
 ) -> list[Record]:
     """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 
-    Args:
-        rejects: receives the references that cannot be segmented. These references are dropped, and so are records of
-            which all references are dropped.
+    References that cannot be segmented are added to `rejects` and dropped, and so are records that keep none.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.
@@ -135,12 +133,7 @@ def training_examples(
 ) -> Iterator[Example]:
     """One example per reference; a text without known facts is a single fact.
 
-    Args:
-        constraints: how the hard alignment prunes groups.
-        rejects: receives the references without words; None: such a reference is an error.
-
-    Raises:
-        RecordError: a text contains no words, and `rejects` is None.
+    References without words are added to `rejects`; RecordError if that is None.
     """
     for record in records:
         for reference in record.references:

@@ -1,7 +1,7 @@
 """Errors that a user can cause and correct.
 
-Each derives from :class:`AggGenError`, a ``ValueError``; its message states what is wrong, where (file, line, record
-id), and what is valid. The command line prints ``str(error)`` without a traceback and exits with ``exit_code``.
+A message states what is wrong, where (file, line, record id), and what is valid. The command line prints it without a
+traceback and exits with ``exit_code``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StoppedError(TrainingError):
     """Training was interrupted and its state was saved; the same command continues the run."""
 
     def __init__(self, message: str, exit_code: int = TrainingError.exit_code) -> None:
-        """`exit_code` is 128 plus the number of the signal, if a signal interrupted training."""
+        """After a signal, `exit_code` is 128 plus its number."""
         super().__init__(message)
         self.exit_code = exit_code
 
@@ -61,6 +61,13 @@ def hint(name: str, known: Collection[str]) -> str:
     """The end of a message about an unknown name: the most similar known name, if there is one, and all known names."""
     near = get_close_matches(name, known, 1)
     return (f"did you mean {near[0]}? There are " if near else "there are ") + (", ".join(known) or "none")
+
+
+def check_below_one(section: object, names: Collection[str], prefix: str = "") -> None:
+    """Raises ConfigError, with `prefix` before the setting's name, if a setting is not in [0, 1)."""
+    for name in names:
+        if not 0 <= getattr(section, name) < 1:
+            raise ConfigError(f"{prefix}{name} must be at least 0 and less than 1, not {getattr(section, name)}")
 
 
 def check_minima(section: object, minima: Mapping[str, float], prefix: str = "") -> None:

@@ -1,30 +1,22 @@
-"""The training pipeline: segments and aligns the records, trains the baseline and the joint model, saves a bundle.
-
-`prepare` encodes the records, `fit` trains on them, alone or as one of several workers, and `train` does both. The
-folder of `train` contains:
-
-    checkpoints/{baseline,joint}.safetensors    the state of training, to continue with the same configuration
-    bundle/                                     the model
-    rejects.jsonl                               rejected records and texts
+"""The training pipeline: `prepare` segments, aligns and encodes the records, `fit` trains the baseline and the joint
+model, alone or as one of several workers, and `bundle_of` makes a bundle of the result.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
-from itertools import chain
-from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from agggen.bundle import Bundle, load_bundle, save_bundle
-from agggen.corpora.rejects import Reject, check_reject_share, write_rejects
+from agggen.bundle import Bundle, load_bundle
+from agggen.config import resolved
+from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
-from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError, check_minima
+from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError, check_below_one, check_minima
 from agggen.facts import FactSegmenter
 from agggen.facts.config import FactSource, FrameSettings, SegmenterConfig, segmenter
 from agggen.generation.generator import InferenceConfig
@@ -35,16 +27,13 @@ from agggen.records import Record
 from agggen.tensors import device_of
 from agggen.text import Vocabulary
 from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
-from agggen.training.checkpoints import FileKeeper
-from agggen.training.distributed import Alone, Group
+from agggen.training.distributed import ALONE, Group
 from agggen.training.growth import grown
-from agggen.training.loop import Precision, StageConfig, Trainer, isolated_randomness
-from agggen.training.objectives import ObjectiveName
+from agggen.training.loop import Precision, Stage, StageConfig, Trainer, isolated_randomness
 from agggen.training.substitution import substitution
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 
-Listen = Callable[[ObjectiveName], Sequence[Callback]]
 _SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "copy_next", "unseen_words")
 """The settings in `ModelConfig` on which the weights of encoder and decoder depend."""
 _TRANSITION_SETTINGS = ("predicate_dim", "max_group_size", "transition")
@@ -112,8 +101,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if self.seed < 0 or self.threads < 0:
             raise ConfigError(f"training.seed and threads must be 0 or more, not {self.seed} and {self.threads}")
-        if not 0 <= self.replay < 1:
-            raise ConfigError(f"training.replay must be at least 0 and less than 1, not {self.replay}")
+        check_below_one(self, ("replay",), "training.")
         if self.grow and not self.start:
             raise ConfigError("training.grow needs training.start, the bundle that grows")
 
@@ -170,8 +158,8 @@ def prepare(
 
     References are rejected if they cannot be segmented, contain no words, or their record has too many triples to be
     planned. If ``training.start`` names a bundle, vocabulary, predicate table, lexicon and weights are those of the
-    bundle (weights of transitions only if the configuration has the same transition model). With ``training.grow`` they
-    are extended by the words and predicates of the training records (`agggen.training.growth`).
+    bundle (weights of transitions only if the transition model is the same), extended with ``training.grow`` by the
+    words and predicates of the training records (`agggen.training.growth`).
 
     Args:
         train, dev: the records of both splits; records without references are skipped.
@@ -215,15 +203,8 @@ def prepare(
         _check_share(len(examples[-1]), split_rejects, split, max_reject_share)
         if split_rejects:
             rejects_by_split.setdefault(split, []).extend(split_rejects)
-    return Prepared(
-        encoder,
-        examples[0],
-        examples[1],
-        fact_segmenter.fingerprint if fact_segmenter else "corpus",
-        rejects_by_split,
-        lexicon,
-        weights,
-    )
+    name = fact_segmenter.fingerprint if fact_segmenter else "corpus"
+    return Prepared(encoder, examples[0], examples[1], name, rejects_by_split, lexicon, weights)
 
 
 def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
@@ -234,9 +215,8 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
     """
     requested, existing, grow = asdict(config.model), asdict(start.model.config), config.training.grow
     keys = (*_SHARED_SIZES, *_TRANSITION_SETTINGS) if grow else _SHARED_SIZES
-    differing = [
-        f"model.{name} ({existing[name]}, not {requested[name]})" for name in keys if requested[name] != existing[name]
-    ]
+    different = [name for name in keys if requested[name] != existing[name]]
+    differing = [f"model.{name} ({existing[name]}, not {requested[name]})" for name in different]
     text = start.config.get("text")
     if isinstance(text, Mapping) and not grow:
         differing += [f"text.{name}" for name, value in asdict(config.text).items() if text.get(name, value) != value]
@@ -246,11 +226,8 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
             "set the same values to start from its weights"
         )
     keeps_transitions = all(requested[name] == existing[name] for name in _TRANSITION_SETTINGS)
-    return {
-        name: tensor
-        for name, tensor in start.model.state_dict().items()
-        if keeps_transitions or not name.startswith("transitions.")
-    }
+    weights = start.model.state_dict()
+    return {name: weights[name] for name in weights if keeps_transitions or not name.startswith("transitions.")}
 
 
 def _with_facts(
@@ -282,36 +259,24 @@ def fit(
     config: RunConfig,
     data: Prepared,
     keeper: Keeper,
-    listen: Listen = lambda stage: (),
-    group: Group | None = None,
+    callbacks: Sequence[Callback] = (),
+    group: Group = ALONE,
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 120.0,
 ) -> tuple[JointModel, dict[str, float]]:
     """Trains both stages, resuming from `keeper`'s checkpoints; returns the model and its dev losses.
 
-    All workers of `group` must call `fit` with the same configuration, data and checkpoints; they get the same model.
-
-    Args:
-        keeper: saves a checkpoint every `checkpoint_seconds`, after each epoch, and when training stops.
-        listen: makes this worker's callbacks for a stage.
-        group: the workers that share each batch (None: this process only).
-        stop: called before each update; training stops if it returns True.
-        checkpoint_seconds: seconds between checkpoints.
+    All workers of `group` pass the same configuration, data and checkpoints, and get the same model. A checkpoint is
+    saved every `checkpoint_seconds`, after each epoch, and when `stop`, which is called before each update, is True.
 
     Raises:
         StoppedError: training was stopped; the same call resumes it.
         TrainingError: see `Trainer.run` and `load_checkpoint`.
     """
-    group = group or Alone()
-    vocabulary = data.encoder.vocabulary
-    with isolated_randomness(torch.device("cpu")):
-        torch.manual_seed(config.training.seed)
-        model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates))
-    model.load_state_dict(model.state_dict() | data.start)
-    model = model.to(device_of(config.training.device, "training.device"))
-    metrics: dict[str, float] = {}
     training = config.training
-    stages: list[tuple[ObjectiveName, StageConfig]] = [("baseline", training.baseline), ("joint", training.joint)]
+    model = new_model(config, data).to(device_of(training.device, "training.device"))
+    metrics: dict[str, float] = {}
+    stages: list[tuple[Stage, StageConfig]] = [("baseline", training.baseline), ("joint", training.joint)]
     for stage, settings in stages:
         if not settings.epochs:
             continue
@@ -321,12 +286,12 @@ def fit(
             data.dev,
             stage,
             settings,
-            config.training.seed,
-            [*listen(stage), CheckpointEvery(keeper, checkpoint_seconds)],
-            config.training.precision,
+            training.seed,
+            [*callbacks, CheckpointEvery(keeper, checkpoint_seconds)],
+            training.precision,
             group,
             stop,
-            substitution(data.train, vocabulary, settings.substitute) if settings.substitute else None,
+            substitution(data.train, data.encoder.vocabulary, settings.substitute) if settings.substitute else None,
         )
         keeper.restore(trainer)
         progress = trainer.run()
@@ -338,50 +303,21 @@ def fit(
     return model, metrics
 
 
+def new_model(config: RunConfig, data: Prepared) -> JointModel:
+    """The model before training: random weights by the seed, replaced by those of `data.start`."""
+    vocabulary = data.encoder.vocabulary
+    with isolated_randomness(torch.device("cpu")):
+        torch.manual_seed(config.training.seed)
+        model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates))
+    model.load_state_dict(model.state_dict() | data.start)
+    return model
+
+
 def bundle_of(
-    config: RunConfig,
-    data: Prepared,
-    model: JointModel,
-    metrics: Mapping[str, float],
-    sources: Mapping[str, str],
-    resolved: Mapping[str, Any],
+    config: RunConfig, data: Prepared, model: JointModel, metrics: Mapping[str, float], sources: Mapping[str, str]
 ) -> Bundle:
-    """The bundle of a trained model. `sources` are fingerprints, `resolved` is the configuration as plain data."""
+    """The bundle of a trained model; `sources` are the fingerprints of its data."""
     own_sources = {"vocabulary": data.encoder.vocabulary.fingerprint, "segmenter": data.segmenter}
-    provenance = dict(resolved), metrics, {**sources, **own_sources}
+    provenance = resolved(config), metrics, {**sources, **own_sources}
     facts = config.facts.source, config.facts.for_new_texts
     return Bundle(model.cpu(), data.encoder, config.inference, *provenance, *facts, data.lexicon)
-
-
-def train(
-    config: RunConfig,
-    train_records: Sequence[Record],
-    dev_records: Sequence[Record],
-    folder: Path,
-    listen: Listen = lambda stage: (),
-    sources: Mapping[str, str] | None = None,
-    resolved: Mapping[str, Any] | None = None,
-    stop: Callable[[], bool] = lambda: False,
-    max_reject_share: float = 0.05,
-    start: Bundle | None = None,
-    rejects: Sequence[Reject] = (),
-) -> Bundle:
-    """Trains both stages and writes ``folder/bundle``; continues an interrupted call with the same configuration.
-
-    Args:
-        sources, resolved: see `bundle_of`. [default: no fingerprints, and `config`]
-        listen, stop, max_reject_share, start: see `prepare` and `fit`.
-        rejects: the rejects of the corpus reader, written to ``rejects.jsonl`` with those of `prepare`.
-
-    Raises:
-        TrainingError: ``folder/bundle`` exists; or see `prepare` and `fit`.
-    """
-    if (folder / "bundle").exists():
-        raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train again")
-    data = prepare(config, train_records, dev_records, max_reject_share, start)
-    if all_rejects := [*rejects, *chain(*data.rejects.values())]:
-        write_rejects(folder / "rejects.jsonl", all_rejects)
-    model, metrics = fit(config, data, FileKeeper(folder / "checkpoints"), listen, stop=stop)
-    bundle = bundle_of(config, data, model, metrics, sources or {}, resolved or json.loads(json.dumps(asdict(config))))
-    save_bundle(folder / "bundle", bundle)
-    return bundle

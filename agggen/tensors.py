@@ -18,10 +18,10 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def device_of(name: str, setting: str = "device") -> torch.device:
-    """The device ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
+    """The device ``cpu``, ``cuda``, ``cuda:1``, ..., or ``auto``: a GPU if available.
 
     Raises:
-        ConfigError: the device is not available; names `setting`.
+        ConfigError: the device, from the setting `setting`, is not available.
     """
     import torch
 
@@ -33,11 +33,7 @@ def device_of(name: str, setting: str = "device") -> torch.device:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes tensors and metadata to the file `path`.
-
-    Raises:
-        OSError: the file cannot be written (raised in place of safetensors' own error).
-    """
+    """Writes tensors and metadata to the file `path`; OSError (in place of safetensors' own error) if that fails."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 

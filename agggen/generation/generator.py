@@ -344,7 +344,7 @@ class Generator:
             chunk = texts[begin : begin + batch_size]
             examples = [self.encoder.example(record, text_facts) for record, text_facts in chunk]
             batch = collate(examples).to(self.device)
-            potentials, lattice = self.model.potentials(batch, prune=False)
+            potentials, lattice = self.model.potentials(batch)
             _, best = viterbi(potentials, lattice)
             marginals = posterior(potentials, lattice)
             likelihood = log_likelihood(potentials, lattice)

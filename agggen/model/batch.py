@@ -95,12 +95,7 @@ def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
 
 
 def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
-    """Pads examples into a batch.
-
-    Args:
-        examples: at least one.
-        whole: whether to encode each text as a single fact, as for the plain Transformer.
-    """
+    """Pads examples into a batch; with `whole`, each text is a single fact, as for the plain Transformer."""
     inputs, targets, starts, lengths = [], [], [], []
     for example in examples:
         facts = [tuple(t for fact in example.facts for t in fact)] if whole and example.facts else list(example.facts)
@@ -138,8 +133,8 @@ def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
 def allowed_sets(batch: Batch, lattice: Lattice, most_broken: int = 0) -> Tensor:
     """(B, T, C): whether a set may emit a fact, after pruning by alignment.
 
-    A set must break at most `most_broken` of the fact's alignments (`broken_alignments`) and have at most `max_size`
-    triples. A fact without any such set keeps all sets of at most `max_size` or, without these, all sets of the record.
+    A set must break at most `most_broken` of the fact's alignments and have at most `max_size` triples. A fact without
+    any such set keeps all sets of at most `max_size` or, without these, all sets of the record.
     """
     missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
     in_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)

@@ -84,8 +84,8 @@ def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
 def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tensor, Tensor]:
     """The k best state sequences of each text: log-potentials (B, k) in descending order and states (B, k, T).
 
-    States are -1 beyond a text's length. If a text has fewer than k paths, the missing paths have states -1 and
-    log-potentials of at most `IMPOSSIBLE` / 2. A path consists of the states at which the gradient of its value is 1.
+    States are -1 beyond a text's length, and in missing paths of a text with fewer than k, whose log-potentials are at
+    most `IMPOSSIBLE` / 2. A path consists of the states at which the gradient of its value is 1.
     """
     with torch.inference_mode(False), torch.enable_grad():
         copies = _differentiable(potentials)

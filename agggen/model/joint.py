@@ -5,8 +5,8 @@ self-attention to all earlier tokens of the text. The emission depends on the *s
 scored once per fact, in one batched pass over rows (fact, set), and the score is used for all orderings of the set.
 
 History, two named variants (METHOD 3): `shared` encodes y_1..t-1 once, with cross-attention to all triples, for all
-sets and later facts; `masked` encodes y_1..t-1 again for each set, with cross-attention to its triples only, as the
-original does.
+sets and later facts; `masked` encodes it again for each set, with cross-attention to its triples only, as the original
+does.
 
 The plain Transformer (the paper's baseline) is the same network with the whole text as a single fact.
 """
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from agggen.errors import ConfigError, check_minima
+from agggen.errors import ConfigError, check_below_one, check_minima
 from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
@@ -56,9 +56,7 @@ class ModelConfig:
         check_minima(self, {**dict.fromkeys(sizes, 1), "unseen_words": 0}, "model.")
         if self.width % self.heads or self.width % 2:
             raise ConfigError(f"model.width {self.width} must be even and a multiple of the {self.heads} heads")
-        for name in ("dropout", "predicate_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} must be at least 0 and less than 1, not {getattr(self, name)}")
+        check_below_one(self, ("dropout", "predicate_dropout"), "model.")
 
 
 class Memory(NamedTuple):
@@ -120,8 +118,8 @@ class JointModel(nn.Module):
     def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
         """Embeddings of token ids (any shape) at positions less than `length`.
 
-        The k-th out-of-vocabulary word of a record is embedded as UNK plus vector k (if `unseen_words` is set), so that
-        a name of several such words can be copied in order.
+        The k-th out-of-vocabulary word of a record has the vector of UNK, with `unseen_words` plus vector k, so that a
+        name of several such words can be copied in order.
         """
         if length > len(self.positions):  # extend the table of sinusoids for longer texts
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)
@@ -159,11 +157,7 @@ class JointModel(nn.Module):
     def copy_attention(
         self, hidden: Tensor, inputs: Tensor, memory: Memory, visible: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The copy distribution, from hidden (R, n, D) after the words `inputs` (R, n), see `token_log_probs`.
-
-        Returns:
-            Log-attention (R, n, M), log-gates to generate and to copy (R, n).
-        """
+        """Log-attention (R, n, M) of copying, and log-gates (R, n) to generate and to copy; see `token_log_probs`."""
         scores = full_precision(self.copy_query(hidden) @ memory.copy_keys.mT) * self.config.width**-0.5
         if self.config.copy_next:
             follows = F.pad(memory.ids[:, None, :-1] == inputs[..., None], (1, 0)) & (memory.ids > END)[:, None]
@@ -214,22 +208,18 @@ class JointModel(nn.Module):
         k: int,
         barred: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Candidates for the next word after the words `inputs` (R, n): log p, ids, and log p of the end of the fact.
-
-        The last M columns are the words of the source, generated or copied. The k columns before them (fewer if the
-        vocabulary has fewer words) are the most probable other words, which can only be generated. No word has two
-        columns; unused columns are IMPOSSIBLE.
+        """Candidates for the next word after the words `inputs` (R, n) with hidden (R, n, D).
 
         Args:
-            hidden: (R, n, D), the decoder's hidden states of `inputs`.
-            memory: the source of each row.
             visible: (R, M), whether a source token may be copied.
             blocked: (R, n, any), ids that are forbidden at a position, padded with PAD.
             k: at least 1.
             barred: (R, ids), whether an id, out-of-vocabulary words included, is forbidden at all positions of a row.
 
         Returns:
-            log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n).
+            log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n). The last M columns are the words of the
+            source, generated or copied. The k columns before them (fewer if the vocabulary has fewer words) are the
+            most probable other words, which can only be generated. No word has two columns; unused ones are IMPOSSIBLE.
         """
         ids = memory.ids
         same_word = ids[:, None] == ids[:, :, None]
@@ -300,12 +290,12 @@ class JointModel(nn.Module):
         order = torch.argsort(lengths, stable=True)  # rows of similar length share a call, to reduce padding
         sizes = lengths[order].tolist()
         starts = [0] * len(sizes) if history is None else before[order].tolist()
-        recompute = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
 
         def score(chunk: Tensor) -> Tensor:
             return self._score_rows(batch, memory, history, rows[chunk], states)
 
-        if recompute:  # the text exceeds the budget: recompute activations in the backward pass
+        # A text that exceeds the budget: its activations are recomputed in the backward pass.
+        if len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled():
             chunks = _chunks(order, sizes, starts, _CHUNK // 4)
             scores = [checkpoint(score, chunk, use_reentrant=False) for chunk in chunks]
         else:
@@ -347,38 +337,29 @@ class JointModel(nn.Module):
         hidden, _ = self.decoder(x, own.cross, visible[:, None, None], past, mask)
         return self.token_log_probs(hidden, inputs, targets, scored, own, visible).sum(1)
 
-    def potentials(
-        self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None
-    ) -> tuple[Potentials, Lattice]:
+    def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts.
 
-        Args:
-            prune: whether to exclude states that the hard alignment does not allow (paper section 3.3, METHOD 4).
-            alignment_penalty: nats subtracted from a state that breaks one alignment; states that break more are
-                excluded. None: states that break any alignment are excluded.
+        States that break an alignment are excluded (paper section 3.3, METHOD 4); with a penalty, in nats, this is
+        subtracted from states that break one alignment, and states that break more are excluded.
         """
         states = self.lattice_of(batch)
-        texts, sets = batch.on_cpu, self.lattice_of(batch.on_cpu)
-        if prune:
-            allowed = allowed_sets(texts, sets, 0 if alignment_penalty is None else 1)
-        else:
-            absent = torch.arange(sets.n_predicates) >= texts.counts[:, None]
-            of_record = ~(sets.set_members & absent[:, None]).any(-1)
-            allowed = of_record[:, None] & (texts.fact_length > 0)[..., None]
+        most_broken = 0 if alignment_penalty is None else 1
+        allowed = allowed_sets(batch.on_cpu, self.lattice_of(batch.on_cpu), most_broken)
         scores = self.transition_scores(batch, states)
         emission = self.emissions(batch, allowed, states)
-        if prune and alignment_penalty is not None:
+        if alignment_penalty is not None:
             emission = emission - alignment_penalty * broken_alignments(batch, states).to(emission.dtype)
         weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
         node = emission[..., states.set_of] + weights[..., None] * scores.within[:, None]
         return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), states
 
-    def log_likelihood(self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None) -> Tensor:
+    def log_likelihood(self, batch: Batch, alignment_penalty: float | None = None) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3); see `potentials`.
 
-        With a penalty, the result is not normalised: p(y, z | x) is weighted by exp(-penalty) per broken alignment.
+        With a penalty, p(y, z | x) is weighted by exp(-penalty) per broken alignment.
         """
-        return log_likelihood(*self.potentials(batch, prune, alignment_penalty))
+        return log_likelihood(*self.potentials(batch, alignment_penalty))
 
 
 def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -> list[Tensor]:

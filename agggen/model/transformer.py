@@ -26,8 +26,7 @@ def move(values: Tensor, targets: Tensor, rows: Tensor) -> None:
 class Cache:
     """The keys and values of one layer at `length` positions, with memory for further positions; for inference only.
 
-    `append` writes in place, and `leave` moves only the rows that replace removed rows. Keys are stored transposed, for
-    fast products with few queries.
+    `append` and `leave` write in place. Keys are stored transposed, for fast products with few queries.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
@@ -68,11 +67,9 @@ class Cache:
 
     @staticmethod
     def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], spare: int = 0) -> Cache:
-        """A new cache of rows of several caches; shorter rows are padded with zeros.
+        """A new cache of the rows (n,) and their positions (n, any) of several caches; padded with zeros.
 
-        Args:
-            parts: caches, each with the rows (n,) and their positions (n, any) to copy.
-            spare: number of further positions that can be appended without a reallocation.
+        `spare` further positions can be appended without a reallocation.
         """
         first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
         (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)

@@ -1,7 +1,7 @@
 """Transition distributions over predicates (paper section 3.2, equation 3; METHOD 2).
 
 There are two pairs of predicate embeddings, `A_in B_in` within a state and `A_out B_out` between states, and a start
-state. The softmax of each row is over the record's own predicates only. Two variants:
+state. Softmax is over the record's own predicates only. Two variants:
 
 `normalised` (default): a proper distribution. Within a state, the next predicate is one of the record's predicates that
 are not yet in the state. A learned stop probability (by last predicate, size and number of triples) gives the length:

@@ -1,7 +1,6 @@
 """Configuration and data of adaptation, which continues the training of a bundle on the texts of a new domain.
 
-Old texts, on which the bundle was trained, are mixed in (replay) to reduce forgetting. They are sampled from the
-corpora that the bundle's `sources` name, if these are available and unchanged, or from a corpus that the user names.
+Old texts, on which the bundle was trained, are mixed in (replay) to reduce forgetting.
 """
 
 from __future__ import annotations
@@ -39,17 +38,14 @@ def adaptation(
     note: Note = lambda message: None,
     preset: str = PRESET,
 ) -> tuple[C, Data]:
-    """The configuration that adapts the bundle at `address` to `data`, and the records.
+    """The configuration, of class `kind`, that adapts the bundle at `address` (`bundle_folder`) to `data`; the records.
 
     Args:
-        kind: class of the configuration.
-        address: see `bundle_folder`.
         data: the texts of the new domain, with splits train and dev.
-        replay: the corpus of the old texts, a source of `load_dataset`. [default: the corpora that the bundle names]
+        replay: the corpus of the old texts, a source of `load_dataset`. [default: the corpora that the bundle names, if
+            they are available and unchanged]
         overrides: override the settings of the bundle and of the preset.
-        max_reject_share: see `training_data`.
         note: receives messages about new predicates and about replay.
-        preset: the name of the preset with the settings of training.
 
     Raises:
         BundleError: there is no bundle, or it was modified.
@@ -66,7 +62,11 @@ def adaptation(
             )
     old: dict[str, Dataset] = {}
     if configuration(kind, address, bundle, preset, overrides).training.replay:
-        old = _named_corpus(replay) if replay is not None else _corpora_of_bundle(bundle, note)
+        if replay is None:
+            old = _corpora_of_bundle(bundle, note)
+        else:
+            named = training_dataset(replay)
+            old = {named.name: Dataset(named.name, {"train": named.train, "dev": named.dev})}
     corpus = own_corpus(data, data, *old.values())
     config = configuration(kind, address, bundle, preset, [*corpus, *overrides])
     new_data = training_data(config, max_reject_share, data)
@@ -78,11 +78,7 @@ def adaptation(
 
 
 def configuration(kind: type[C], address: Path | str, bundle: Bundle, preset: str, overrides: Sequence[str] = ()) -> C:
-    """The configuration that continues the training of a bundle: the bundle's settings, the preset, then `overrides`.
-
-    Raises:
-        ConfigError: a setting is unknown or incompatible with the bundle's model.
-    """
+    """The configuration of an adaptation: settings of the bundle, overridden by the preset, then by `overrides`."""
     settings: dict[str, Any] = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
     settings["facts"] = asdict(bundle.segmenter)
     settings["facts"]["constraints"] = bundle.config.get("facts", {}).get("constraints", "release")
@@ -93,11 +89,6 @@ def configuration(kind: type[C], address: Path | str, bundle: Bundle, preset: st
         config = load_config(kind, preset, [start, *overrides], defaults=defaults)
     weights_of(bundle, config)
     return config
-
-
-def _named_corpus(replay: Any) -> dict[str, Dataset]:
-    old = training_dataset(replay)
-    return {old.name: Dataset(old.name, {"train": old.train, "dev": old.dev})}
 
 
 def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:

@@ -36,7 +36,7 @@ def fingerprint(examples: Iterable[Example]) -> str:
 
 
 def sizes(examples: Iterable[Example]) -> list[tuple[int, int]]:
-    """The sort key of each example: its number of triples, then its number of scored positions."""
+    """The sort key of each example: its numbers of triples and of scored positions."""
     return [(len(example.predicates), example.n_target) for example in examples]
 
 

@@ -1,4 +1,4 @@
-"""Callbacks of the training loop, which are called after updates and evaluations and may request a stop."""
+"""Callbacks of the training loop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Metrics = Mapping[str, float]
 
 
 class Callback:
-    """Receives the events of the loop; the methods do nothing unless a subclass overrides them.
+    """Receives the events of the loop.
 
     If a callback sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all workers after the current
-    update, with ``progress.done`` False; training can resume from a checkpoint saved at that point.
+    update, with ``progress.done`` False.
     """
 
     def on_update(self, trainer: Trainer) -> None:
         """Called after every update."""
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        """Called every `log_every` updates, with averages over the updates since the last call."""
+        """Called every `log_every` updates, with averages since the last call."""
 
     def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
         """Called after each epoch, with scores on the development set; `dev_loss` is in nats per token."""
@@ -33,7 +33,7 @@ class Callback:
 
 
 class Keeper(Protocol):
-    """Stores checkpoints: in a folder (`checkpoints.FileKeeper`), or in a store that all workers can access."""
+    """Stores checkpoints."""
 
     def restore(self, trainer: Trainer) -> bool:
         """Restores the newest checkpoint of the trainer's stage on every worker; False if there is none."""

@@ -64,7 +64,7 @@ class FileKeeper:
         self.folder = folder
 
     def restore(self, trainer: Trainer) -> bool:
-        """See `Keeper.restore`; raises the errors of `load_checkpoint`."""
+        """See `Keeper.restore` and `load_checkpoint`."""
         path = self._path(trainer)
         if path.exists():
             load_checkpoint(path, trainer)
@@ -78,7 +78,7 @@ class FileKeeper:
 
 
 def _identity(trainer: Trainer) -> dict[str, Any]:
-    """The properties that must be equal in a checkpoint and in a run that resumes from the checkpoint."""
+    """What must be equal in a checkpoint and in a run that resumes from it."""
     return {
         "format": FORMAT,
         "stage": trainer.stage,
@@ -106,9 +106,9 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         raise TrainingError(f"{path} is not a readable checkpoint ({error}); delete it to start over") from error
     if not isinstance(described, dict):
         raise TrainingError(f"{path} is not a checkpoint of a training run; delete it to start over")
+    stored = _flatten_once(described)
     for key, expected in _flatten_once(_identity(trainer)).items():
-        value = _flatten_once(described).get(key)
-        if value != expected:
+        if (value := stored.get(key)) != expected:
             raise TrainingError(
                 f"{path} was written with {key} {value!r}, this run has {expected!r}; "
                 "continue with the same configuration and corpus, or delete the checkpoint to start over"
@@ -124,9 +124,8 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
     try:
         trainer.model.load_state_dict(part("model."))
     except RuntimeError as error:
-        raise TrainingError(
-            f"{path} belongs to a model of another shape: {str(error).splitlines()[-1].strip()}"
-        ) from error
+        reason = str(error).splitlines()[-1].strip()
+        raise TrainingError(f"{path} belongs to a model of another shape: {reason}") from error
     trainer.best = part("best.")
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in part("optimizer.").items():

@@ -25,19 +25,16 @@ def preset_for(data: Dataset) -> str:
 
 
 def minutes_for(data: Dataset) -> tuple[float, float]:
-    """Estimated minutes of training on one CPU core with the preset of `preset_for`: lower and upper bound."""
+    """Lower and upper estimate of the minutes of training on one CPU core with the preset of `preset_for`."""
     texts = sum(len(record.references) for record in data.train)
     low, high = _MINUTES[preset_for(data)]
     return low * texts / 1000, high * texts / 1000
 
 
 def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
-    """The configuration of a run on `data`; raises the errors of `load_config`.
+    """The configuration of a run on `data` (`load_config`); the preset ``auto`` is that of `preset_for`.
 
     With the presets ``tiny``, ``small`` and ``medium``, the facts in the data are used if all texts have facts.
-
-    Args:
-        preset: the name of a preset, the path of a YAML file, or ``auto`` (`preset_for`).
     """
     chosen = preset_for(data) if preset == AUTO else preset
     settings = own_corpus(data, *((data,) if chosen in _MINUTES else ()))

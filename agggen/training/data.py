@@ -20,7 +20,6 @@ from agggen.records import Record
 from agggen.run import RunConfig
 
 _REMOTE = "agggen_platform.storage.bundles:get_bundle"
-"""The function of agggen_platform that fetches bundles from a store or a registry."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +48,17 @@ class Data:
     @property
     def sources(self) -> dict[str, str]:
         """The fingerprints that a bundle lists: of the splits and of the initial bundle."""
-        return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
+        return self.fingerprints | self._start
+
+    @property
+    def _start(self) -> dict[str, str]:
+        return {"start": self.start.fingerprint} if self.start else {}
 
     @property
     def decisive(self) -> dict[str, str]:
         """The fingerprints of all inputs that determine the result besides the configuration."""
-        fingerprints = {f"data {name}": value for name, value in self.fingerprints.items()} | {
-            "segmenter": self.segmenter
-        }
-        return fingerprints | ({"start": self.start.fingerprint} if self.start else {})
+        data = {f"data {name}": value for name, value in self.fingerprints.items()}
+        return data | {"segmenter": self.segmenter} | self._start
 
     def samples(self, count: int) -> list[Record]:
         """Up to `count` development records with texts, evenly spaced in the split."""
@@ -105,11 +106,8 @@ def _start(address: str) -> Start:
 
 
 def bundle_folder(address: Path | str) -> Path:
-    """The folder of the bundle at an address.
-
-    Args:
-        address: the folder of a bundle or a run, ``elements`` (the included bundle), or a remote address, from which a
-            copy is fetched.
+    """The folder of the bundle at `address`: the folder of a bundle or a run, ``elements`` (the included bundle), or a
+    remote address, from which a copy is fetched.
 
     Raises:
         BundleError: there is no bundle, or it was modified.
@@ -125,17 +123,11 @@ def bundle_folder(address: Path | str) -> Path:
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, instead: str) -> None:
-    """Checks that a run was started with the same flattened configuration and `Data.decisive`: `before` equals `now`.
+    """Raises ConfigError if a run was started with another flattened configuration or `Data.decisive`.
 
     The initial bundle is compared by its fingerprint, not its path. Settings that `before` lacks, since they were added
-    to agggen later, have their defaults; settings of a stage without epochs are ignored.
-
-    Args:
-        run: the name of the run in the message.
-        instead: what the user may change to begin another run, for the message.
-
-    Raises:
-        ConfigError: the two differ; names the first five differences.
+    to agggen later, have their defaults; settings of a stage without epochs are ignored. The message names the `run`,
+    and what the user may change `instead`.
     """
     old, new = _comparable(before), _comparable(now)
     changed = [

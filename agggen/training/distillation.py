@@ -15,18 +15,14 @@ from agggen.generation.consensus import MARGIN, by_consensus
 from agggen.generation.results import Generation
 from agggen.records import Fact, Record, Reference, Triple
 
-_TRIES = 20
-"""At most this many random draws per requested subset."""
+_TRIES = 20  # random draws per requested subset, at most
 
 
 def subsets_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequence[Record] = ()) -> list[Record]:
     """Up to `count` new records, without texts: connected subsets of the triples of random records.
 
-    A subset has at least two triples, and differs from the triples of each record of `records` and `known` and from the
-    other subsets.
-
-    Args:
-        seed: of the random choice; the same arguments give the same subsets.
+    A subset has at least two triples, and differs from the other subsets and from the triples of each record of
+    `records` and `known`. The same arguments give the same subsets.
     """
     rng = random.Random(seed)
     large = [record for record in records if len(record.triples) > 2]
@@ -61,10 +57,9 @@ def with_consensus(
     Texts with a score more than `MARGIN` below the best fulfilled text (`Generation.fulfilled`) are ignored.
 
     Args:
-        texts: texts of one or several models with comparable scores, the samples of `agggen.generation.consensus`. A
+        texts: the samples of `agggen.generation.consensus`: texts of one or several models, with comparable scores. A
             text that several models generated is several samples.
-        accepts: whether a text may be the reference (`Generator.accepts`); called in order of consensus until one is
-            accepted.
+        accepts: whether a text may be the reference (`Generator.accepts`).
     """
     passed = [text for text in texts if text.fulfilled]
     if not passed:

@@ -12,8 +12,7 @@ from agggen.generation.results import Generation
 from agggen.model.joint import JointModel
 from agggen.records import Record
 from agggen.training.callbacks import Callback, Metrics
-from agggen.training.loop import Trainer
-from agggen.training.objectives import ObjectiveName
+from agggen.training.loop import Stage, Trainer
 
 EventKind = Literal["log", "evaluation", "end"]
 
@@ -21,7 +20,7 @@ EventKind = Literal["log", "evaluation", "end"]
 @dataclass(frozen=True)
 class TrainingEvent:
     kind: EventKind
-    stage: ObjectiveName
+    stage: Stage
     step: int  # completed updates
     total_steps: int
     epoch: int  # completed epochs
@@ -41,7 +40,7 @@ class SampleWriter:
     encoder: Encoder
     inference: InferenceConfig
 
-    def generate(self, model: JointModel, stage: ObjectiveName) -> list[Generation]:
+    def generate(self, model: JointModel, stage: Stage) -> list[Generation]:
         """The best text for each record; texts of the plain Transformer have no plan."""
         inference = replace(self.inference, ablation="plain") if stage == "baseline" else self.inference
         generator = Generator(model, self.encoder, inference)
@@ -58,11 +57,7 @@ class SampleWriter:
 
 
 class EventReporter(Callback):
-    """A callback for worker 0 only, which passes each event to `send`.
-
-    Args:
-        writer: generates the samples of evaluations; None: no samples.
-    """
+    """A callback for worker 0 only, which passes each event to `send`, with samples of `writer` at evaluations."""
 
     def __init__(self, send: SendEvent, writer: SampleWriter | None = None) -> None:
         self.send, self.writer = send, writer

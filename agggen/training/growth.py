@@ -26,12 +26,8 @@ from agggen.text import Vocabulary
 
 
 def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tuple[Encoder, dict[str, Tensor]]:
-    """The encoder of a bundle extended by the words and predicates of `records`, and the weights of its model.
-
-    Args:
-        bundle: the bundle to extend; it is not changed.
-        records: records with reference texts.
-        min_count: minimum number of occurrences of a new word in `records`.
+    """The encoder of a bundle extended by the predicates of `records` and the words that occur in them at least
+    `min_count` times, and the weights of its model. The bundle is not changed.
     """
     old, weights = bundle.encoder, dict(bundle.model.state_dict())
     vocabulary = old.vocabulary.grown(records, min_count)

@@ -1,10 +1,7 @@
 """The training loop: runs one stage (baseline or joint) and keeps the best weights.
 
-The complete state is in `Trainer` and can be saved and restored exactly: weights, optimiser, position in the epoch,
-best weights. Dropout is seeded per update, and sums are computed in a fixed order, so a resumed run on a CPU has the
-same losses as an uninterrupted run with the same number of threads.
-
-Training uses one process, or several that divide each batch (`distributed`) and make the same updates.
+The complete state of `Trainer` can be saved and restored exactly. Dropout is seeded per update, and sums are computed
+in a fixed order, so a resumed run on a CPU has the same losses as an uninterrupted run with as many threads.
 """
 
 from __future__ import annotations
@@ -23,16 +20,17 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from agggen.errors import ConfigError, TrainingError, check_minima
+from agggen.errors import ConfigError, TrainingError, check_below_one, check_minima
 from agggen.model.batch import Batch, Example, collate
 from agggen.model.joint import JointModel
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sizes, text_costs
 from agggen.training.callbacks import Callback
-from agggen.training.distributed import Alone, Group, add_up_gradients, share
-from agggen.training.objectives import ObjectiveName, objective
+from agggen.training.distributed import ALONE, Group, add_up_gradients, share
 from agggen.training.schedules import ScheduleName, schedule
 from agggen.training.substitution import Substitute
 
+Stage = Literal["baseline", "joint"]
+"""The plain Transformer, to which a text is a single fact; the marginal over plans (paper section 3.3)."""
 Precision = Literal["auto", "float32", "bfloat16"]
 """The precision of matrix products in training; auto is bfloat16 on a GPU and float32 on a CPU."""
 
@@ -62,25 +60,21 @@ class StageConfig:
     def __post_init__(self) -> None:
         check_minima(self, dict.fromkeys(("epochs", "warmup", "transition_warmup"), 0))
         check_minima(self, dict.fromkeys(("batch_positions", "max_records", "accumulate", "patience", "log_every"), 1))
-        if not 0 <= self.label_smoothing < 1:
-            raise ConfigError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
+        check_below_one(self, ("label_smoothing", "beta2"))
         if self.alignment_penalty is not None and not self.alignment_penalty >= 0:
             raise ConfigError(f"alignment_penalty must be at least 0, or null, not {self.alignment_penalty}")
         for name in ("substitute", "initial_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        if not 0 <= self.beta2 < 1:
-            raise ConfigError(f"beta2 must be at least 0 and less than 1, not {self.beta2}")
         if not self.clip > 0:
             raise ConfigError(f"clip must be greater than 0, not {self.clip}")
 
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """Makes gradients on a CPU deterministic.
+    """Makes gradients on a CPU deterministic: by default, threads sum those of an indexed tensor in any order.
 
-    By default, threads sum the gradients of an indexed tensor in any order. Nothing is changed on a GPU, where some
-    operations have no deterministic version.
+    Nothing is changed on a GPU, where some operations have no deterministic version.
     """
     options: Any = torch.utils.deterministic
     filled, before = options.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
@@ -128,8 +122,8 @@ class Trainer:
     ``initial_share``, their mean with the initial weights (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
     models").
 
-    Every worker of `group` makes a trainer from the same arguments, except for the callbacks. `stop` is called before
-    every update; if it returns True on any worker, all workers stop. `substitute` changes each training example.
+    All workers of `group` pass the same arguments, except for the callbacks. `stop` is called before every update; if
+    it returns True on any worker, all workers stop. `substitute` changes each training example.
 
     Raises:
         TrainingError: there are no training or no development texts.
@@ -140,12 +134,12 @@ class Trainer:
         model: JointModel,
         train: Sequence[Example],
         dev: Sequence[Example],
-        stage: ObjectiveName,
+        stage: Stage,
         config: StageConfig,
         seed: int = 0,
         callbacks: Sequence[Callback] = (),
         precision: Precision = "auto",
-        group: Group | None = None,
+        group: Group = ALONE,
         stop: Callable[[], bool] = lambda: False,
         substitute: Substitute | None = None,
     ) -> None:
@@ -154,13 +148,11 @@ class Trainer:
                 f"there are {len(train)} texts to train on and {len(dev)} to validate on; both need at least one"
             )
         self.model, self.stage, self.config, self.seed = model, stage, config, seed
-        self.train_examples, self.dev_examples = train, dev
-        self.callbacks = callbacks
-        self.group, self._stop, self._substitute = group or Alone(), stop, substitute
+        self.train_examples, self.dev_examples, self.callbacks = train, dev, callbacks
+        self.group, self._stop, self._substitute = group, stop, substitute
         self.device = next(model.parameters()).device
         self._bfloat16 = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         self.fingerprint = fingerprint(chain(train, dev))  # identifies the texts of a checkpoint
-        self.loss = objective(stage, config.label_smoothing, config.alignment_penalty)
         limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
         self._costs = [joint_costs(x, limit, most_broken) if stage == "joint" else text_costs(x) for x in (train, dev)]
         self._sizes = [sizes(train), sizes(dev)]
@@ -183,15 +175,13 @@ class Trainer:
         self._last: tuple[int, list[list[int]], Tensor, Tensor] | None = None  # update, batches, loss, gradient norm
 
     def _batches(self, epoch: int) -> list[list[int]]:
-        config = self.config
-        return epoch_batches(
-            self._sizes[0], self._costs[0], config.batch_positions, config.max_records, self.seed, epoch
-        )
+        budget, max_records = self.config.batch_positions, self.config.max_records
+        return epoch_batches(self._sizes[0], self._costs[0], budget, max_records, self.seed, epoch)
 
     def run(self) -> Progress:
         """Trains until the last epoch or early stopping, which set `done`, or until a stop is requested.
 
-        A stopped or restored run is resumed; if the run is finished, only the best weights are restored.
+        A stopped or restored run is resumed; if it is finished, only the best weights are restored.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -220,24 +210,31 @@ class Trainer:
     def _epoch(self) -> bool:
         """Makes the remaining updates of the epoch; False if a stop was requested."""
         batches = self._batches(self.progress.epoch)
-        window = _Window()
+        window: list[
+            tuple[Tensor, Tensor, int, int]
+        ] = []  # loss, gradient norm, positions and texts since the last log
+        begin = time.monotonic()
         for update in self._updates(batches):
             if self._must_stop():
                 return False
             with isolated_randomness(self.device):
                 total, norm = self._update(update)
-            window.add(total, update.positions, norm, sum(map(len, update.chosen)))
+            window.append((total, norm, update.positions, sum(map(len, update.chosen))))
             self.progress.batch += len(update.chosen)
             self.progress.step += 1
             for callback in self.callbacks:
                 callback.on_update(self)
             if self.progress.step % self.config.log_every == 0:
                 self.check_finite()
-                metrics = window.metrics() | {
+                losses, norms, positions, texts = zip(*window, strict=True)
+                metrics = {
+                    "train_loss": float(sum(losses)) / sum(positions),
+                    "gradient_norm": float(sum(norms)) / len(norms),
+                    "texts_per_second": sum(texts) / max(time.monotonic() - begin, 1e-9),
                     "learning_rate": self.optimizer.param_groups[0]["lr"],
                     "epoch": self.progress.epoch + self.progress.batch / len(batches),
                 }
-                window = _Window()
+                window, begin = [], time.monotonic()
                 for callback in self.callbacks:
                     callback.on_log(self, metrics)
         return not self._must_stop()
@@ -266,7 +263,10 @@ class Trainer:
 
     def _prepare(self, chosen: list[list[int]], step: int) -> _Update:
         """The input of update `step` + 1, from the example indices `chosen` of its forward passes."""
-        examples = {i: self._substituted(i, step) for batch in chosen for i in batch}
+        examples = {i: self.train_examples[i] for batch in chosen for i in batch}
+        if self._substitute:  # the seed depends on the update, not on the worker
+            for i, example in examples.items():
+                examples[i] = self._substitute(example, random.Random(f"{self.seed} {self.stage} {step} {i}"))
         shares: list[Batch] = []
         for batch in chosen:
             own_share = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
@@ -277,8 +277,7 @@ class Trainer:
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
         """Makes one optimiser step; returns the summed loss and gradient norm of all workers, as float64 on the device.
 
-        Raises:
-            TrainingError: loss or norm is not finite (on a GPU, `check_finite` raises it later, to avoid waiting).
+        On a GPU, these are checked only before log lines and checkpoints (`check_finite`), to avoid waiting.
         """
         for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
             parameters["lr"] = rate * factor(self.progress.step + 1)
@@ -300,10 +299,7 @@ class Trainer:
         return total, norm
 
     def check_finite(self) -> None:
-        """Raises TrainingError if the loss or gradient norm of the last update is not finite.
-
-        On a GPU, this is checked only before log lines and checkpoints.
-        """
+        """Raises TrainingError if the loss or gradient norm of the last update is not finite; waits for the device."""
         if self._last is None:
             return
         step, chosen, *numbers = self._last
@@ -315,14 +311,6 @@ class Trainer:
                 f"(records {ids}, ...); try a smaller learning_rate or a longer warmup"
             )
 
-    def _substituted(self, index: int, step: int) -> Example:
-        """The training example, with names substituted; the seed depends on the update, not on the worker."""
-        example = self.train_examples[index]
-        if self._substitute is None:
-            return example
-        rng = random.Random(f"{self.seed} {self.stage} {step} {index}")
-        return self._substitute(example, rng)
-
     def _random_seed(self) -> int:
         """The seed of the next update; it depends only on seed, stage, step and rank, so resumed runs reproduce it."""
         key = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
@@ -332,19 +320,21 @@ class Trainer:
         return collate(examples, whole=self.stage == "baseline").to(self.device)
 
     def _loss(self, batch: Batch) -> Tensor:
+        """-log p(y | x), summed over the batch."""
+        model, config = self.model, self.config
         with torch.autocast(self.device.type, dtype=torch.bfloat16) if self._bfloat16 else nullcontext():
-            return self.loss(self.model, batch)
+            if self.stage == "baseline":
+                return -model.text_log_probs(batch, config.label_smoothing if model.training else 0.0).sum()
+            return -model.log_likelihood(batch, config.alignment_penalty).sum()
 
     def _scored_positions(self, examples: Sequence[Example]) -> int:
-        """The number of scored positions; the plain Transformer has one end mark per text."""
+        """The plain Transformer has one end mark per text, the joint model one per fact."""
         return sum(text_costs(examples) if self.stage == "baseline" else (e.n_target for e in examples))
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
-        """Mean negative log-likelihood of the development texts in nats per scored position.
-
-        Raises:
-            TrainingError: the mean is not finite.
+        """Mean negative log-likelihood of the development texts in nats per scored position; TrainingError if it is not
+        finite.
         """
         self.model.eval()
         config, begin = self.config, time.monotonic()
@@ -369,24 +359,3 @@ class Trainer:
         else:
             progress.bad_evaluations += 1
             progress.done = progress.bad_evaluations >= self.config.patience
-
-
-class _Window:
-    """Losses and gradient norms since the last log line."""
-
-    def __init__(self) -> None:
-        self.losses: list[Tensor] = []
-        self.norms: list[Tensor] = []
-        self.positions, self.texts = 0, 0
-        self.begin = time.monotonic()
-
-    def add(self, loss: Tensor, positions: int, norm: Tensor, texts: int) -> None:
-        self.losses.append(loss)
-        self.norms.append(norm)
-        self.positions, self.texts = self.positions + positions, self.texts + texts
-
-    def metrics(self) -> dict[str, float]:
-        """The averages since the last log line; waits for the device."""
-        seconds = max(time.monotonic() - self.begin, 1e-9)
-        loss, norm = float(sum(self.losses)) / self.positions, float(sum(self.norms)) / len(self.norms)
-        return {"train_loss": loss, "gradient_norm": norm, "texts_per_second": self.texts / seconds}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
 from typing import Any, Self
 
 from agggen.errors import StoppedError
@@ -41,13 +40,10 @@ class StopRequest:
                 self._before[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._restore()
+    def __exit__(self, *_: object) -> None:
+        self._restore()
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: object) -> None:
         self.signal, self._requested = signal.Signals(number), True
         self._restore()
 

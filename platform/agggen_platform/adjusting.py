@@ -32,7 +32,7 @@ def adjusted(
     Raises:
         BundleError: there is no bundle, or it was changed.
         ConfigError: an unknown setting, a value that the model does not allow, or an invalid file of sentences.
-        CorpusError: there is no such corpus, or it is not on this machine.
+        CorpusError: the corpus is not on this machine.
     """
     bundle = load_bundle(folder)
     config = load_config(InferenceConfig, None, [*overrides_of(bundle.inference), *settings])
@@ -48,6 +48,6 @@ def adjusted(
 
 
 def _is_file(phrases: str) -> bool:
-    """Whether `phrases` names a file, which may be missing; the name of a corpus may have a suffix: webnlg-3.0."""
+    """Whether `phrases` names a file, even a missing one; the name of a corpus may have a suffix: webnlg-3.0."""
     path = Path(phrases)
     return path.is_file() or bool(path.suffix and phrases not in {corpus.name for corpus in list_corpora()})

@@ -37,7 +37,7 @@ from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.events import WorkerMonitor
 from agggen_platform.training.job import data_of, train_job
-from agggen_platform.training.on_ray import workers_of
+from agggen_platform.training.on_ray import train_on_workers, workers_of
 from agggen_platform.training.prepared import prepared_in
 
 WINDOW = 4  # updates between two numbers
@@ -77,7 +77,7 @@ def stopped(run: Callable[[], object]) -> None:
 def bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
     listener = Listener(updates)
     reporter = EventReporter(listener, SampleWriter((), prepared.encoder, config.inference))
-    stopped(lambda: fit(result_of(config), prepared, NoCheckpoints(), lambda _: [reporter], stop=lambda: listener.done))
+    stopped(lambda: fit(result_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.done))
     return listener.speeds
 
 
@@ -88,9 +88,9 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: str, up
         with folder.open(name) as file:
             run_folder.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(run_folder) as held, workers_of(config) as train, TrainingMeter("benchmark", config) as meter:
+    with claim(run_folder) as held, workers_of(config), TrainingMeter("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
-        stopped(lambda: train(run_folder, prepared_at, (), held, monitor, lambda: listener.done))
+        stopped(lambda: train_on_workers(config, run_folder, prepared_at, (), held, monitor, lambda: listener.done))
     return listener.speeds
 
 

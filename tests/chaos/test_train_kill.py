@@ -10,7 +10,7 @@ import pytest
 import torch.multiprocessing as processes
 
 from agggen.bundle import fingerprint, save_bundle
-from agggen.config import load_config, resolved
+from agggen.config import load_config
 from agggen.run import bundle_of, fit, prepare
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Connected
@@ -70,7 +70,7 @@ def _undisturbed_worker(rank: int, size: int, folder: Path, job_config: JobConfi
     prepared = prepare(config, data.train, data.dev)
     model, metrics = fit(config, prepared, FileKeeper(folder / "checkpoints"), group=Connected())
     if rank == 0:
-        save_bundle(out, bundle_of(config, prepared, model, metrics, data.fingerprints, resolved(config)))
+        save_bundle(out, bundle_of(config, prepared, model, metrics, data.fingerprints))
     dist.destroy_process_group()
 
 

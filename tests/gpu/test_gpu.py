@@ -10,7 +10,7 @@ import torch
 
 from agggen.bundle import load_bundle
 from agggen.datasets import load_dataset
-from agggen.training.objectives import ObjectiveName
+from agggen.training.loop import Stage
 from tests.tiny_models import save_tiny_bundle
 from tests.unit.model.enumeration import tiny_model
 from tests.unit.toy_training import ALL, CONFIG, STAGES, Log, fresh_model, trainer
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU th
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("precision", ["float32", "auto"])
-def test_losses_are_those_of_a_cpu(stage: ObjectiveName, precision: str) -> None:
+def test_losses_are_those_of_a_cpu(stage: Stage, precision: str) -> None:
     losses = []
     for device in ("cpu", "cuda"):
         log = Log()
@@ -31,7 +31,7 @@ def test_losses_are_those_of_a_cpu(stage: ObjectiveName, precision: str) -> None
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_an_update_does_not_wait_for_the_gpu(stage: ObjectiveName) -> None:
+def test_an_update_does_not_wait_for_the_gpu(stage: Stage) -> None:
     one = trainer(stage, replace(CONFIG, log_every=1000), model=tiny_model().to("cuda"))
     for update in one._updates([ALL, ALL]):
         one._update(update)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,23 +21,15 @@ from agggen.training.callbacks import Callback, Metrics
 from agggen.training.choice import config_for, preset_for
 from agggen.training.events import TrainingEvent
 from agggen.training.loop import Trainer
-from tests.bare import python_without
+from tests.bare import REPO, python_without
+from tests.unit.training import toy
 
-REPO = Path(__file__).parents[2]
-NAMES = ("Aromi", "Café Zoë", "Mill", "Blue Door", "Zizzi", "Żubr", "Fitzbillies", "The Vaults", "Cotto", "Strada")
 ABSENT = {"ray", "mlflow", "optuna", "boto3", "fastapi", "typer", "rich", "agggen_platform"}
-ROWS = [
-    {"id": name, "name": name, "food": food, "area": "city", "text": f"{name} serves {food} food. It is in the city."}
-    for name, food in zip(NAMES, ("Thai", "English", "Polish") * 4, strict=False)
+ROWS: list[dict[str, Any]] = [
+    {"id": r.id, "name": r.id, "food": r.triples[0].object, "area": "city", "text": r.references[0].text}
+    for r in toy.RECORDS
 ]
-STAGE = {"epochs": 2, "learning_rate": 5e-3, "warmup": 2, "max_records": 3, "log_every": 1}
-SETTINGS: dict[str, Any] = {
-    "facts": {"source": "sentences"},
-    "text": {"min_count": 1},
-    "model": {"width": 8, "heads": 2, "layers": 1, "feed_forward": 8, "predicate_dim": 4},
-    "training": {"threads": 1, "device": "cpu", "baseline": STAGE, "joint": STAGE},
-    "inference": {"plans": 2, "beam": {"beam": 2, "max_fact_tokens": 6}},
-}
+SETTINGS = toy.SETTINGS | {"inference": {"plans": 2, "beam": {"beam": 2, "max_fact_tokens": 6}}}
 DATA = agggen.load_dataset(ROWS, name="toy")
 RECORD = DATA.test[0]
 
@@ -57,16 +46,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> agggen.Model:
 # --- the package ---
 
 
-def python(code: str, **environment: str) -> str:
-    env = {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "PATH": "", "OMP_NUM_THREADS": "1", **environment}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_importing_the_package_imports_nothing_heavy() -> None:
-    heavy = ["torch", "numpy", "pyarrow", "pydantic", "yaml", "scipy"]
-    assert python(f"import agggen, sys; print([name for name in {heavy} if name in sys.modules])").strip() == "[]"
+def test_importing_the_package_imports_nothing_heavy_and_no_module_shadows_a_public_name(tmp_path: Path) -> None:
+    """A module `agggen.score` would hide the function."""
+    code = """
+import agggen, sys
+print({"torch", "numpy", "pyarrow", "pydantic", "yaml", "scipy"} & {*sys.modules})
+import agggen.api, agggen.scoring, agggen.evaluation, agggen.training
+print({name for name in agggen.__all__ if type(getattr(agggen, name)).__name__ == "module"})
+"""
+    assert python_without((), code, tmp_path).stdout.split("\n") == ["set()", "set()", ""]
 
 
 def test_all_public_names_exist_and_are_documented() -> None:
@@ -75,13 +63,6 @@ def test_all_public_names_exist_and_are_documented() -> None:
         assert getattr(agggen, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = agggen.trian  # type: ignore[attr-defined]
-
-
-def test_no_module_shadows_a_public_name() -> None:
-    """A module `agggen.score` would hide the function."""
-    code = "import agggen.api, agggen.scoring, agggen.evaluation, agggen.training, agggen\n"
-    code += "print([name for name in agggen.__all__ if type(getattr(agggen, name)).__name__ == 'module'])"
-    assert python(code).strip() == "[]"
 
 
 def test_the_library_works_without_the_platform(tmp_path: Path) -> None:
@@ -125,31 +106,25 @@ def test_a_finished_run_is_returned_and_not_trained_again(model: agggen.Model) -
     assert agggen.load_model(model.path.parent).path == agggen.load_model(str(model.path)).path == model.path
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"training": SETTINGS["training"] | {"seed": 2}}, "training.seed was 1 and is 2"),
-        ({"data": agggen.load_dataset(ROWS[1:], name="toy")}, "data toy/dev was|data toy/train was"),
-    ],
-)
-@pytest.mark.parametrize("finished", [True, False])
-def test_an_output_of_another_run_is_refused(
-    model: agggen.Model, tmp_path: Path, change: dict[str, Any], message: str, finished: bool
-) -> None:
-    output = model.path.parent
-    if not finished:
-        output = tmp_path
-        with pytest.raises(StoppedError):
-            train(output, callbacks=[Count(stop_at=1)])
-    with pytest.raises(ConfigError, match=message):
-        train(output, **change)
-
-
-def test_a_run_continued_on_a_full_disk_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`run.json` was written again, and an empty file remained, which no later call could read."""
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """The folder of a stopped run."""
     with pytest.raises(StoppedError):
         train(tmp_path, callbacks=[Count(stop_at=1)])
-    settings, write_text = (tmp_path / "run.json").read_text(encoding="utf-8"), Path.write_text
+    return tmp_path
+
+
+def test_an_output_of_another_run_is_refused(model: agggen.Model, stopped: Path) -> None:
+    for output in (model.path.parent, stopped):
+        with pytest.raises(ConfigError, match=r"training\.seed was 1 and is 2"):
+            train(output, training=SETTINGS["training"] | {"seed": 2})
+        with pytest.raises(ConfigError, match=r"data toy/(dev|train) was"):
+            train(output, agggen.load_dataset(ROWS[1:], name="toy"))
+
+
+def test_a_run_continued_on_a_full_disk_keeps_its_settings(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run.json` was written again, and an empty file remained, which no later call could read."""
+    settings, write_text = (stopped / "run.json").read_text(encoding="utf-8"), Path.write_text
 
     def on_full_disk(path: Path, *args: Any, **options: Any) -> int:
         if path.name == "run.json":
@@ -159,8 +134,8 @@ def test_a_run_continued_on_a_full_disk_keeps_its_settings(tmp_path: Path, monke
 
     monkeypatch.setattr(Path, "write_text", on_full_disk)
     with pytest.raises(StoppedError):
-        train(tmp_path, callbacks=[Count(stop_at=1)])
-    assert (tmp_path / "run.json").read_text(encoding="utf-8") == settings
+        train(stopped, callbacks=[Count(stop_at=1)])
+    assert (stopped / "run.json").read_text(encoding="utf-8") == settings
 
 
 def test_training_does_not_need_a_corpus_s_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,17 +152,13 @@ def test_training_does_not_need_a_corpus_s_test_set(tmp_path: Path, monkeypatch:
         agggen.load_dataset("e2e")
 
 
-def test_progress_gives_the_events_to_a_function(tmp_path: Path) -> None:
-    events: list[TrainingEvent] = []
-    train(tmp_path, progress=events.append)
-    assert {event.stage for event in events if event.kind == "evaluation"} == {"baseline", "joint"}
-
-
-def test_rejects_are_listed_beside_the_model(tmp_path: Path) -> None:
+def test_rejects_are_listed_beside_the_model_and_progress_gives_events_to_a_function(tmp_path: Path) -> None:
     rows = [*ROWS, {"id": "bad", "food": b"x"}, {"id": "dots", "name": "X", "food": "Y", "text": "X Y."}]
     with pytest.raises(CorpusError, match="1 of 12 records were rejected"):
         train(tmp_path / "strict", data=rows)
-    train(tmp_path / "run", data=rows, max_reject_share=0.2)
+    events: list[TrainingEvent] = []
+    train(tmp_path / "run", data=rows, max_reject_share=0.2, progress=events.append)
+    assert {event.stage for event in events if event.kind == "evaluation"} == {"baseline", "joint"}
     (line,) = (tmp_path / "run" / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["reason"].startswith("a cell has the type bytes")
 
@@ -218,6 +189,7 @@ def test_facts_of_the_corpus_are_used_if_all_texts_have_them() -> None:
 
 
 def test_one_record_gives_one_result_and_several_give_a_list(model: agggen.Model) -> None:
+    """Records with equal ids have a result each."""
     one, several = model.generate(RECORD), model.generate(DATA.train)
     assert isinstance(one.text, str) and one.id == RECORD.id
     assert [text.id for text in several] == [record.id for record in DATA.train]
@@ -228,20 +200,14 @@ def test_one_record_gives_one_result_and_several_give_a_list(model: agggen.Model
     assert model.check(DATA.train[:2], ["a", "b"])[1].text == "b"
     assert "".join(model.align(RECORD, "It is in the city. It is here.").facts) == "It is in the city. It is here."
     assert len(model.align(DATA.train[:2], ["It is.", "It was."])) == 2
-
-
-def test_an_invalid_single_record_is_an_error(model: agggen.Model) -> None:
+    other = agggen.Record.of({"id": RECORD.id, "triples": [["Aromi", "food", "Thai"]]})
+    assert [len(plans[0].plan.predicates) for plans in model.plan([RECORD, other, RECORD], k=1)] == [2, 1, 2]
     for method in (model.generate, model.plan):
         with pytest.raises(RecordError, match="the row has no value besides 'name'"):
             method({"name": "Aromi"})
 
 
-def test_each_record_has_a_result_although_ids_repeat(model: agggen.Model) -> None:
-    other = agggen.Record.of({"id": RECORD.id, "triples": [["Aromi", "food", "Thai"]]})
-    assert [len(plans[0].plan.predicates) for plans in model.plan([RECORD, other, RECORD], k=1)] == [2, 1, 2]
-
-
-def test_a_plan_is_followed(model: agggen.Model) -> None:
+def test_plans_and_settings_are_followed(model: agggen.Model) -> None:
     assert str(model.generate(RECORD, plan="[area] [food]").plan) == "[area] [food]"
     both = model.generate(DATA.train[:2], plan=["[food area]", agggen.Plan.parse("[area] [food]")])
     assert [str(text.plan) for text in both] == ["[food area]", "[area] [food]"]
@@ -251,9 +217,6 @@ def test_a_plan_is_followed(model: agggen.Model) -> None:
     assert set(model.generate(RECORD, plan="[food]", complete=True).plan.predicates) == {"food", "area"}
     with pytest.raises(AggGenError, match="2 records but 1 plans"):
         model.generate(DATA.train[:2], plan=["[food area]"])
-
-
-def test_settings_of_inference_are_arguments(model: agggen.Model) -> None:
     assert all(len(state) == 1 for state in model.generate(RECORD, level=1).plan.states)
     assert len(model.generate(RECORD, n_best=2, verify="off", beam={"beam": 3})) == 2
     with pytest.raises(ConfigError, match="unknown key 'levle'"):
@@ -277,17 +240,13 @@ def test_a_check_lists_said_missing_and_invented_values(model: agggen.Model) -> 
 # --- how results show themselves ---
 
 
-def test_a_text_shows_plan_facts_and_check(model: agggen.Model) -> None:
+def test_a_result_prints_and_displays_plan_facts_and_check(model: agggen.Model) -> None:
     text = model.generate(RECORD, plan="[area] [food]")
     lines = str(text).splitlines()
     assert lines[0].startswith("[area] [food]   log p(plan) = -") and lines[1] == text.text
     assert [line.split()[0] for line in lines[2:4]] == ["[area]", "[food]"]
     assert lines[-1].startswith("check: every value whole, no fault found")
-
-
-def test_ipython_displays_the_printed_form(model: agggen.Model) -> None:
-    text = "It serves Thai food."
-    for result in (model.generate(RECORD), model.plan(RECORD)[0], model.check(RECORD, text), model.align(RECORD, text)):
+    for result in (text, model.plan(RECORD)[0], model.check(RECORD, text.text), model.align(RECORD, text.text)):
         printed: list[str] = []
         result._repr_pretty_(SimpleNamespace(text=printed.append), False)  # as IPython calls it
         assert printed == [str(result)]

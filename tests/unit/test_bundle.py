@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,12 @@ from safetensors.torch import load_file, save_file
 
 from agggen import bundle as bundle_module
 from agggen.bundle import FILES, Bundle, check_bundle, describe_bundle, fingerprint, load_bundle, save_bundle
-from agggen.encoding import Encoder
 from agggen.errors import BundleError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
-from agggen.generation.config import BeamConfig
 from agggen.generation.generator import InferenceConfig
-from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record, Reference, Triple
-from agggen.text import Vocabulary
 from agggen.verification.learning import learn
-from agggen.verification.lexicon import Lexicon
+from tests.tiny_models import tiny_bundle
 
 RECORDS = [
     Record(
@@ -38,23 +35,19 @@ EVERY_FILE = (*FILES, "manifest.json")
 
 
 def small_bundle() -> Bundle:
-    vocabulary = Vocabulary.build(RECORDS, min_count=1)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(RECORDS), max_group_size=2)
-    config = ModelConfig(width=8, heads=2, layers=1, feed_forward=8, dropout=0.1, predicate_dim=3, max_group_size=2)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(4)
-        model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
-    return Bundle(
-        model,
-        encoder,
-        InferenceConfig(planner="two-stage", plans=2, plan_weight=0.25, beam=BeamConfig(beam=2, max_fact_tokens=6)),
-        {"training": {"seed": 3}, "note": "Ålesund"},
-        {"joint.dev_loss": 1.25},
-        {"made-up/train": "0f"},
-        "allennlp",
-        SegmenterConfig(source="allennlp", level="paper", allennlp=AllenNLPConfig("srl.tar.gz", sha256="0" * 64)),
-        learn(RECORDS),
+    """A bundle without defaults."""
+    archive = AllenNLPConfig("srl.tar.gz", sha256="0" * 64)
+    bundle = tiny_bundle(
+        RECORDS,
+        config={"training": {"seed": 3}, "note": "Ålesund"},
+        metrics={"joint.dev_loss": 1.25},
+        sources={"made-up/train": "0f"},
+        facts="allennlp",
+        segmenter=SegmenterConfig(source="allennlp", level="paper", allennlp=archive),
+        lexicon=learn(RECORDS),
     )
+    inference = InferenceConfig(planner="two-stage", plans=2, plan_weight=0.25, beam=bundle.inference.beam)
+    return replace(bundle, encoder=replace(bundle.encoder, max_group_size=2), inference=inference)
 
 
 @pytest.fixture(scope="module")
@@ -83,24 +76,11 @@ def test_the_round_trip_of_a_bundle_is_lossless(tmp_path: Path) -> None:
     assert loaded.model.config == bundle.model.config and not loaded.model.training
     assert loaded.encoder.vocabulary.to_json() == bundle.encoder.vocabulary.to_json()
     assert (loaded.encoder.predicates, loaded.encoder.max_group_size) == (bundle.encoder.predicates, 2)
-    assert loaded.inference == bundle.inference
-    assert (loaded.config, loaded.metrics, loaded.sources) == (bundle.config, bundle.metrics, bundle.sources)
-    assert (loaded.facts, loaded.segmenter) == ("allennlp", bundle.segmenter)
-    assert loaded.lexicon == bundle.lexicon != Lexicon()
+    for name in ("inference", "config", "metrics", "sources", "facts", "segmenter", "lexicon"):
+        assert getattr(loaded, name) == getattr(bundle, name)
     for record in RECORDS:
         assert loaded.encoder.source(record) == bundle.encoder.source(record)
-        assert loaded.encoder.example(record, [record.references[0].text]) == bundle.encoder.example(
-            record, [record.references[0].text]
-        )
-
-
-def test_a_loaded_model_generates_the_same_plans_and_texts(saved: Path) -> None:
-    original, loaded = small_bundle().generator(), load_bundle(saved).generator()
-    assert loaded.config == small_bundle().inference
-    assert [[g.as_dict() for g in texts] for texts in loaded.generate(RECORDS, n_best=3)] == [
-        [g.as_dict() for g in texts] for texts in original.generate(RECORDS, n_best=3)
-    ]
-    assert loaded.planner.plan(RECORDS) == original.planner.plan(RECORDS)
+    assert loaded.generator().generate(RECORDS, n_best=3) == bundle.generator().generate(RECORDS, n_best=3)
 
 
 def test_a_fingerprint_identifies_the_content(saved: Path, tmp_path: Path) -> None:
@@ -114,13 +94,9 @@ def test_a_fingerprint_identifies_the_content(saved: Path, tmp_path: Path) -> No
 def test_a_bundle_consists_of_json_and_safetensors(saved: Path) -> None:
     assert saved.stat().st_mode & 0o055 == 0o055, "readable by other users"
     assert sorted(path.name for path in saved.iterdir()) == sorted(EVERY_FILE)
-    for path in saved.iterdir():
-        if path.suffix == ".json":
-            json.loads(path.read_text(encoding="utf-8"))
-        else:
-            assert load_file(path).keys() == small_bundle().model.state_dict().keys()
-            header = int.from_bytes(path.read_bytes()[:8], "little")
-            json.loads(path.read_bytes()[8 : 8 + header])
+    for path in saved.glob("*.json"):
+        json.loads(path.read_text(encoding="utf-8"))
+    assert load_file(saved / "weights.safetensors").keys() == small_bundle().model.state_dict().keys()
     assert describe_bundle(saved)["config"] == {"training": {"seed": 3}, "note": "Ålesund"}
 
 
@@ -128,10 +104,9 @@ def test_a_bundle_consists_of_json_and_safetensors(saved: Path) -> None:
 
 
 def test_an_existing_folder_is_never_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    with pytest.raises(BundleError, match="model exists already; a bundle is never overwritten"):
-        save_bundle(tmp_path / "model", small_bundle())
-    assert list((tmp_path / "model").iterdir()) == []
+    with pytest.raises(BundleError, match=f"{tmp_path} exists already; a bundle is never overwritten"):
+        save_bundle(tmp_path, small_bundle())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("failure", ["weights", "config", "rename"])
@@ -142,7 +117,7 @@ def test_a_failed_save_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("no space left on device")
 
     if failure == "config":
-        bundle = Bundle(bundle.model, bundle.encoder, bundle.inference, {"a": object()})
+        bundle = replace(bundle, config={"a": object()})
     elif failure == "weights":
         monkeypatch.setattr("safetensors.torch.save_file", fail)
     else:
@@ -181,13 +156,12 @@ def test_a_missing_file_is_named(copied: Path, name: str) -> None:
 
 
 def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"there is no bundle at .*none; `agggen train` writes one"):
-        load_bundle(tmp_path / "none")
+    (tmp_path / "file").write_text("x")
+    for name in ("none", "file"):
+        with pytest.raises(BundleError, match=rf"there is no bundle at .*{name}; `agggen train` writes one"):
+            load_bundle(tmp_path / name)
     with pytest.raises(BundleError, match=r"is not a bundle: it has no manifest\.json"):
         load_bundle(tmp_path)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(BundleError, match="there is no bundle at"):
-        load_bundle(tmp_path / "file")
 
 
 # --- bundles whose manifest is right and whose content is not ---
@@ -212,12 +186,8 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
         ("bundle.json", lambda d: d | {"format": 1}, "has bundle format 1; this version reads 3"),
         ("bundle.json", lambda d: [d], "has bundle format None; this version reads 3"),
         ("bundle.json", lambda d: {k: v for k, v in d.items() if k != "inference"}, r"bundle\.json lacks 'inference'"),
-        (
-            "bundle.json",
-            lambda d: d | {"model": d["model"] | {"heat": 1}},
-            "'heat', which .* ModelConfig does not know",
-        ),
-        ("bundle.json", lambda d: d | {"model": d["model"] | {"width": 16}}, r"weights\.safetensors does not fit"),
+        ("bundle.json", lambda d: d | {"model": d["model"] | {"heat": 1}}, "'heat', .* ModelConfig does not know"),
+        ("bundle.json", lambda d: d | {"model": d["model"] | {"width": 8}}, r"weights\.safetensors does not fit"),
         ("bundle.json", lambda d: d | {"inference": d["inference"] | {"b": 1}}, "InferenceConfig does not know"),
         ("predicates.json", lambda p: [*p, "more"], r"weights\.safetensors does not fit"),
         ("predicates.json", lambda p: p[1:], r"must begin with \[unknown\]"),

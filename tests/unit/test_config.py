@@ -73,7 +73,7 @@ def refusal(cls: type, source: Path | str | None, *overrides: str) -> str:
 def test_overrides_take_precedence_over_presets_and_defaults(tmp_path: Path) -> None:
     preset(tmp_path, "model: {width: 64, heads: 2}\nrate: 1e-3\n", "base.yaml")
     path = preset(tmp_path, "extends: base.yaml\nmodel:\n  width: 32\n")
-    assert load_config(Toy) == Toy()
+    assert load_config(Toy) == load_config(Toy, preset(tmp_path, "# nothing yet\n", "empty.yaml")) == Toy()
     config = load_config(Toy, path, ["rate=2e-3", "rate=3e-3", "model.layers=[1, 3]"])
     assert config == Toy(model=Model(width=32, heads=2, layers=(1, 3)), rate=0.003)
 
@@ -97,18 +97,19 @@ def test_overrides_take_precedence_over_presets_and_defaults(tmp_path: Path) -> 
 )
 def test_an_override_is_converted_to_the_type_of_its_field(override: str, attribute: str, expected: Any) -> None:
     value = getattr(load_config(Toy, None, [override]), attribute)
-    assert value == expected
-    assert type(value) is type(expected)
+    assert (value, type(value)) == (expected, type(expected))
 
 
-def test_an_optional_section_can_be_switched_off_and_on_again() -> None:
-    assert load_config(Toy, None, ["warmup.steps=7", "warmup=null"]).warmup is None
-    assert load_config(Toy, None, ["warmup=null", "warmup.steps=7"]).warmup == Warmup(7)
-
-
-def test_a_path_in_nested_settings_becomes_an_override() -> None:
-    overrides = as_overrides({"corpus": Path("a b"), "model": {"width": 64}})
-    assert load_config(Toy, None, overrides) == Toy(model=Model(width=64), corpus=Path("a b"))
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["warmup.steps=7", "warmup=null"], Toy()),
+        (["warmup=null", "warmup.steps=7"], Toy(warmup=Warmup(7))),
+        (as_overrides({"corpus": Path("a b"), "model": {"width": 64}}), Toy(Model(width=64), corpus=Path("a b"))),
+    ],
+)
+def test_overrides_of_sections(overrides: list[str], expected: Toy) -> None:
+    assert load_config(Toy, None, overrides) == expected
 
 
 @pytest.mark.parametrize(
@@ -179,10 +180,6 @@ def test_presets_are_found_by_name_in_their_package(tmp_path: Path, monkeypatch:
         load_config(Toy, "smal", [], "toy_presets")
 
 
-def test_an_empty_preset_is_the_defaults(tmp_path: Path) -> None:
-    assert load_config(Toy, preset(tmp_path, "# nothing yet\n")) == Toy()
-
-
 def test_the_hash_depends_on_values_only(tmp_path: Path) -> None:
     by_file = load_config(Toy, preset(tmp_path, "rate: 2\nmodel: {width: 64}\n"))
     by_override = load_config(Toy, None, ["model.width=64", "rate=2.0"])
@@ -193,12 +190,8 @@ def test_the_hash_depends_on_values_only(tmp_path: Path) -> None:
 
 def test_flatten_gives_scalars_under_dotted_keys() -> None:
     flat = flatten(Toy(corpus=Path("x"), weights={"bleu": 1.0}))
-    assert flat["model.width"] == 128
-    assert flat["model.layers"] == "[2, 2]"
-    assert flat["corpus"] == "x"
-    assert flat["device"] == "cpu"
-    assert flat["weights.bleu"] == 1.0
-    assert flat["warmup"] is None
+    expected = {"model.width": 128, "model.layers": "[2, 2]", "corpus": "x", "device": "cpu", "weights.bleu": 1.0}
+    assert flat.items() >= expected.items() and flat["warmup"] is None
     assert flatten(Toy())["weights"] == "{}"
 
 

@@ -23,14 +23,10 @@ TEXT = "Oda was born in Bergen. She plays the cello and lives in Ulm."
 FACTS = ("Oda was born in Bergen. ", "She plays the cello ", "and lives in Ulm.")
 
 
-def record(facts: Sequence[str] | None = FACTS, text: str = TEXT, identifier: str = "oda") -> Record:
-    triples = (
-        Triple("Oda", "birthPlace", "Bergen"),
-        Triple("Oda", "instrument", "cello"),
-        Triple("Oda", "residence", "Ulm"),
-    )
-    pieces = None if facts is None else tuple(map(Fact, facts))
-    return Record(identifier, triples, (Reference(text, pieces),))
+def record(facts: Sequence[str] | None = FACTS, identifier: str = "oda") -> Record:
+    values = {"birthPlace": "Bergen", "instrument": "cello", "residence": "Ulm"}
+    triples = tuple(Triple("Oda", name, value) for name, value in values.items())
+    return Record(identifier, triples, (Reference(TEXT, None if facts is None else tuple(map(Fact, facts))),))
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +34,8 @@ def encoder() -> Encoder:
     return Encoder(Vocabulary.build([record()], min_count=1), Encoder.predicate_table([record()]))
 
 
-def tokens_of(encoder: Encoder, item: Record, facts: Sequence[Sequence[int]]) -> list[list[str]]:
-    _, extras = encoder.source(item)
+def tokens_of(encoder: Encoder, facts: Sequence[Sequence[int]]) -> list[list[str]]:
+    _, extras = encoder.source(record())
     return [encoder.vocabulary.decode(fact, extras) for fact in facts]
 
 
@@ -54,20 +50,20 @@ def test_the_predicate_table_is_sorted_after_the_unknown_predicate() -> None:
 
 
 def test_an_unknown_predicate_has_id_0(encoder: Encoder) -> None:
-    triples = (
-        Triple("Oda", "residence", "Ulm"),
-        Triple("Oda", "hobby", "chess"),
-        Triple("Oda", "birthPlace", "Bergen"),
-    )
-    source, extras = encoder.source(Record("new", triples))
+    values = {"residence": "Ulm", "hobby": "chess", "birthPlace": "Bergen"}
+    source, extras = encoder.source(Record("new", tuple(Triple("Oda", *pair) for pair in values.items())))
     assert encoder.predicates == (UNKNOWN_PREDICATE, "birthPlace", "instrument", "residence")
     assert source.predicates == (3, 0, 1)
     assert extras == ["hobby", "chess"]
     assert source.facts == () and source.id == "new"
-    assert [token for token in source.source if token >= len(encoder.vocabulary)] == [
-        len(encoder.vocabulary),
-        len(encoder.vocabulary) + 1,
-    ]
+    n_words = len(encoder.vocabulary)
+    assert [token for token in source.source if token >= n_words] == [n_words, n_words + 1]
+
+
+def test_a_repeated_predicate_unknown_from_training_has_the_id_of_the_first() -> None:
+    encoder = Encoder(Vocabulary.build([record()], 1), (UNKNOWN_PREDICATE, "isPartOf", "isPartOf_2", "population"))
+    triples = [Triple("Voss", "isPartOf", position) for position in ("Vestland", "Norway", "Europe")]
+    assert encoder.predicate_ids(Record("voss", (*triples, Triple("Voss", "altitude", "57")))) == (1, 2, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +84,8 @@ def test_an_invalid_predicate_table_is_refused(table: tuple[str, ...], message: 
 
 def test_each_fact_has_its_own_tokens(encoder: Encoder) -> None:
     example = encoder.example(record(), FACTS)
-    assert tokens_of(encoder, record(), example.facts) == [
-        ["Oda", "was", "born", "in", "Bergen", "￭."],
-        ["She", "plays", "the", "cello"],
-        ["and", "lives", "in", "Ulm", "￭."],
-    ]
+    expected = "Oda was born in Bergen ￭.", "She plays the cello", "and lives in Ulm ￭."
+    assert tokens_of(encoder, example.facts) == [text.split() for text in expected]
     assert example.n_target == 15 + 3
     assert (example.required, example.forbidden, example.max_size) == ((), (), 99)
 
@@ -123,10 +116,7 @@ def test_blank_facts_are_dropped_from_text_and_constraints_alike(
 
 def test_a_fact_in_which_no_word_starts_is_dropped(encoder: Encoder) -> None:
     example = encoder.example(record(), ["She plays the cel", "lo", " and lives in Ulm."], "release")
-    assert tokens_of(encoder, record(), example.facts) == [
-        ["She", "plays", "the", "cello"],
-        ["and", "lives", "in", "Ulm", "￭."],
-    ]
+    assert tokens_of(encoder, example.facts) == [["She", "plays", "the", "cello"], ["and", "lives", "in", "Ulm", "￭."]]
     assert len(example.required) == len(example.forbidden) == 2
 
 
@@ -160,11 +150,8 @@ def test_the_group_size_is_limited_by_the_model(encoder: Encoder) -> None:
 # --- corpora ---
 
 
-def test_the_corpus_s_own_facts_are_kept() -> None:
+def test_without_a_segmenter_the_corpus_s_own_facts_are_kept() -> None:
     assert segmented([record()], None, []) == [record()]
-
-
-def test_a_corpus_without_facts_needs_a_segmenter() -> None:
     with pytest.raises(RecordError, match="record 'bare' has a reference without facts; set facts"):
         segmented([record(), record(None, identifier="bare")], None, [])
 
@@ -180,15 +167,10 @@ def test_references_that_cannot_be_segmented_are_rejected() -> None:
     subset = Record("a", record().triples, tuple(map(Reference, texts)))
     rejected = Record("b", record().triples, (Reference(texts[3]),))
     rejects: list[Reject] = []
-    (segmented_records,) = segmented([subset, rejected], Picky(), rejects, "e2e/train")
-    assert [reference.text for reference in segmented_records.references] == [
-        text for text in texts if "wrong" not in text
-    ]
-    assert [(reject.file, reject.id, reject.reason) for reject in rejects] == [
-        ("e2e/train", "a", "reference 4: RuntimeError: wrong"),
-        ("e2e/train", "a", "reference 9: RuntimeError: wrong"),
-        ("e2e/train", "b", "reference 1: RuntimeError: wrong"),
-    ]
+    (kept,) = segmented([subset, rejected], Picky(), rejects, "e2e/train")
+    assert [reference.text for reference in kept.references] == [text for text in texts if "wrong" not in text]
+    numbers = [("a", 4), ("a", 9), ("b", 1)]
+    assert rejects == [Reject("e2e/train", None, id_, f"reference {n}: RuntimeError: wrong") for id_, n in numbers]
 
 
 @pytest.mark.parametrize("name", ["clauses", "embedded", "sentences"])
@@ -196,14 +178,10 @@ def test_a_segmenter_replaces_facts_and_keeps_the_rest(name: str) -> None:
     plan = Plan.parse("[birthPlace] [instrument residence]")
     first = Record("a", record().triples, (Reference(TEXT, (Fact(TEXT),), plan), Reference("Oda is here.")), "Person")
     without_texts = Record("b", record().triples)
-    segmented_records = segmented([first, without_texts, record(None)], segmenter(name), [])
-    assert (
-        [r.id for r in segmented_records] == ["a", "b", "oda"]
-        and segmented_records[0].category == "Person"
-        and segmented_records[1] == without_texts
-    )
-    assert segmented_records[0].references[0].plan == plan
-    facts = [[fact.text for fact in reference.facts or ()] for r in segmented_records for reference in r.references]
+    records = segmented([first, without_texts, record(None)], segmenter(name), [])
+    assert [r.id for r in records] == ["a", "b", "oda"] and records[1] == without_texts
+    assert records[0].category == "Person" and records[0].references[0].plan == plan
+    facts = [[fact.text for fact in reference.facts or ()] for r in records for reference in r.references]
     assert [len(pieces) > 1 for pieces in facts] == [True, False, True]
     assert ["".join(pieces) for pieces in facts] == [TEXT, "Oda is here.", TEXT]
 
@@ -214,10 +192,3 @@ def test_every_reference_is_an_example(encoder: Encoder) -> None:
     assert [example.id for example in examples] == ["oda", "two", "two"]
     assert [len(example.facts) for example in examples] == [3, 3, 1]
     assert examples[0] == encoder.example(record(), FACTS, "release")
-
-
-def test_a_repeated_predicate_unknown_from_training_has_the_id_of_the_first() -> None:
-    predicates = ("[unknown]", "isPartOf", "isPartOf_2", "population")
-    encoder = Encoder(Vocabulary.build([record()], 1), predicates)
-    triples = [Triple("Voss", "isPartOf", position) for position in ("Vestland", "Norway", "Europe")]
-    assert encoder.predicate_ids(Record("voss", (*triples, Triple("Voss", "altitude", "57")))) == (1, 2, 1, 0)

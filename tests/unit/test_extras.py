@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
+from agggen.config import as_overrides
 from agggen.records import Record
 from agggen_platform.extras import EXTRAS
 from tests.bare import REPO, python_without
 from tests.tiny_models import save_tiny_bundle
+from tests.unit.training import toy
 
 ABSENT = {"ray", "mlflow", "sqlalchemy", "optuna", "boto3", "botocore", "psutil", "httpx", "fastapi"}
 ABSENT |= {"starlette", "uvicorn", "pandas"}
-NAMES = ("Aromi", "Mill", "Blue Door", "Zizzi", "Fitzbillies", "The Vaults", "Cotto", "Strada", "Alimentum", "Wildwood")
-STAGE = "epochs=1 {0}.max_records=3".replace("epochs", "{0}.epochs")
-SMALL = "facts.source=sentences text.min_count=1 model.width=8 model.heads=2 model.layers=1 model.feed_forward=8 "
-SMALL += f"model.predicate_dim=4 {STAGE.format('training.baseline')} {STAGE.format('training.joint')} inference.plans=1"
+SMALL = " ".join(as_overrides(toy.SETTINGS))
 RUN = """
 import json, io
 from contextlib import redirect_stderr, redirect_stdout
@@ -47,7 +46,7 @@ def results_of(commands: list[str], folder: Path) -> dict[str, tuple[Any, str, s
 
 
 def test_commands_that_need_no_extra_work(tmp_path: Path) -> None:
-    rows = [f"{name},Thai,city {number},{name} serves Thai food." for number, name in enumerate(NAMES)]
+    rows = [f"{name},Thai,city {number},{name} serves Thai food." for number, name in enumerate(toy.NAMES)]
     (tmp_path / "places.csv").write_text("\n".join(["name,food,area,text", *rows]) + "\n")
     bundle = "runs/toy/bundle"
     train = f"train places.csv --name toy {SMALL}"
@@ -70,7 +69,7 @@ def test_commands_that_need_no_extra_work(tmp_path: Path) -> None:
     ]
     results = results_of(commands, tmp_path)
     assert {command: code for command, (code, _, err) in results.items() if code != 0} == {}, results
-    assert len((tmp_path / "texts.jsonl").read_text().splitlines()) == len(NAMES)
+    assert len((tmp_path / "texts.jsonl").read_text().splitlines()) == len(toy.NAMES)
     for command in (train, f"evaluate {bundle} --corpus places --split dev --out report"):
         _, _, err = results[command]
         (said,) = (line for line in err.splitlines() if "MLflow" in line)

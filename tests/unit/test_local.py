@@ -4,28 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from agggen.corpora.prepared import write_records
 from agggen.datasets import load_dataset
 from agggen.errors import ConfigError, CorpusError
 from agggen.records import Record
 from agggen_platform.storage.folder import Folder
-
-
-def record(name: str, food: str = "Thai") -> Record:
-    text = f"{name} serves {food} food in the city."
-    triples = [[name, "food", food], [name, "area", "city"]]
-    return Record.of({"id": name, "triples": triples, "references": [text]})
-
-
-RECORDS = [record(name) for name in ("Aromi", "Café Zoë", "Mill", "Blue Door")]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    (tmp_path / "toy").mkdir()
-    write_records(tmp_path / "toy" / "train.parquet", RECORDS[:3], "toy", "train")
-    write_records(tmp_path / "toy" / "dev.parquet", RECORDS[3:], "toy", "dev")
-    return tmp_path / "toy"
+from tests.unit.training.toy import RECORDS, write_corpus
 
 
 def records_of(corpus: str, split: str) -> list[Record]:
@@ -40,11 +23,12 @@ def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypat
         records_of("e2e", "dev")
 
 
-def test_records_of_a_folder_in_a_store(corpus: Path, s3: str) -> None:
+def test_records_of_a_folder_in_a_store(tmp_path: Path, s3: str) -> None:
+    corpus = write_corpus(tmp_path / "toy")
     folder = Folder(f"{s3}/toy")
     for name in ("train", "dev"):
         folder.upload(f"{name}.parquet", corpus / f"{name}.parquet")
-    assert records_of(folder.address, "train") == RECORDS[:3]
+    assert records_of(folder.address, "train") == RECORDS[:8]
     with pytest.raises(CorpusError, match=rf"{folder} has no split 'test'; it has dev, train"):
         records_of(folder.address, "test")
     folder.write("dev.parquet", (folder.read("dev.parquet") or b"")[:-20])

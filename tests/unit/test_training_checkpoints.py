@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from agggen.errors import TrainingError
@@ -16,8 +18,7 @@ from agggen.model.joint import JointModel
 from agggen.training import checkpoints
 from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileKeeper, Snapshot, load_checkpoint
-from agggen.training.loop import StageConfig, Trainer
-from agggen.training.objectives import ObjectiveName
+from agggen.training.loop import Stage, StageConfig, Trainer
 from tests.unit.toy_training import (
     CONFIG,
     DEV,
@@ -26,61 +27,39 @@ from tests.unit.toy_training import (
     TRAIN,
     Log,
     callback,
+    exchange,
     fresh_model,
     same,
     trainer,
     weights,
 )
 
-# --- resume ---
-
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("stop_at", [1, 5, 7, 12])
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_stopped_run_resumes_exactly(tmp_path: Path, stage: ObjectiveName, stop_at: int, accumulate: int) -> None:
+@pytest.mark.parametrize(("accumulate", "substitute"), [(1, None), (2, exchange)])
+def test_a_stopped_run_resumes_exactly(
+    tmp_path: Path, stage: Stage, stop_at: int, accumulate: int, substitute: Any
+) -> None:
     config = replace(CONFIG, accumulate=accumulate, label_smoothing=0.1 if stage == "baseline" else 0.0)
     full = Log()
-    uncut = trainer(stage, config, callbacks=[full])
-    total = uncut.run().step
-    assert total == uncut.total_steps == len(full.losses)
+    whole = trainer(stage, config, callbacks=[full], substitute=substitute)
+    total = whole.run().step
+    assert total == whole.total_steps == len(full.losses)
     stop_at = min(stop_at, total - 1)
 
     before_stop, after_stop = Log(stop_at), Log()
-    stopped = trainer(stage, config, callbacks=[before_stop])
+    stopped = trainer(stage, config, callbacks=[before_stop], substitute=substitute)
     assert not stopped.run().done
     assert stopped.progress.step == stop_at == len(before_stop.losses)
     Snapshot.of(stopped).write(tmp_path / "checkpoint")
-    torch.manual_seed(999)
     torch.rand(13)  # the state of the process that continues is another
-    resumed = trainer(stage, config, model=fresh_model(seed=1234), callbacks=[after_stop])
+    resumed = trainer(stage, config, fresh_model(seed=1234), [after_stop], substitute=substitute)
     load_checkpoint(tmp_path / "checkpoint", resumed)
-    assert resumed.run() == uncut.progress
+    assert resumed.run() == whole.progress
     assert before_stop.losses + after_stop.losses == full.losses
     assert before_stop.dev_losses + after_stop.dev_losses == full.dev_losses
-    assert same(weights(resumed.model), weights(uncut.model))
-
-
-def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
-    draws = callback(on_log=lambda trainer, metrics: torch.rand(trainer.progress.step))
-    plain, drawing = trainer(), trainer(callbacks=[draws])
-    plain.run()
-    drawing.run()
-    assert same(weights(plain.model), weights(drawing.model))
-
-
-def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
-    def crash(trainer: Trainer) -> None:
-        if trainer.progress.step == 3:
-            raise KeyboardInterrupt
-
-    rare = replace(CONFIG, log_every=1000)
-    callbacks = [CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), callback(on_update=crash)]
-    with pytest.raises(KeyboardInterrupt):
-        trainer(config=rare, callbacks=callbacks).run()
-    resumed = trainer(config=rare)
-    assert FileKeeper(tmp_path).restore(resumed)
-    assert resumed.progress.step == 3
+    assert same(weights(resumed.model), weights(whole.model))
 
 
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
@@ -91,26 +70,21 @@ def test_a_finished_stage_is_restored_without_training(tmp_path: Path, config: S
     log = Log()
     repeated = trainer(config=config, model=fresh_model(3), callbacks=[log])
     assert FileKeeper(tmp_path).restore(repeated)
-    progress = repeated.run()
+    assert repeated.run() == finished.progress
     assert log.events == ["end"]
-    assert progress == finished.progress
     assert same(weights(repeated.model), weights(finished.model))
     assert not repeated.model.training
 
 
-def test_the_baseline_does_not_train_the_transitions(tmp_path: Path) -> None:
-    stopped = trainer(callbacks=[Log(5)])
-    before = weights(stopped.model)
-    stopped.run()
-    Snapshot.of(stopped).write(tmp_path / "checkpoint")
+def test_the_baseline_does_not_train_the_transitions(checkpoint: Path) -> None:
     resumed = trainer()
-    load_checkpoint(tmp_path / "checkpoint", resumed)
+    before = weights(resumed.model)
+    load_checkpoint(checkpoint, resumed)
     resumed.run()
     after = weights(resumed.model)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and not any(name.startswith("transitions.") for name in moved)
-    transition_ids = {id(p) for p in resumed.model.transitions.parameters()}
-    assert resumed.optimizer.state and not any(id(p) in transition_ids for p in resumed.optimizer.state)
+    assert resumed.optimizer.state and not resumed.optimizer.state.keys() & {*resumed.model.transitions.parameters()}
 
 
 # --- files ---
@@ -140,15 +114,28 @@ def test_checkpoints_are_written_atomically(checkpoint: Path, monkeypatch: pytes
 def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With 50 s per update and evaluations after updates 5 and 10."""
+    """With 50 s per update, evaluations after updates 5 and 10, and no log line."""
     saved: list[int] = []
-    times = iter(range(0, 10_000, 50))
-    clock = [next(times)]
+    clock = [0]
     monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: clock[-1])
     monkeypatch.setattr(FileKeeper, "save", lambda self, trainer: saved.append(trainer.progress.step))
-    tick = callback(on_update=lambda trainer: clock.append(next(times)))
-    trainer(config=replace(CONFIG, epochs=2), callbacks=[tick, CheckpointEvery(FileKeeper(tmp_path), 120)]).run()
+    tick = callback(on_update=lambda trainer: clock.append(clock[-1] + 50))
+    config = replace(CONFIG, epochs=2, log_every=1000)
+    trainer(config=config, callbacks=[tick, CheckpointEvery(FileKeeper(tmp_path), 120)]).run()
     assert saved == [3, 5, 8, 10]
+
+
+def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
+    snapshots: list[Snapshot] = []
+    full = trainer(callbacks=[callback(on_log=lambda trainer, metrics: snapshots.append(Snapshot.of(trainer)))])
+    full.run()
+    assert (snapshots[7].stage, snapshots[7].step) == ("baseline", 8)
+    snapshots[7].write(tmp_path / "baseline.safetensors")
+    resumed = trainer(model=fresh_model(2))
+    FileKeeper(tmp_path).restore(resumed)
+    assert resumed.progress.step == 8
+    resumed.run()
+    assert same(weights(resumed.model), weights(full.model))
 
 
 @pytest.mark.parametrize(
@@ -173,10 +160,13 @@ def test_the_checkpoint_of_another_run_is_refused(
     assert str(checkpoint) in str(raised.value)
 
 
-def test_a_checkpoint_of_another_format_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "FORMAT", 3)
-    with pytest.raises(TrainingError, match="written with format 2, this run has 3"):
-        load_checkpoint(checkpoint, trainer())
+def rewrite(path: Path, without: str = "", **changes: object) -> None:
+    """Removes a tensor and changes the description."""
+    with safe_open(path, framework="pt") as file:
+        described = json.loads(file.metadata()["agggen"])
+        tensors = {name: file.get_tensor(name) for name in file.keys() if name != without}  # noqa: SIM118
+    assert described.keys() == {"format", "stage", "seed", "config", "model", "texts", "progress"}
+    save_file(tensors, path, {"agggen": json.dumps(described | changes)})
 
 
 @pytest.mark.parametrize(
@@ -189,9 +179,12 @@ def test_a_checkpoint_of_another_format_is_refused(checkpoint: Path, monkeypatch
         (lambda path: path.write_bytes(bytes(range(256)) * 9), "not a readable checkpoint .*delete it to start over"),
         (lambda path: save_file({"a": torch.zeros(2)}, path, {"agggen": "{half of"}), "not a readable checkpoint"),
         (lambda path: save_file({"a": torch.zeros(2)}, path), "is not a checkpoint of a training run"),
+        (lambda path: rewrite(path, format=1), "written with format 1, this run has 2"),
+        (lambda path: rewrite(path, progress={"a": 1}), r"not a complete checkpoint .*'a'"),
+        (lambda path: rewrite(path, without="model.output_bias"), "model of another shape"),
     ],
 )
-def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Path], None], message: str) -> None:
+def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Path], object], message: str) -> None:
     damage(checkpoint)
     with pytest.raises(TrainingError, match=message):
         load_checkpoint(checkpoint, trainer())
@@ -200,35 +193,3 @@ def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Pat
 def test_a_missing_checkpoint_is_not_a_training_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "checkpoint", trainer())
-
-
-def test_an_incomplete_checkpoint_is_refused(checkpoint: Path) -> None:
-    from safetensors import safe_open
-
-    with safe_open(checkpoint, framework="pt") as file:
-        described = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    assert set(json.loads(described["agggen"])) == {"format", "stage", "seed", "config", "model", "texts", "progress"}
-    save_file(
-        tensors, checkpoint, metadata={"agggen": json.dumps(json.loads(described["agggen"]) | {"progress": {"a": 1}})}
-    )
-    with pytest.raises(TrainingError, match=r"not a complete checkpoint .*'a'"):
-        load_checkpoint(checkpoint, trainer())
-    lacking = {k: v for k, v in tensors.items() if k != "model.output_bias"}
-    save_file(lacking, checkpoint, metadata=described)
-    with pytest.raises(TrainingError, match="model of another shape"):
-        load_checkpoint(checkpoint, trainer())
-
-
-def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
-    snapshots: list[Snapshot] = []
-
-    full = trainer(callbacks=[callback(on_log=lambda trainer, metrics: snapshots.append(Snapshot.of(trainer)))])
-    full.run()
-    assert (snapshots[7].stage, snapshots[7].step) == ("baseline", 8)
-    snapshots[7].write(tmp_path / "baseline.safetensors")
-    resumed = trainer(model=fresh_model(2))
-    FileKeeper(tmp_path).restore(resumed)
-    assert resumed.progress.step == 8
-    resumed.run()
-    assert same(weights(resumed.model), weights(full.model))

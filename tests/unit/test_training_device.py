@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from agggen.training.objectives import ObjectiveName
+from agggen.training.loop import Stage
 from tests.unit.model.enumeration import tiny_model
 from tests.unit.toy_training import ALL, CONFIG, trainer
 
@@ -46,7 +46,7 @@ class OneDevice(TorchDispatchMode):
     [("baseline", "shared", None), ("joint", "shared", None), ("joint", "masked", None), ("joint", "shared", 2.0)],
 )
 def test_an_epoch_of_updates_does_not_wait_for_its_device(
-    stage: ObjectiveName, history: Literal["shared", "masked"], penalty: float | None
+    stage: Stage, history: Literal["shared", "masked"], penalty: float | None
 ) -> None:
     config = replace(CONFIG, alignment_penalty=penalty, log_every=1000)
     training = trainer(stage, config, model=tiny_model(seed=3, history=history).to("meta"))

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from agggen.training.checkpoints import FileKeeper
-from agggen.training.distributed import Alone, share
+from agggen.training.distributed import ALONE, share
 from tests.unit import training_workers
 from tests.unit.toy_training import CONFIG, fresh_model, same, trainer, weights
 
@@ -58,27 +58,17 @@ def test_gradients_losses_and_weights_equal_those_of_one_worker(workers: Workers
 
 
 def test_all_workers_have_bit_identical_weights(workers: Workers) -> None:
-    for one, other in pairwise(workers.everything):
+    for one, other in (*pairwise(workers.everything), *pairwise(workers.resumed)):
         assert same(one, other)
-    for one, other in pairwise(workers.resumed):
-        assert same(one, other)
-
-
-def test_a_stop_request_of_one_worker_stops_all_at_the_same_update(workers: Workers) -> None:
-    assert [(facts["stopped_at"], facts["done"]) for facts in workers.facts] == [(6, False)] * len(workers.facts)
 
 
 def test_a_stopped_distributed_run_resumes_exactly(workers: Workers) -> None:
     for tensors in workers.resumed:
         parts = {
             part: {name.removeprefix(part): tensor for name, tensor in tensors.items() if name.startswith(part)}
-            for part in ("resumed.", "uncut.")
+            for part in ("resumed.", "whole.")
         }
-        assert parts["uncut."] and same(parts["resumed."], parts["uncut."])
-
-
-def test_workers_draw_different_dropout(workers: Workers) -> None:
-    assert len({facts["seeds"] for facts in workers.facts}) == len(workers.facts)
+        assert parts["whole."] and same(parts["resumed."], parts["whole."])
 
 
 def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) -> None:
@@ -92,21 +82,19 @@ def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) 
     assert one.progress.epoch == CONFIG.epochs and before.keys() == weights(one.model).keys()
 
 
-def test_a_loss_that_is_not_finite_on_one_worker_stops_all(workers: Workers) -> None:
-    """Otherwise the workers would wait for each other forever."""
-    for facts in workers.facts:
-        assert "update 1: loss nan and gradient norm nan must be finite" in facts["refused"]
-
-
-def test_a_text_reaches_all_workers(workers: Workers) -> None:
+def test_texts_stop_requests_and_errors_reach_all_workers(workers: Workers) -> None:
+    """Otherwise they would wait for each other forever."""
     for rank, facts in enumerate(workers.facts):
         assert facts["group"] == [rank, len(workers.facts)]
         assert (facts["text"], facts["empty"]) == ("Café 0 🂡", "")
         assert facts["any"] == [False, True, True]
+        assert (facts["stopped_at"], facts["done"]) == (6, False), "at the same update"
+        assert "update 1: loss nan and gradient norm nan must be finite" in facts["refused"]
+    assert len({facts["seeds"] for facts in workers.facts}) == len(workers.facts), "they draw different dropout"
 
 
 def test_a_group_of_one_changes_nothing() -> None:
-    group, tensor = Alone(), torch.ones(2)
+    group, tensor = ALONE, torch.ones(2)
     group.add_up(tensor)
     assert tensor.tolist() == [1, 1] and group.from_first("x") == "x"
     assert (group.any(True), group.any(False), group.rank, group.size) == (True, False, 0, 1)

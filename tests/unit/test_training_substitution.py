@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from itertools import groupby
 
 import pytest
 
@@ -17,9 +16,7 @@ from agggen.encoding import Encoder, training_examples
 from agggen.model.batch import UNK, Example
 from agggen.records import Record, Reference, Triple
 from agggen.text import Vocabulary
-from agggen.training.checkpoints import FileKeeper
 from agggen.training.substitution import Substitute, substitution
-from tests.unit.toy_training import CONFIG, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
 
 
 @cache
@@ -38,13 +35,9 @@ def substituted(share: float, min_count: int = 60, seed: int = 0) -> list[tuple[
 
 def parts(example: Example) -> list[tuple[int, int, tuple[int, ...]]]:
     """Triple, role and words of each part of the source, in its order."""
-    result: list[tuple[int, int, tuple[int, ...]]] = []
-    for word, triple, role in zip(example.source, example.triple, example.role, strict=True):
-        if result and result[-1][:2] == (triple, role):
-            result[-1] = (triple, role, (*result[-1][2], word))
-        else:
-            result.append((triple, role, (word,)))
-    return result
+    tokens = zip(example.triple, example.role, example.source, strict=True)
+    grouped = groupby(tokens, key=lambda token: token[:2])
+    return [(triple, role, tuple(word for _, _, word in part)) for (triple, role), part in grouped]
 
 
 def marked(facts: Sequence[Sequence[int]]) -> str:
@@ -87,11 +80,8 @@ def test_words_that_cannot_be_generated_can_be_copied(min_count: int) -> None:
 
 def test_the_share_is_the_fraction_of_substituted_names() -> None:
     def changed(share: float) -> int:
-        return sum(
-            old != new
-            for before, after in substituted(share)
-            for (_, _, old), (_, _, new) in zip(parts(before), parts(after), strict=True)
-        )
+        pairs = [zip(parts(before), parts(after), strict=True) for before, after in substituted(share)]
+        return sum(old != new for pair in pairs for old, new in pair)
 
     assert changed(0.0) == 0
     assert 0.3 * changed(1.0) < changed(0.5) < 0.7 * changed(1.0)
@@ -99,16 +89,13 @@ def test_the_share_is_the_fraction_of_substituted_names() -> None:
 
 def test_some_names_become_out_of_vocabulary_words() -> None:
     vocabulary, _ = corpus(2)
-    unseen = Counter(
-        word >= len(vocabulary) for _, after in substituted(1.0, 2) for _, role, name in parts(after) if role == 3
-        for word in name
-    )  # fmt: skip
+    names = [name for _, after in substituted(1.0, 2) for _, role, name in parts(after) if role == 3]
+    unseen = Counter(word >= len(vocabulary) for name in names for word in name)
     assert 0.02 < unseen[True] / unseen.total() < 0.5
 
 
 def test_substitution_is_determined_by_the_seed() -> None:
-    assert substituted(0.5, seed=3) == substituted(0.5, seed=3)
-    assert substituted(0.5, seed=3) != substituted(0.5, seed=4)
+    assert substituted(0.5, seed=3) == substituted(0.5, seed=3) != substituted(0.5, seed=4)
 
 
 def of_text(text: str, *triples: Triple) -> tuple[Example, Substitute]:
@@ -143,26 +130,3 @@ def test_a_name_inside_a_longer_name_is_not_substituted() -> None:
         after = substitute(example, random.Random(seed))
         subjects = {name for _, role, name in parts(after) if role == 1}
         assert len(subjects) == 1 and marked(subjects.pop() for _ in "1") in marked(after.facts)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_stopped_run_with_substitution_resumes_exactly(stage: str, tmp_path: Path) -> None:
-    def exchange(example: Example, rng: random.Random) -> Example:
-        return replace(example, facts=tuple(tuple(rng.sample(fact, len(fact))) for fact in example.facts))
-
-    def run(log: Log, keeper: FileKeeper | None = None) -> object:
-        training = trainer(stage, replace(CONFIG, epochs=2), fresh_model(), [log], substitute=exchange)  # type: ignore[arg-type]
-        if keeper:
-            keeper.restore(training)
-        training.run()
-        if keeper:
-            keeper.save(training)
-        return weights(training.model)
-
-    full, usual = run(Log()), trainer(stage, replace(CONFIG, epochs=2), fresh_model())  # type: ignore[arg-type]
-    usual.run()
-    assert not same(full, weights(usual.model)), "examples are exchanged"  # type: ignore[arg-type]
-    keeper = FileKeeper(tmp_path)
-    run(Log(stop_at=3), keeper)
-    assert same(full, run(Log(), keeper))  # type: ignore[arg-type]
-    assert len(TRAIN) > 3

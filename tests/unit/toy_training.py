@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.training.callbacks import Callback, Metrics
-from agggen.training.loop import StageConfig, Trainer
-from agggen.training.objectives import ObjectiveName
-from tests.unit.model.enumeration import random_example
+from agggen.training.distributed import ALONE, Group
+from agggen.training.loop import Stage, StageConfig, Trainer
+from tests.unit.model.enumeration import random_example, tiny_model
 
-STAGES: tuple[ObjectiveName, ...] = ("baseline", "joint")
+STAGES: tuple[Stage, ...] = ("baseline", "joint")
 TRAIN = [random_example(seed, 1 + seed % 3, [2 + seed % 3, 3]) for seed in range(14)]
 DEV = [random_example(seed, 1 + seed % 3, [3]) for seed in range(100, 104)]
 ALL = list(range(len(TRAIN)))
@@ -35,6 +38,11 @@ def callback(**methods: Callable[..., None]) -> Callback:
     result = Callback()
     vars(result).update(methods)
     return result
+
+
+def exchange(example: Example, rng: random.Random) -> Example:
+    """A `Substitute` that shuffles the words of each fact."""
+    return replace(example, facts=tuple(tuple(rng.sample(fact, len(fact))) for fact in example.facts))
 
 
 class Log(Callback):
@@ -60,7 +68,7 @@ class Log(Callback):
 
 
 def trainer(
-    stage: ObjectiveName = "baseline",
+    stage: Stage = "baseline",
     config: StageConfig = CONFIG,
     model: JointModel | None = None,
     callbacks: Sequence[Callback] = (),
@@ -68,6 +76,16 @@ def trainer(
 ) -> Trainer:
     arguments: dict[str, Any] = {"train": TRAIN, "dev": DEV, "seed": 5} | settings
     return Trainer(model or fresh_model(), stage=stage, config=config, callbacks=callbacks, **arguments)
+
+
+def gradients(stage: Stage, batches: list[list[int]], group: Group = ALONE) -> dict[str, Tensor]:
+    """The gradients of one update in float64, without dropout."""
+    model = tiny_model(seed=3, predicate_dropout=0.0)
+    training = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
+    update = training._prepare(batches, 0)
+    total, norm = training._update(update)
+    tensors = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return tensors | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
 
 
 def weights(model: JointModel) -> dict[str, Tensor]:

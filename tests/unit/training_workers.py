@@ -15,26 +15,16 @@ from torch import Tensor
 from agggen.errors import TrainingError
 from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileKeeper
-from agggen.training.distributed import Alone, Connected, Group
-from agggen.training.objectives import ObjectiveName
+from agggen.training.distributed import ALONE, Connected, Group
+from agggen.training.loop import Stage
 from tests.unit.model.enumeration import tiny_model
-from tests.unit.toy_training import ALL, CONFIG, STAGES, TRAIN, Log, fresh_model, trainer, weights
+from tests.unit.toy_training import ALL, CONFIG, STAGES, TRAIN, Log, fresh_model, gradients, trainer, weights
 
 UPDATES = {"all": [ALL], "two-forward-passes": [ALL[:5], ALL[5:]], "one-example": [[2]]}
 LONG = replace(CONFIG, epochs=2)
 
 
-def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> dict[str, Tensor]:
-    """The gradients of one update in float64, without dropout."""
-    model = tiny_model(seed=3, predicate_dropout=0.0)
-    training = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
-    update = training._prepare(batches, 0)
-    total, norm = training._update(update)
-    tensors = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    return tensors | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
-
-
-def whole_run(stage: ObjectiveName, group: Group) -> dict[str, Tensor]:
+def whole_run(stage: Stage, group: Group) -> dict[str, Tensor]:
     """The weights and losses of a run in float64, without dropout."""
     log, model = Log(), tiny_model(seed=3, predicate_dropout=0.0)
     trainer(stage, LONG, model=model, callbacks=[log], group=group).run()
@@ -53,10 +43,10 @@ def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, An
     facts["restored"] = keeper.restore(second)
     facts["seeds"] = second._random_seed()
     second.run()
-    uncut = trainer(group=group)
-    uncut.run()
+    whole = trainer(group=group)
+    whole.run()
     state = {f"resumed.{n}": t for n, t in weights(second.model).items()}
-    return state | {f"uncut.{n}": t for n, t in weights(uncut.model).items()}, facts
+    return state | {f"whole.{n}": t for n, t in weights(whole.model).items()}, facts
 
 
 def refused(group: Group) -> str:
@@ -101,4 +91,4 @@ def work(rank: int, size: int, folder: Path) -> None:
 
 
 def alone() -> dict[str, Tensor]:
-    return everything(Alone())
+    return everything(ALONE)

@@ -18,10 +18,8 @@ from agggen_platform.metrics import TrainingMeter
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.tracking import Tracker
 
-_WAITING_SECONDS = 60.0
-"""After this time without workers, the user is told that the job waits for them."""
-SILENCE_SECONDS = 20.0
-"""After this time without a heartbeat, worker 0 counts as dead."""
+_WAITING_SECONDS = 60.0  # without workers, before the user is told that the job waits for them
+_SILENCE_SECONDS = 20.0  # without a heartbeat, before worker 0 counts as dead
 
 
 # --- between the workers and the job --------------------------------------------------------------------------------
@@ -93,30 +91,21 @@ class WorkerMonitor:
         report: Callable[[str], None],
         log_system: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
-        """
-        Args:
-            workers: the requested number of workers.
-            newest_checkpoint: returns an id of the newest checkpoint; raises StorageError if the store does not answer.
-            send: receives training events.
-            log_system: receives system metrics.
-        """
+        """`newest_checkpoint` returns an id of the newest checkpoint, or raises StorageError."""
         self._workers, self._newest, self._send = workers, newest_checkpoint, send
         self._meter, self._report, self._log_system = meter, report, log_system
         self._attempts = self._starts = self._running = 0
         self._checkpoint: object = None
         self._waiting = self._failed = False
-        self.alive = False
-        """Whether worker 0 has sent a heartbeat recently."""
-        self.attempts_without_progress = 0
-        """Consecutive attempts that began at the same checkpoint as the previous attempt."""
-        self.failure = ""
-        """Why the last failed attempt failed."""
+        self.alive = False  # whether worker 0 has sent a heartbeat recently
+        self.attempts_without_progress = 0  # consecutive attempts that began at the previous attempt's checkpoint
+        self.failure = ""  # why the last failed attempt failed
 
     def handle(self, messages: Sequence[WorkerMessage], silence: float) -> None:
-        """Handles the result of `RunCoordinator.take`."""
+        """Handles what `RunCoordinator.take` returned."""
         for message in messages:
             self._handle(message.kind, message.content)
-        self.alive = self._starts > 0 and silence <= SILENCE_SECONDS
+        self.alive = self._starts > 0 and silence <= _SILENCE_SECONDS
         self._meter.workers(self._running if self.alive else 0)
         waiting = silence > _WAITING_SECONDS
         if waiting and not self._waiting:

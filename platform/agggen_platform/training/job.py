@@ -8,8 +8,8 @@
     STORE/NAME/bundle/                    the model
 
 STORE is ``storage.url``, or RUNS if that is null; a separate STORE also gets a copy of the run log (`tracking.stored`).
-The run's name does not depend on STORE, so RUNS/NAME may contain the bundle of an earlier job whose store was RUNS; a
-job with another STORE does not change those files.
+The run's name does not depend on STORE. If RUNS/NAME has files of an earlier job whose store was RUNS, a job with
+another STORE does not change them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from pathlib import Path
 from typing import Any
 
 from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
-from agggen.config import config_hash, flatten, resolved
+from agggen.config import config_hash, flatten
 from agggen.corpora.rejects import write_rejects
 from agggen.datasets import Dataset
 from agggen.errors import StoppedEarlyError, StoppedError
 from agggen.model.joint import JointModel
-from agggen.run import Prepared, bundle_of, fit
+from agggen.run import Prepared, bundle_of, fit, new_model
 from agggen.training.data import Data, check_same, training_data
-from agggen.training.distributed import Alone
+from agggen.training.distributed import ALONE
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
-from agggen.training.objectives import ObjectiveName
+from agggen.training.loop import Stage
 from agggen.training.stopping import StopRequest
 from agggen_platform.job_config import JobConfig, TrackingConfig, result_of
 from agggen_platform.metrics import TrainingMeter
@@ -51,9 +51,8 @@ from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
 from agggen_platform.training.prepared import prepared_in
 
-_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED = "run.json", "bundle", "checkpoints", "prepared"
-_REJECTS = "rejects.jsonl"
-_STORED = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
+_RUN, _BUNDLE, _CHECKPOINTS = "run.json", "bundle", "checkpoints"
+_STORED = (_RUN, _BUNDLE, _CHECKPOINTS, "prepared")
 _TABLE = 50  # texts in the table that MLflow's pages compare between runs
 _STAGES = ("baseline", "joint")
 
@@ -64,7 +63,7 @@ class Finished:
 
     bundle: Bundle
     path: Path  # on this machine
-    trained: bool  # whether this call trained; False: an earlier call had finished the run
+    trained: bool  # False: an earlier call had finished the run
     seconds: float
     run_name: str
     address: str  # the bundle's address for other machines
@@ -72,7 +71,6 @@ class Finished:
 
 
 def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
-    """The records that `config` trains on; see `training_data`."""
     return training_data(config, config.max_reject_share, dataset)
 
 
@@ -85,7 +83,7 @@ def default_name(preset: str, config: JobConfig, data: Data) -> str:
 def tracker_of(
     config: TrackingConfig, name: str, runs_dir: Path, tags: Mapping[str, str] | None, **options: Any
 ) -> Tracker:
-    """The run log of the run `name`; `options`: further arguments of `Tracker`."""
+    """The run log of the run `name`."""
     patience = config.patience_seconds
     return Tracker(config.uri, config.experiment, name, tags, runs_dir=runs_dir, patience=patience, **options)
 
@@ -107,7 +105,6 @@ def train_job(
     """Trains a model, in this process (``cluster.workers`` 0) or on Ray Train, and logs the run.
 
     Args:
-        config: the whole configuration.
         name: the run's name. An existing run of this name is resumed if its configuration and data are the same.
         runs_dir: the folder of the run log, and of everything else unless ``storage.url`` is set.
         fresh: start over and replace an existing run of this name.
@@ -122,12 +119,9 @@ def train_job(
 
     Raises:
         ConfigError: the name is invalid, or belongs to a run of another configuration or other data.
-        CorpusError, RecordError, AllenNLPError: the corpus is missing, or cannot be segmented or trained on.
-        ClusterError: there is no such cluster, or it lacks resources for the workers.
         ClaimedError: another job works on this run.
-        StorageError: the store refused access or did not answer.
         StoppedError: stopped by a signal, `stop`, or `on_evaluation`; the same call resumes.
-        TrainingError: training cannot continue.
+        CorpusError, RecordError, AllenNLPError, ClusterError, StorageError, TrainingError: see there.
     """
     run = _Run(config, name, runs_dir, parent, tags)
     data = data or data_of(config)
@@ -144,11 +138,10 @@ def train_job(
                 with run.tracker:
                     run.log_end(finished.bundle, finished.path, finished.address, data)
             return finished
-        train_on_workers = None
         if config.cluster.workers:
-            from agggen_platform.training.on_ray import workers_of
+            from agggen_platform.training.on_ray import train_on_workers, workers_of
 
-            train_on_workers = stack.enter_context(workers_of(config))
+            stack.enter_context(workers_of(config))
         prepared, prepared_path = prepared_in(run.folder, config, data)
         held()
         run.begin(data, prepared, say)
@@ -166,32 +159,24 @@ def train_job(
             samples = data.samples(config.tracking.samples)
             checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, say, held)
             try:
-                if train_on_workers is not None:
+                if config.cluster.workers:
                     quiet = CheckpointStore(checkpoints.folder, report=lambda _: None)
-                    monitor = WorkerMonitor(
-                        config.cluster.workers,
-                        lambda: [*map(quiet.latest, _STAGES)],
-                        sink.send,
-                        meter,
-                        say,
-                        tracker.log_system,
-                    )
-                    train_on_workers(run.folder, prepared_path, samples, held, monitor, stopped)
+                    newest, workers = lambda: [*map(quiet.latest, _STAGES)], config.cluster.workers
+                    monitor = WorkerMonitor(workers, newest, sink.send, meter, say, tracker.log_system)
+                    train_on_workers(config, run.folder, prepared_path, samples, held, monitor, stopped)
                     model, metrics = _trained(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
-                    with StoreKeeper(checkpoints, Alone(), lambda: meter.checkpoint(time.time())) as keeper:
+                    with StoreKeeper(checkpoints, ALONE, lambda: meter.checkpoint(time.time())) as keeper:
                         seconds = config.storage.checkpoint_seconds
-                        model, metrics = fit(
-                            result_of(config), prepared, keeper, lambda _: [reporter], None, stopped, seconds
-                        )
+                        model, metrics = fit(config, prepared, keeper, [reporter], ALONE, stopped, seconds)
             except StoppedEarlyError:
                 raise
             except StoppedError as error:
                 raise stop.stopped(error) from error
             meter.close()  # no checkpoints are written from here on
             held()
-            bundle = bundle_of(config, prepared, model, metrics, data.sources, resolved(result_of(config)))
+            bundle = bundle_of(result_of(config), prepared, model, metrics, data.sources)
             path, address = run.publish(bundle, held)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
@@ -203,13 +188,11 @@ def _trained(
     config: JobConfig, prepared: Prepared, checkpoints: CheckpointStore
 ) -> tuple[JointModel, dict[str, float]]:
     """The result of `fit` on the workers, from the checkpoints: the model and its metrics."""
-    vocabulary = prepared.encoder.vocabulary
-    model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
-    model.load_state_dict(model.state_dict() | prepared.start)
+    model = new_model(config, prepared)
     metrics: dict[str, float] = {}
-    for stage, settings in zip(_STAGES, (config.training.baseline, config.training.joint), strict=True):
-        if settings.epochs:
-            weights, progress = trained_weights(checkpoints, stage, settings.epochs)
+    for stage in _STAGES:
+        if epochs := getattr(config.training, stage).epochs:
+            weights, progress = trained_weights(checkpoints, stage, epochs)
             model.load_state_dict(weights)
             metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
     return model.eval(), metrics
@@ -226,8 +209,8 @@ class _Run:
         self.config, self.name = config, name
         self.runs_folder = runs_dir.absolute() / name
         self.folder = Folder(Folder(storage.url or str(runs_dir)).at(name))
+        # Whether STORE and RUNS are different folders.
         self.has_own_store = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
-        """Whether STORE and RUNS are different folders."""
 
     def clear(self) -> None:
         """Removes the run's files except claims. If STORE is not RUNS, keeps files of jobs whose STORE was RUNS."""
@@ -242,20 +225,19 @@ class _Run:
 
     def check(self, data: Data) -> None:
         """Raises ConfigError if the name belongs to a run of another configuration or other data."""
-        content = self.folder.read(_RUN)
-        if content is None:
-            return
-        check_same(json.loads(content), self._identity(data), f"the run {self.name}", "another --name, or --fresh")
+        if content := self.folder.read(_RUN):
+            check_same(json.loads(content), self._identity(data), f"the run {self.name}", "another --name, or --fresh")
 
     def begin(self, data: Data, prepared: Prepared, say: Callable[[str], None]) -> None:
         """Writes the configuration and fingerprints, and the records and texts that are left out."""
+        path = self.runs_folder / "rejects.jsonl"
         for name, rejects in data.rejects.items():
-            say(f"{len(rejects):,} records of {name} cannot be read: {self.runs_folder / _REJECTS}")
+            say(f"{len(rejects):,} records of {name} cannot be read: {path}")
         for name, rejects in prepared.rejects.items():
-            say(f"{len(rejects):,} texts of {name} are left out: {self.runs_folder / _REJECTS}")
+            say(f"{len(rejects):,} texts of {name} are left out: {path}")
         if all_rejects := list(chain(*data.rejects.values(), *prepared.rejects.values())):
             self.runs_folder.mkdir(parents=True, exist_ok=True)
-            write_rejects(self.runs_folder / _REJECTS, all_rejects)
+            write_rejects(path, all_rejects)
         self.folder.write(_RUN, (json.dumps(self._identity(data), indent=1, ensure_ascii=False) + "\n").encode())
 
     def _identity(self, data: Data) -> dict[str, Any]:
@@ -279,7 +261,7 @@ class _Run:
         tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev, data.fingerprints[dev])
         self.tracker.log_text(transitions_table(bundle), "transitions.csv")
         records = data.samples(_TABLE if config.tracking.samples else 0)
-        stage: ObjectiveName = "joint" if config.training.joint.epochs else "baseline"
+        stage: Stage = "joint" if config.training.joint.epochs else "baseline"
         best = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
         tracker.log_texts(
             (record, generation.plan, generation.text) for record, generation in zip(records, best, strict=True)
@@ -293,11 +275,7 @@ class _Run:
         return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
 
     def finished(self) -> Finished | None:
-        """The result of an earlier call, if that call finished the run; else None.
-
-        Raises:
-            BundleError: the bundle was changed after it was saved.
-        """
+        """The result of an earlier call that finished the run; BundleError if its bundle was changed."""
         if self.folder.read(f"{_BUNDLE}/{MANIFEST}") is None:
             return None
         address = self.folder.at(_BUNDLE)

@@ -10,9 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from safetensors import safe_open
@@ -21,7 +19,7 @@ from torch import Tensor
 from agggen.training.checkpoints import Snapshot, load_checkpoint
 from agggen.training.distributed import Group
 from agggen.training.loop import Progress, Trainer
-from agggen_platform.storage.checkpoints import CheckpointStore, Saved
+from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.errors import StorageError, explained
 
 _PREFIX = "agggen-checkpoints-"
@@ -57,8 +55,8 @@ def _locked(folder: Path) -> Iterator[None]:
 class StoreKeeper:
     """A `Keeper` that saves in a `CheckpointStore`; a context manager that waits for the last checkpoint at its end.
 
-    `save` copies the trainer's state and returns. A thread stores and verifies the copy; a newer copy replaces one that
-    is still waiting. An error of the thread is raised by the next `save`, or at the end of the block.
+    `save` copies the trainer's state; a thread stores and verifies the copy. A newer copy replaces one that still
+    waits. An error of the thread is raised by the next `save`, or at the end of the block.
     """
 
     def __init__(self, store: CheckpointStore, group: Group, on_saved: Callable[[], None] = lambda: None) -> None:
@@ -76,9 +74,7 @@ class StoreKeeper:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Waits for the last checkpoint; raises StorageError if it could not be stored."""
         if kind is not None and not issubclass(kind, Exception):
             return  # after Ctrl-C, do not wait for uploads
@@ -90,19 +86,18 @@ class StoreKeeper:
         self._raise_error()
 
     def restore(self, trainer: Trainer) -> bool:
-        """Worker 0 chooses the newest complete checkpoint; all workers load it. Returns whether there is one.
+        """All workers load the newest complete checkpoint, which worker 0 chooses. Returns whether there is one.
 
         Raises:
-            TrainingError: the checkpoint belongs to another run (`load_checkpoint`).
+            TrainingError: see `load_checkpoint`.
             StorageError: the store cannot be read.
         """
         path = self._folder / "restored.safetensors"
-        saved = self.store.restore(trainer.stage, path) if self.group.rank == 0 else None
-        chosen = json.loads(self.group.from_first(json.dumps(asdict(saved) if saved else None)))
-        if chosen is None:
+        saved = self.group.from_first(self.store.restore(trainer.stage, path) if self.group.rank == 0 else None)
+        if saved is None:
             return False
         if self.group.rank:
-            self.store.fetch(Saved(**chosen), path)
+            self.store.fetch(saved, path)
         load_checkpoint(path, trainer)
         path.unlink()
         return True

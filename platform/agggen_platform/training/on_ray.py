@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from agggen.errors import AggGenError, ConfigError, StoppedError, TrainingError
@@ -47,8 +46,8 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def workers_of(config: JobConfig) -> Iterator[Callable[..., None]]:
-    """Connects to the cluster of `config`, checks that it has room for the workers, and yields the function `_train`.
+def workers_of(config: JobConfig) -> Iterator[None]:
+    """Connects to the cluster of `config`, and checks that it has room for the workers.
 
     Raises:
         ConfigError: the device is a GPU, but workers request none.
@@ -60,7 +59,7 @@ def workers_of(config: JobConfig) -> Iterator[Callable[..., None]]:
     with connected(settings.address) as cluster:
         if not settings.autoscaling:
             _check_room(config, cluster)
-        yield partial(_train, config)
+        yield
 
 
 def _check_room(config: JobConfig, cluster: Cluster) -> None:
@@ -82,12 +81,12 @@ class _Task:
     config: JobConfig
     folder: Folder
     prepared: str
-    samples: list[dict[str, Any]]
+    samples: Sequence[Record]
     claim: Claim
     coordinator: Any
 
 
-def _train(
+def train_on_workers(
     config: JobConfig,
     folder: Folder,
     prepared: str,
@@ -96,20 +95,18 @@ def _train(
     monitor: WorkerMonitor,
     stop: Callable[[], bool],
 ) -> None:
-    """Returns when both stages are trained and their checkpoints are in `folder`.
+    """Returns when both stages are trained and their checkpoints are in `folder`; inside `workers_of`.
 
     Args:
         folder: the run's folder, which all workers see.
         prepared: the path of the examples in this folder.
         samples: records to write about after each epoch.
         claim: the claim on the folder; workers check it before they save a checkpoint.
-        monitor: handles messages of the workers.
         stop: called a few times per second; if it raises, the workers are stopped.
 
     Raises:
         StoppedError: `stop` returned True; the same call resumes.
-        TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows
-            (with -1: too often in a row without a newer checkpoint).
+        TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows.
         ClusterError: Ray Train itself failed, or the cluster was lost.
     """
     import ray
@@ -119,16 +116,10 @@ def _train(
     # On the job's own node, so that the loss of another node does not end training.
     this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
-    task = _Task(config, folder, prepared, [record.as_dict() for record in samples], claim, coordinator)
+    task = _Task(config, folder, prepared, samples, claim, coordinator)
     environment = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
-    fit_on_workers = ray.remote(
-        num_cpus=0,
-        max_retries=0,
-        max_calls=1,
-        scheduling_strategy=this_node,
-        runtime_env={"env_vars": environment},
-    )(_fit_on_workers)
-    running = fit_on_workers.remote(task)
+    options = {"num_cpus": 0, "max_retries": 0, "max_calls": 1, "runtime_env": {"env_vars": environment}}
+    running = ray.remote(**options, scheduling_strategy=this_node)(_fit_on_workers).remote(task)
     stopping = ended = False
     try:
         while not ended:
@@ -284,7 +275,7 @@ def _fit(task: _Task, group: Connected) -> None:
     config = replace(config, training=replace(config.training, threads=threads, device=device))
     torch.set_num_threads(threads)
     prepared = read_prepared(task.folder, task.prepared)
-    writer = SampleWriter([Record.of(sample) for sample in task.samples], prepared.encoder, config.inference)
+    writer = SampleWriter(task.samples, prepared.encoder, config.inference)
     reporter = EventReporter(lambda event: _send(task, WorkerMessage("event", event)), writer)
     store = CheckpointStore(
         Folder(task.folder.at("checkpoints")),
@@ -302,7 +293,7 @@ def _fit(task: _Task, group: Connected) -> None:
             StoreKeeper(store, group, lambda: _send(task, WorkerMessage("checkpoint", time.time()))) as keeper,
         ):
             seconds = task.config.storage.checkpoint_seconds
-            fit(config, prepared, keeper, lambda stage: [reporter] if is_worker_0 else [], group, stop, seconds)
+            fit(config, prepared, keeper, [reporter] if is_worker_0 else [], group, stop, seconds)
     except TrainingError as error:
         # All workers raise this error at the same update: a request to stop, a loss that is not finite, or a checkpoint
         # of another run. Other errors, such as a disk that one worker cannot read, lead to another attempt.
@@ -316,8 +307,8 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
     """Logs memory and use of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
 
     def send(metrics: Mapping[str, float]) -> None:
-        gpus = {name: value for name, value in metrics.items() if name.startswith("system/gpu_")}
-        named = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in gpus.items()}
+        gpus = {name.removeprefix("system/"): value for name, value in metrics.items() if "/gpu_" in name}
+        named = {f"system/worker-{rank}/{name}": value for name, value in gpus.items()}
         _send(task, WorkerMessage("system", named))
 
     gpus = task.config.cluster.gpus_per_worker

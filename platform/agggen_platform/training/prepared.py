@@ -13,13 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file
-from torch import Tensor
 
 from agggen.corpora.rejects import Reject
 from agggen.encoding import Encoder
@@ -37,16 +36,10 @@ from agggen_platform.storage.folder import Folder
 FORMAT = 3
 _ENCODER = "encoder.json"
 _START = "start.safetensors"
-_SPLITS = ("train", "dev")
 
 
 def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
-    """The examples of `data`, and their path in `folder`; prepares them if they do not exist yet.
-
-    Raises:
-        CorpusError, TrainingError, RecordError: see `agggen.run.prepare`.
-        StorageError: the folder cannot be read or written.
-    """
+    """The examples of `data`, and their path in `folder`; prepares them (`agggen.run.prepare`) if they do not exist."""
     path = f"prepared/{_key(config, data)}"
     if folder.read(f"{path}/{_ENCODER}") is not None:
         return read_prepared(folder, path), path
@@ -72,17 +65,16 @@ def read_prepared(folder: Folder, prefix: str) -> Prepared:
     encoder = Encoder(
         Vocabulary.from_json(described["vocabulary"]), tuple(described["predicates"]), described["max_group_size"]
     )
-    examples: dict[str, StoredExamples] = {}
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
-        for split in _SPLITS:
-            path = Path(scratch) / split
-            verified.get(folder, f"{prefix}/{split}.parquet", path, **described["files"][split])
-            examples[split] = _read_examples(path, folder.at(f"{prefix}/{split}.parquet"))
-        start: dict[str, Tensor] = {}
-        if _START in described["files"]:
-            path = Path(scratch) / _START
-            verified.get(folder, f"{prefix}/{_START}", path, **described["files"][_START])
-            start = load_file(path)
+
+        def get(key: str, name: str) -> Path:
+            path = Path(scratch) / name
+            verified.get(folder, f"{prefix}/{name}", path, **described["files"][key])
+            return path
+
+        names = {split: f"{split}.parquet" for split in ("train", "dev")}
+        examples = {key: _read_examples(get(key, name), folder.at(f"{prefix}/{name}")) for key, name in names.items()}
+        start = load_file(get(_START, _START)) if _START in described["files"] else {}
     rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in described["rejects"].items()}
     lexicon = Lexicon.of(described["lexicon"], folder.at(f"{prefix}/{_ENCODER}"))
     return Prepared(encoder, examples["train"], examples["dev"], described["segmenter"], rejects, lexicon, start)
@@ -105,16 +97,17 @@ def _key(config: RunConfig, data: Data) -> str:
 
 def _write(folder: Folder, prefix: str, prepared: Prepared) -> None:
     files = {}
-    for split, examples in zip(_SPLITS, (prepared.train, prepared.dev), strict=True):
-        with folder.new(f"{prefix}/{split}.parquet") as path:
-            _write_examples(path, examples)
+
+    def add(key: str, name: str, write: Callable[[Path], None]) -> None:
+        with folder.new(f"{prefix}/{name}") as path:
+            write(path)
             size, sha256 = verified.measure(path)
-        files[split] = {"size": size, "sha256": sha256}
+        files[key] = {"size": size, "sha256": sha256}
+
+    add("train", "train.parquet", lambda path: _write_examples(path, prepared.train))
+    add("dev", "dev.parquet", lambda path: _write_examples(path, prepared.dev))
     if prepared.start:
-        with folder.new(f"{prefix}/{_START}") as path:
-            save_tensors(path, prepared.start)
-            size, sha256 = verified.measure(path)
-        files[_START] = {"size": size, "sha256": sha256}
+        add(_START, _START, lambda path: save_tensors(path, prepared.start))
     described = {
         "files": files,
         "vocabulary": prepared.encoder.vocabulary.to_json(),

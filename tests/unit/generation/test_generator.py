@@ -317,9 +317,9 @@ def test_alignment_is_the_viterbi_path_of_the_potentials() -> None:
     for aligned, record, facts in zip(machine.align(records, texts), records, texts, strict=True):
         batch = collate([machine.encoder.example(record, facts)])
         with torch.no_grad():
-            potentials, states = machine.model.potentials(batch, prune=False)
+            potentials, states = machine.model.potentials(batch)
             _, path = viterbi(potentials, states)
-            likelihood = machine.model.log_likelihood(batch, prune=False).item()
+            likelihood = machine.model.log_likelihood(batch).item()
         named = tuple(tuple(record.predicates[i] for i in states.states[z]) for z in path[0].tolist())
         assert (aligned.id, aligned.facts, aligned.states) == (record.id, facts, named)
         assert aligned.log_likelihood == pytest.approx(likelihood, abs=1e-8)
@@ -336,7 +336,7 @@ def test_posteriors_are_the_shares_of_paths_through_the_state() -> None:
     (aligned,) = machine.align([STRANGE], [["Zyx is 7.5."]])
     batch = collate([machine.encoder.example(STRANGE, ["Zyx is 7.5."])])
     with torch.no_grad():
-        potentials, states = machine.model.potentials(batch, prune=False)
+        potentials, states = machine.model.potentials(batch)
     weights = {
         state: math.exp(potentials.start[0, state[0]].item() + potentials.node[0, 0, index].item())
         for index, state in enumerate(states.states)

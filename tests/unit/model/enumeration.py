@@ -1,7 +1,7 @@
 """Brute-force twins of the model: plain Python loops over all states and all state sequences, in float64.
 
-Nothing here shares code with `agggen.model`'s recursions: the twins spell out the formulas of METHOD 2 and of the
-paper's section 3.2, one state sequence at a time.
+The twins share no code with `agggen.model`'s recursions: they spell out the formulas of METHOD 2 and of the paper's
+section 3.2, one state sequence at a time.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from agggen.model.batch import CLS, END, FACT, LAST, SEP, UNK, Example, collate
-from agggen.model.hmm import Potentials
+from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.model.lattice import IMPOSSIBLE, Lattice
 from agggen.model.transformer import DecoderLayer
@@ -42,6 +43,11 @@ def ordered_states(n_predicates: int, max_size: int) -> list[State]:
 
 def distinct_sets(n_predicates: int, max_size: int) -> set[frozenset[int]]:
     return {frozenset(state) for state in ordered_states(n_predicates, max_size)}
+
+
+def members(mask: int) -> frozenset[int]:
+    """The triples of a bit mask."""
+    return frozenset(index for index in range(mask.bit_length()) if mask >> index & 1)
 
 
 def log_sum(values: Iterable[float]) -> float:
@@ -78,9 +84,31 @@ def paths_of(potentials: Potentials, lattice: Lattice, row: int) -> list[tuple[f
     return all_paths(emission, lambda before, z: start[z[0]] if before is None else out[before[-1]][z[0]])
 
 
-def marginals(paths: Sequence[tuple[float, Path]], fact: int, state: State) -> float:
-    """p(z_fact = state | y, x)."""
-    return math.exp(log_sum(total for total, path in paths if path[fact] == state) - log_sum(t for t, _ in paths))
+def marginals(paths: Sequence[tuple[float, Path]], fact: int) -> dict[State, float]:
+    """p(z_fact | y, x)."""
+    totals: dict[State, list[float]] = {}
+    for total, path in paths:
+        totals.setdefault(path[fact], []).append(total)
+    everything = log_sum(total for total, _ in paths)
+    return {state: math.exp(log_sum(values) - everything) for state, values in totals.items()}
+
+
+def check_inference(
+    potentials: Potentials, lattice: Lattice, paths: Sequence[Sequence[tuple[float, Path]]], k: int
+) -> None:
+    """Compares likelihood, posterior and k best paths with the enumerated paths of each row."""
+    likelihoods, posteriors = log_likelihood(potentials, lattice).tolist(), posterior(potentials, lattice)
+    totals, chosen = k_best_paths(potentials, lattice, k)
+    for row, (own, length) in enumerate(zip(paths, potentials.lengths.tolist(), strict=True)):
+        assert likelihoods[row] == pytest.approx(log_sum(total for total, _ in own), abs=1e-9)
+        for t, actual in enumerate(posteriors[row].tolist()):
+            expected = marginals(own, t) if t < length else {}
+            assert actual == pytest.approx([expected.get(state, 0.0) for state in lattice.states], abs=1e-9)
+        for rank, (total, path) in enumerate(own[:k]):
+            states = chosen[row, rank].tolist()
+            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
+            assert tuple(lattice.states[s] for s in states[:length]) == path and {*states[length:]} <= {-1}
+        assert (totals[row, len(own) :] <= IMPOSSIBLE / 2).all() and (chosen[row, len(own) :] == -1).all()
 
 
 # --- transitions: the formulas, one state at a time ---

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
-from tests.unit.model.enumeration import log_sum, marginals, paths_of
+from tests.unit.model.enumeration import check_inference, paths_of
 
 MOST_PATHS = 2000  # per record: enumeration stays within milliseconds
 
@@ -51,51 +51,12 @@ def problems(draw: st.DrawFn) -> tuple[Potentials, Lattice]:
     return random_potentials(draw(st.integers(0, 9999)), counts, lengths, draw(st.integers(1, 3)), draw(st.booleans()))
 
 
-quick = settings(deadline=None, max_examples=50)
-
-
-@given(problems())
-@quick
-def test_log_likelihood_is_the_sum_over_all_paths(problem: tuple[Potentials, Lattice]) -> None:
-    potentials, states = problem
-    for row, value in enumerate(log_likelihood(potentials, states).tolist()):
-        assert value == pytest.approx(log_sum(total for total, _ in paths_of(potentials, states, row)), abs=1e-9)
-
-
-@given(problems())
-@quick
-def test_posterior_is_the_probability_of_paths_through_a_state(problem: tuple[Potentials, Lattice]) -> None:
-    potentials, states = problem
-    result = posterior(potentials, states)
-    for row, length in enumerate(potentials.lengths.tolist()):
-        paths = paths_of(potentials, states, row)
-        for t in range(result.shape[1]):
-            if t >= length:
-                assert not result[row, t].any()
-                continue
-            visited = {path[t] for _, path in paths}
-            for state, value in zip(states.states, result[row, t].tolist(), strict=True):
-                expected = marginals(paths, t, state) if state in visited else 0.0
-                assert value == pytest.approx(expected, abs=1e-9)
-
-
 @given(problems(), st.integers(1, 6))
-@quick
-def test_k_best_paths_equal_the_sorted_enumeration(problem: tuple[Potentials, Lattice], k: int) -> None:
+@settings(deadline=None, max_examples=80)
+def test_likelihood_posterior_and_best_paths_equal_enumeration(problem: tuple[Potentials, Lattice], k: int) -> None:
     potentials, states = problem
-    totals, chosen = k_best_paths(potentials, states, k)
-    for row, length in enumerate(potentials.lengths.tolist()):
-        paths = paths_of(potentials, states, row)[:k]
-        for rank in range(k):
-            actual = chosen[row, rank].tolist()
-            if rank >= len(paths):
-                assert totals[row, rank] <= IMPOSSIBLE / 2
-                assert set(actual) == {-1}
-                continue
-            total, path = paths[rank]
-            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
-            assert tuple(states.states[s] for s in actual[:length]) == path
-            assert set(actual[length:]) <= {-1}
+    paths = [paths_of(potentials, states, row) for row in range(len(potentials.lengths))]
+    check_inference(potentials, states, paths, k)
 
 
 def test_k_best_includes_equal_paths() -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from agggen.model.batch import LAST, UNK, Example, allowed_sets, collate
-from agggen.model.hmm import k_best_paths, posterior
+from agggen.model.hmm import log_likelihood
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.model.enumeration import (
@@ -23,17 +23,18 @@ from tests.unit.model.enumeration import (
     TransitionTwin,
     all_paths,
     broken,
+    check_inference,
     kept_sets,
     log_sum,
-    marginals,
+    members,
     ordered_states,
     random_example,
     tiny_model,
 )
 
-histories = pytest.mark.parametrize("history", ["shared", "masked"])
+HISTORIES = ("shared", "masked")
+histories = pytest.mark.parametrize("history", HISTORIES)
 copying = pytest.mark.parametrize("copy", [True, False])
-variants = pytest.mark.parametrize("transition", ["normalised", "paper"])
 
 BATCH = [random_example(1, 3, [2, 4, 1]), random_example(2, 1, [3]), random_example(3, 2, [1, 3, 2, 2])]
 """Of different sizes; the last has more facts than triples."""
@@ -58,9 +59,9 @@ def emissions(model: JointModel, examples: list[Example]) -> list[list[dict[froz
     ]
 
 
-def likelihood(model: JointModel, examples: list[Example], prune: bool = True) -> list[float]:
+def likelihood(model: JointModel, examples: list[Example]) -> list[float]:
     with torch.no_grad():
-        return model.log_likelihood(collate(examples), prune).tolist()
+        return model.log_likelihood(collate(examples)).tolist()
 
 
 @pytest.fixture(autouse=True)
@@ -85,27 +86,6 @@ def test_emissions_equal_scores_token_by_token(history: str, copy: bool, copy_ne
                     assert score == pytest.approx(twin(fact, group), abs=1e-9), (example.id, fact, group)
 
 
-@histories
-@copying
-def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
-    """Over all output words and the other words of the set's triples."""
-    model, example, group = tiny_model(history=history, copy=copy), BATCH[0], frozenset({0, 2})
-    visible_words = {w for w, t in zip(example.source, example.triple, strict=True) if t in group and copy}
-    assert not copy or any(word >= model.n_words for word in visible_words), "the example has no word of its own"
-    sayable = sorted(set(range(model.n_output)) | visible_words)
-    memory = model.encode(collate([example]))
-    hidden = torch.randn(1, 1, model.config.width, dtype=torch.float64).expand(1, len(sayable), -1)
-    visible = torch.tensor([[t in group for t in example.triple]])
-    targets, last = torch.tensor([sayable]), example.source[1]
-    inputs, scored = torch.full_like(targets, last), torch.ones_like(targets, dtype=torch.bool)
-    with torch.no_grad():
-        actual = model.token_log_probs(hidden, inputs, targets, scored, memory, visible)[0]
-        twin = EmissionTwin(model, example).next_token(hidden[0, 0], last, group)
-    assert actual.exp().sum().item() == pytest.approx(1, abs=1e-12)
-    for token, score in zip(sayable, actual.tolist(), strict=True):
-        assert math.exp(score) == pytest.approx(twin[token], abs=1e-12)
-
-
 @copying
 def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: bool) -> None:
     """A score of -1e9 would make the mean loss of a corpus meaningless."""
@@ -115,9 +95,8 @@ def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: 
     visible, scored = memory.triple == 0, torch.ones(1, 1, dtype=torch.bool)
 
     def score(word: int) -> float:
-        return model.token_log_probs(
-            hidden, torch.tensor([[LAST]]), torch.tensor([[word]]), scored, memory, visible
-        ).item()
+        last, target = torch.tensor([[LAST]]), torch.tensor([[word]])
+        return model.token_log_probs(hidden, last, target, scored, memory, visible).item()
 
     assert score(27) == pytest.approx(score(UNK), abs=1e-12)
     assert copy == (abs(score(26) - score(UNK)) > 1e-6)
@@ -160,7 +139,7 @@ def test_scores_do_not_depend_on_the_chunks(limit: str, monkeypatch: pytest.Monk
 # --- the joint likelihood ---
 
 
-@pytest.mark.parametrize("history", ["shared", "masked"])
+@histories
 def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Activations of a single text that is larger than a chunk are recomputed, with the same dropout."""
     example = random_example(5, 4, [3, 2, 4])
@@ -181,7 +160,7 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
         monkeypatch.setattr("agggen.model.joint._CHUNK", chunk)
         model.zero_grad(set_to_none=True)
         torch.manual_seed(5)
-        model.log_likelihood(collate([example]), prune=False).sum().backward()
+        model.log_likelihood(collate([example])).sum().backward()
         return sum(calls), [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
     once, _ = gradients(10**6)
@@ -194,7 +173,7 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
 
 
 def enumerate_paths(
-    model: JointModel, example: Example, prune: bool, penalty: float | None
+    model: JointModel, example: Example, penalty: float | None = None
 ) -> list[tuple[float, tuple[State, ...]]]:
     """Every plan of the text with log p(y, z | x) minus the penalties of broken alignments."""
     size, most = len(example.predicates), model.config.max_group_size
@@ -202,10 +181,9 @@ def enumerate_paths(
     with torch.no_grad():
         emission = EmissionTwin(model, example)
         for t in range(len(example.facts)):
-            masks = (example.required, example.forbidden) if prune and example.required else ([0] * 9, [0] * 9)
-            required, forbidden = (frozenset(o for o in range(size) if mask[t] >> o & 1) for mask in masks)
-            most_broken = 0 if penalty is None else 1
-            kept = kept_sets(size, most, example.max_size if prune else 99, required, forbidden, most_broken)
+            masks = example.required, example.forbidden
+            required, forbidden = (members(mask[t] if mask else 0) for mask in masks)
+            kept = kept_sets(size, most, example.max_size, required, forbidden, 0 if penalty is None else 1)
             by_set = {group: emission(t, group) - (penalty or 0) * broken(group, required, forbidden) for group in kept}
             observed.append({z: by_set[frozenset(z)] for z in ordered_states(size, most) if frozenset(z) in kept})
         return all_paths(observed, TransitionTwin(model.transitions, example.predicates).log_weight)
@@ -216,42 +194,30 @@ PRUNED = [
     replace(random_example(5, 2, [2, 2]), required=(0, 3), forbidden=(1, 3)),
     random_example(6, 1, [1, 2]),
 ]
+UNPRUNED = [replace(example, required=(), forbidden=(), max_size=99) for example in PRUNED]
 
 
-@variants
-@histories
-@pytest.mark.parametrize(("prune", "penalty"), [(True, None), (True, 0.7), (False, None)])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"transition": name, "history": history} for name in ("normalised", "paper") for history in HISTORIES),
+        *({"max_group_size": size} for size in (1, 2)),
+    ],
+)
+@pytest.mark.parametrize(("examples", "penalty"), [(PRUNED, None), (PRUNED, 0.7), (UNPRUNED, None)])
 def test_likelihood_posterior_and_best_paths_equal_enumeration(
-    transition: str, history: str, prune: bool, penalty: float | None
+    settings: dict[str, Any], examples: list[Example], penalty: float | None
 ) -> None:
-    model, batch = tiny_model(transition=transition, history=history), collate(PRUNED)
+    model, batch = tiny_model(**settings), collate(examples)
     with torch.no_grad():
-        potentials, states = model.potentials(batch, prune, penalty)
-        actual = model.log_likelihood(batch, prune, penalty)
-    shares = posterior(potentials, states)
-    totals, chosen = k_best_paths(potentials, states, 3)
-    for row, example in enumerate(PRUNED):
-        paths, facts = enumerate_paths(model, example, prune, penalty), range(len(example.facts))
-        assert actual[row].item() == pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)
-        for t in facts:
-            visited = {path[t] for _, path in paths}
-            for state, share in zip(states.states, shares[row, t].tolist(), strict=True):
-                assert share == pytest.approx(marginals(paths, t, state) if state in visited else 0, abs=1e-9)
-        for rank, (total, path) in enumerate(paths[:3]):
-            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
-            assert tuple(states.states[chosen[row, rank, t]] for t in facts) == path
-
-
-@pytest.mark.parametrize("max_group_size", [1, 2])
-def test_likelihood_with_smaller_states(max_group_size: int) -> None:
-    model = tiny_model(max_group_size=max_group_size)
-    for example, value in zip(PRUNED, likelihood(model, PRUNED), strict=True):
-        assert value == pytest.approx(log_sum(t for t, _ in enumerate_paths(model, example, True, None)), abs=1e-9)
+        potentials, states = model.potentials(batch, penalty)
+        assert torch.equal(model.log_likelihood(batch, penalty), log_likelihood(potentials, states))
+    check_inference(potentials, states, [enumerate_paths(model, example, penalty) for example in examples], 3)
 
 
 def test_likelihood_of_a_record_of_seven_triples() -> None:
     model, example = tiny_model(), random_example(7, 7, [2])
-    paths = enumerate_paths(model, example, False, None)
+    paths = enumerate_paths(model, example)
     assert len(paths) == 259
     assert likelihood(model, [example]) == [pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)]
 
@@ -266,7 +232,7 @@ def test_text_longer_than_the_position_table(history: str) -> None:
     assert likelihood(model, [example])[0] == pytest.approx(long_first, abs=1e-9)
 
 
-@variants
+@pytest.mark.parametrize("transition", ["normalised", "paper"])
 @histories
 def test_gradients_equal_finite_differences(transition: str, history: str) -> None:
     model, batch = tiny_model(transition=transition, history=history, predicate_dropout=0.0), collate(PRUNED)
@@ -312,14 +278,10 @@ def test_an_extra_id_does_not_change_the_likelihood() -> None:
     assert likelihood(model, [example])[0] == pytest.approx(likelihood(model, [renamed])[0], abs=1e-12)
 
 
-@pytest.mark.parametrize("prune", [True, False])
-def test_float32_stays_close_to_float64(prune: bool) -> None:
-    expected = likelihood(tiny_model(), PRUNED, prune)
-    assert likelihood(tiny_model().float(), PRUNED, prune) == pytest.approx(expected, abs=1e-3)
-
-
-def test_bfloat16_autocast_gives_finite_float32_scores() -> None:
+def test_lower_precisions_stay_close_to_float64_and_give_finite_float32_scores() -> None:
     model = tiny_model().float()
+    for examples in (PRUNED, UNPRUNED):
+        assert likelihood(model, examples) == pytest.approx(likelihood(tiny_model(), examples), abs=1e-3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         scores = model.log_likelihood(collate(PRUNED))
     assert scores.dtype == torch.float32
@@ -360,9 +322,9 @@ def _grown_by_many_facts() -> float:
     """The increase of peak memory in MiB when a text of 900 facts is scored."""
     model, example = tiny_model(), random_example(3, 2, [1] * 900)
     with torch.no_grad():
-        model.potentials(collate([random_example(3, 2, [1] * 9)]), prune=False)
+        model.potentials(collate([random_example(3, 2, [1] * 9)]))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        model.potentials(collate([example]), prune=False)
+        model.potentials(collate([example]))
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 

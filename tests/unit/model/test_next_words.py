@@ -36,6 +36,7 @@ def test_candidates_are_the_most_probable_words_and_all_source_words(copy: bool,
         log_p, words, end = model.next_words(hidden, inputs, model.encode(collate([example])), visible, banned, k)
         for query, forbidden in enumerate(([], blocked)):
             twin = EmissionTwin(model, example).next_token(hidden[0, query], int(inputs[0, query]), group)
+            assert sum(p for word, p in twin.items() if word != UNSAYABLE) == pytest.approx(1, abs=1e-12)
             assert end[0, query].item() == pytest.approx(math.log(twin.pop(END)), abs=1e-9)
             candidates = [
                 (word, p)

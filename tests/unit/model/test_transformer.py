@@ -24,7 +24,7 @@ def decoder(layers: int = 2) -> Decoder:
     return Decoder(layers, WIDTH, HEADS, 12, 0.0).double().eval()
 
 
-def look(*rows: list[bool]) -> Tensor:
+def mask_of(*rows: list[bool]) -> Tensor:
     return torch.tensor(rows)[:, None, None]
 
 
@@ -34,7 +34,7 @@ def test_attention_equals_its_formula() -> None:
     attention = Attention(WIDTH, HEADS).double()
     x, y = draw(1, 3, WIDTH), draw(1, 4, WIDTH, seed=1)
     visible = [True, False, True, True]
-    result = attention(x, attention.keys_values(y), look(visible))
+    result = attention(x, attention.keys_values(y), mask_of(visible))
     query, (key, value) = attention.query(x)[0].detach(), attention.key_value(y)[0].detach().chunk(2, dim=-1)
     d = WIDTH // HEADS
     mixed = torch.zeros(3, WIDTH, dtype=torch.float64)
@@ -52,7 +52,7 @@ def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None
     """For any division of the text into pieces, each run over the caches of the pieces before it."""
     model, length = decoder(layers), sum(pieces)
     x, source = draw(2, length, WIDTH), draw(2, 4, WIDTH, seed=1)
-    memory, visible = model.memory_keys_values(source), look([True] * 4, [True, False, True, False])
+    memory, visible = model.memory_keys_values(source), mask_of([True] * 4, [True, False, True, False])
     full_pass, caches = model(x, memory, visible)
     past, hidden, begin = None, [], 0
     for size in pieces:
@@ -69,14 +69,14 @@ def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_keys_values_only_are_the_caches_of_a_causal_pass(layers: int) -> None:
     model = decoder(layers)
-    x, memory, visible = draw(2, 5, WIDTH), model.memory_keys_values(draw(2, 3, WIDTH, seed=1)), look([True] * 3)
+    x, memory, visible = draw(2, 5, WIDTH), model.memory_keys_values(draw(2, 3, WIDTH, seed=1)), mask_of([True] * 3)
     for actual, other in zip(model.keys_values_only(x, memory, visible), model(x, memory, visible)[1], strict=True):
         torch.testing.assert_close(actual, other, atol=1e-12, rtol=0)
 
 
 def test_a_position_sees_neither_later_ones_nor_hidden_source_tokens() -> None:
     model = decoder()
-    x, source, visible = draw(1, 4, WIDTH), draw(1, 3, WIDTH, seed=1), look([True, False, True])
+    x, source, visible = draw(1, 4, WIDTH), draw(1, 3, WIDTH, seed=1), mask_of([True, False, True])
     expected, _ = model(x, model.memory_keys_values(source), visible)
     later, hidden, seen = x.clone(), source.clone(), source.clone()
     later[0, 3, 0] += 1
@@ -121,11 +121,11 @@ def test_removing_copying_and_joining_rows_of_a_cache() -> None:
     keys, values = draw(5, HEADS, 3, 4), draw(5, HEADS, 3, 4, seed=1)
     cache = Cache.of((keys, values.clone()))
     part = Cache.gathered([(cache, torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]))], spare=1)
-    cache.leave(torch.tensor([0, 2]), torch.tensor([3, 4]), 3)  # 0 and 2 go
+    cache.leave(torch.tensor([0, 2]), torch.tensor([3, 4]), 3)  # removes rows 0 and 2
     order = [3, 1, 4]
     for actual, expected in zip(kept(cache), (keys[order], values[order]), strict=True):
         assert torch.equal(actual, expected)
-    for actual, original in zip(kept(part), (keys, values), strict=True):  # untouched by that
+    for actual, original in zip(kept(part), (keys, values), strict=True):  # a copy, which `leave` does not change
         assert torch.equal(actual, torch.stack((original[4][:, [2, 0]], original[1][:, [1, 1]])))
     for actual, original in zip(kept(cache.rows(torch.tensor([2, 2]))), (keys, values), strict=True):
         assert torch.equal(actual, original[[4, 4]])

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agggen.corpora.prepared import write_records
-from agggen.errors import AggGenError, CorpusError, StoppedError
+from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError
 from agggen.facts.sentences import SentenceSegmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record, Reference, Triple
 from agggen.run import CorpusConfig
+from agggen.training.data import check_same
 from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import JobConfig
 from agggen_platform.training.job import data_of, train_job
@@ -81,6 +84,25 @@ def test_a_record_with_too_many_triples_is_not_a_sample(tmp_path: Path) -> None:
     config = config_of(corpus)
     config = replace(config, corpus=replace(config.corpus, dev="large"), max_reject_share=0.5)
     assert data_of(config).samples(9) == RECORDS[:3]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        ({"inference.verify": "strict"}, {}, ""),  # a run that was started before there was this setting
+        ({}, {"inference.verify": "off"}, r"inference\.verify was 'strict' and is 'off'"),
+        ({"training.start": "a"}, {"training.start": "b"}, ""),  # compared by the content
+        ({"start": "12"}, {"start": "34"}, "start was '12' and is '34'"),
+        ({"training.joint.epochs": 0}, {"training.joint.epochs": 0, "training.joint.warmup": 1}, ""),
+        ({"training.joint.epochs": 0}, {"training.joint.epochs": 9}, r"training\.joint\.epochs was 0 and is 9"),
+        (dict.fromkeys("abcdefg", 1), {}, "e was 1 and is None and 2 more. Give another --name to start over"),
+    ],
+)
+def test_runs_differ_in_settings_that_affect_the_result(
+    before: dict[str, Any], now: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"the run r .*{message}") if message else nullcontext():
+        check_same(before, now, "the run r", "another --name")
 
 
 def test_too_many_invalid_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from agggen.bundle import SHIPPED, fingerprint, load_bundle
 from agggen.errors import CorpusError
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.generation.results import Generation, WrittenFact
-from agggen.records import Plan, Record, Triple
+from agggen.records import Fact, Plan, Record, Triple
 from agggen.training.distillation import subsets_of, with_consensus
 from agggen_platform.bulk.model import open_model
 from agggen_platform.distillation import Distillation
@@ -82,10 +82,7 @@ def test_the_reference_is_the_consensus_of_accepted_texts() -> None:
     assert chosen is not None and (chosen.id, chosen.triples, chosen.category) == ("a", RECORD.triples, "pubs")
     (reference,) = chosen.references
     assert reference.text == texts[1].text and reference.plan == texts[1].plan
-    assert [(fact.text, fact.predicates) for fact in reference.facts or ()] == [
-        ("A is", ("food",)),
-        (" a pub by the Cam.", ("area",)),
-    ]
+    assert reference.facts == (Fact("A is", ("food",)), Fact(" a pub by the Cam.", ("area",)))
     faulty = [texts[0], replace(texts[1], faults=("Cam is not in the record",)), texts[2]]
     assert with_consensus(RECORD, faulty, accept) != chosen
     second_choice = with_consensus(RECORD, texts, lambda record, text: text.text != reference.text)
@@ -107,11 +104,8 @@ def test_the_constrained_search_accepts_its_own_texts_only() -> None:
     generator = load_bundle(SHIPPED["elements"]).generator()
     records = agggen.load_dataset("elements").dev[:24]
     written = [texts[0] for texts in generator.generate(records)]
-    own = [
-        (record, text)
-        for record, text in zip(records, written, strict=True)
-        if not any(fact.fallback for fact in text.facts)
-    ]
+    pairs = zip(records, written, strict=True)
+    own = [(record, text) for record, text in pairs if not any(fact.fallback for fact in text.facts)]
     assert len(own) > 12 and all(generator.accepts(record, text) for record, text in own)
     for record, text in own[:6]:
         value = record.triples[0].object
@@ -169,13 +163,9 @@ def test_the_folder_of_texts_depends_on_all_that_affects_them() -> None:
     distillation = Distillation([teacher, other], data, 10)
     assert distillation.name == Distillation([other, teacher], data, 10).name
     fewer = agggen.Dataset(data.name, {"train": data.train[1:], "dev": data.dev})
-    for changed in (
-        Distillation([teacher], data, 10),
-        Distillation([teacher, other], data, 11),
-        Distillation([teacher, other], data, 10, seed=2),
-        Distillation([teacher, other], fewer, 10),
-    ):
-        assert changed.name != distillation.name
+    teachers = [teacher, other]
+    changes = ([teacher], data, 10), (teachers, data, 11), (teachers, data, 10, 2), (teachers, fewer, 10)
+    assert all(Distillation(*arguments).name != distillation.name for arguments in changes)
     without_texts = {split: [replace(r, references=()) for r in data.split(split)] for split in ("train", "dev")}
     assert Distillation([teacher, other, teacher], agggen.Dataset("x", without_texts), 10).name == distillation.name
     with pytest.raises(CorpusError, match="dev has no records"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agggen.training.events import EventKind, TrainingEvent
-from agggen.training.objectives import ObjectiveName
+from agggen.training.loop import Stage
 from agggen.training.stopping import StopRequest
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.storage.errors import StorageError
@@ -46,11 +46,6 @@ def job() -> Job:
     return Job()
 
 
-def test_system_metrics_of_workers_reach_the_run(job: Job) -> None:
-    job.receive(("system", {"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}))
-    assert job.system == [{"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}]
-
-
 def test_restarts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
     attempts_without_progress = []
     checkpoints = [None, None, None, None, 10, 10, 10, "silent", 20]
@@ -71,15 +66,11 @@ def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
     assert job.monitor.failure == "worker 0: no room"
 
 
-def test_events_and_remarks_arrive_in_order(job: Job) -> None:
-    event = TrainingEvent("log", "joint", 1, 100, 0, math.inf)
-    job.receive(("workers", 3), ("event", event), ("remark", "trying an older one"), ("workers", 2))
-    assert job.events == [event]
-    assert job.notes == [
-        "3 of 3 workers train",
-        "trying an older one",
-        "2 of 3 workers train again (restart 1)",
-    ]
+def test_events_remarks_and_system_metrics_arrive_in_order(job: Job) -> None:
+    event, metrics = TrainingEvent("log", "joint", 1, 100, 0, math.inf), {"system/worker-1/gpu_0_memory": 512.0}
+    job.receive(("workers", 3), ("event", event), ("remark", "an older one"), ("system", metrics), ("workers", 2))
+    assert (job.events, job.system) == ([event], [metrics])
+    assert job.notes == ["3 of 3 workers train", "an older one", "2 of 3 workers train again (restart 1)"]
 
 
 def test_silent_workers_are_reported(job: Job) -> None:
@@ -95,36 +86,28 @@ def test_silent_workers_are_reported(job: Job) -> None:
 
 def test_a_stop_request_is_returned_by_the_heartbeat() -> None:
     coordinator = RunCoordinator()
-    assert not coordinator.heartbeat()
+    assert not coordinator.heartbeat() and coordinator.state() == (False, 0)
     coordinator.stop()
     assert coordinator.heartbeat()
-    assert RunCoordinator().state() == (False, 0)
     coordinator = RunCoordinator()
     coordinator.end("failed", "the loss is not finite")
     assert (coordinator.state(), coordinator.result()) == ((True, 0), ("failed", "the loss is not finite"))
 
 
-class Steps(Tracker):
-    """A run log that only keeps the steps of ``dev_loss``."""
-
-    def __init__(self, runs_dir: Path) -> None:
-        super().__init__(runs_dir=runs_dir)
-        self.steps: list[int] = []
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        self.steps += [step] * ("dev_loss" in metrics)
-
-
-def test_a_stage_that_ends_again_after_a_restart_does_not_move_the_common_loss_curve(tmp_path: Path) -> None:
+def test_a_stage_that_ends_again_after_a_restart_does_not_move_the_common_loss_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The worker died after the end of the baseline, before its last checkpoint was stored."""
-    log = Steps(tmp_path)
-    sink = EventSink(log, TrainingMeter("r", config_of(tmp_path)), lambda _: None, None, StopRequest())
+    steps: list[int] = []
+    tracker = Tracker(runs_dir=tmp_path)
+    monkeypatch.setattr(tracker, "log_metrics", lambda metrics, step: steps.extend([step] * ("dev_loss" in metrics)))
+    sink = EventSink(tracker, TrainingMeter("r", config_of(tmp_path)), lambda _: None, None, StopRequest())
 
-    def send(kind: EventKind, stage: ObjectiveName, step: int) -> None:
+    def send(kind: EventKind, stage: Stage, step: int) -> None:
         sink.send(TrainingEvent(kind, stage, step, 100, 1, 1.0, {"dev_loss": 1.0} if kind == "evaluation" else {}))
 
     for _ in range(2):
         send("evaluation", "baseline", 100)
         send("end", "baseline", 100)
     send("evaluation", "joint", 10)
-    assert log.steps == [100, 100, 110]
+    assert steps == [100, 100, 110]

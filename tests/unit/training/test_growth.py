@@ -43,16 +43,12 @@ def bundle(tmp_path: Path) -> Bundle:
     return loaded
 
 
-def model_of(bundle: Bundle, encoder: Encoder, weights: dict[str, Tensor]) -> JointModel:
-    n_words, n_output = len(encoder.vocabulary), encoder.vocabulary.n_output
-    model = JointModel(bundle.model.config, n_words, n_output, len(encoder.predicates))
-    model.double().load_state_dict(weights)
-    return model.eval()
-
-
 def larger(bundle: Bundle, records: list[Record] = NEW) -> tuple[Encoder, JointModel]:
     encoder, weights = grown(bundle, records, min_count=1)
-    return encoder, model_of(bundle, encoder, weights)
+    words = encoder.vocabulary
+    model = JointModel(bundle.model.config, len(words), words.n_output, len(encoder.predicates)).double().eval()
+    model.load_state_dict(weights)
+    return encoder, model
 
 
 def test_known_words_and_predicates_keep_their_ids_and_vectors(bundle: Bundle) -> None:
@@ -112,8 +108,7 @@ def test_new_words_and_unk_share_the_former_probability_of_unk(bundle: Bundle) -
 
 def test_a_source_word_that_becomes_an_output_word_changes_only_the_normalisation(bundle: Bundle) -> None:
     encoder, model = larger(bundle, PROMOTED)
-    old = bundle.encoder.vocabulary
-    new = encoder.vocabulary
+    old, new = bundle.encoder.vocabulary, encoder.vocabulary
     assert old.n_output <= old.words.index("price") and new.words.index("price") < new.n_output
     known = [index for index in range(old.n_output) if index != UNK]
     before, after = probabilities(bundle.model)[:, known], probabilities(model)[:, known]
@@ -125,15 +120,13 @@ def test_old_records_get_the_same_texts(bundle: Bundle, verify: str) -> None:
     """If [UNK] is improbable, as after training; otherwise a new word may be generated."""
     bundle.model.output_bias.data[UNK] = -30.0
     encoder, model = larger(bundle)
-    before = bundle.generator()
-    after = Generator(model, encoder, bundle.inference, bundle.lexicon)
     config = replace(bundle.inference, verify=verify)
-    assert [texts[0].text for texts in before.generate(OLD, config=config)] == [
-        texts[0].text for texts in after.generate(OLD, config=config)
-    ]
+    generators = bundle.generator(), Generator(model, encoder, bundle.inference, bundle.lexicon)
+    before, after = ([texts[0].text for texts in each.generate(OLD, config=config)] for each in generators)
+    assert before == after
 
 
 def test_growth_without_new_words_changes_nothing(bundle: Bundle) -> None:
     encoder, weights = grown(bundle, OLD, min_count=1)
-    assert encoder == bundle.encoder or encoder.vocabulary.words == bundle.encoder.vocabulary.words
+    assert encoder.vocabulary.words == bundle.encoder.vocabulary.words
     assert all(torch.equal(weights[name], value) for name, value in bundle.model.state_dict().items())

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from agggen.bundle import fingerprint, load_bundle
-from agggen.corpora.prepared import write_records
 from agggen.datasets import fingerprint_of
 from agggen.errors import BundleError, ConfigError, StoppedEarlyError, StoppedError
 from agggen.training.events import TrainingEvent
@@ -33,10 +32,9 @@ def config(corpus: Path) -> JobConfig:
 
 
 @pytest.fixture(scope="module")
-def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
-    """An uninterrupted run and its events."""
-    shown: list[TrainingEvent] = []
-    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=shown.append), shown
+def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """An uninterrupted run."""
+    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"))
 
 
 def events(run: Path) -> list[dict[str, Any]]:
@@ -46,22 +44,19 @@ def events(run: Path) -> list[dict[str, Any]]:
 # --- output ---
 
 
-def test_a_job_writes_a_bundle_and_returns_its_address(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
-) -> None:
-    done, _ = whole
-    assert done.trained and done.run_name == "whole"
-    assert done.path.parts[-2:] == ("whole", "bundle") and done.address == str(done.path)
-    assert done.ui_command == "agggen runs ui --uri nonsense://x"
-    bundle = load_bundle(done.path)
+def test_a_job_writes_a_bundle_and_returns_its_address(whole: Finished, config: JobConfig, corpus: Path) -> None:
+    assert whole.trained and whole.run_name == "whole"
+    assert whole.path.parts[-2:] == ("whole", "bundle") and whole.address == str(whole.path)
+    assert whole.ui_command == "agggen runs ui --uri nonsense://x"
+    bundle = load_bundle(whole.path)
     assert bundle.sources[f"{corpus}/train"] == fingerprint_of(RECORDS[:8])
     assert bundle.config["model"]["width"] == 8
     assert "cluster" not in bundle.config, "a bundle does not depend on the cluster"
     assert bundle.metrics["joint.updates"] == 6
 
 
-def test_the_run_log_is_complete(whole: tuple[Finished, list[TrainingEvent]], corpus: Path) -> None:
-    run = whole[0].path.parent
+def test_the_run_log_is_complete(whole: Finished, corpus: Path) -> None:
+    run = whole.path.parent
     log = events(run)
     params = next(event["values"] for event in log if event["event"] == "params")
     assert (params["model.width"], params["cluster.workers"]) == (8, 0)
@@ -73,7 +68,7 @@ def test_the_run_log_is_complete(whole: tuple[Finished, list[TrainingEvent]], co
     both = [(e["step"], *e["values"]) for e in log if e["event"] == "metrics" and "dev_loss" in e["values"]]
     assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "one curve for both stages"
     (model,) = [event for event in log if event["event"] == "model"]
-    assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole[0].bundle.metrics)
+    assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole.bundle.metrics)
     table = json.loads((run / "texts.json").read_text())
     assert [row[0] for row in table["data"]] == ["Cotto", "Strada"]
     logged = {name for event in log if event["event"] == "metrics" for name in event["values"]}
@@ -88,22 +83,28 @@ def test_the_run_log_is_complete(whole: tuple[Finished, list[TrainingEvent]], co
     assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
 
 
-def test_a_finished_run_is_not_trained_again(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
+def test_a_finished_run_is_not_trained_again(whole: Finished, config: JobConfig, corpus: Path) -> None:
+    log = (whole.path.parent / "tracking.jsonl").read_bytes()
+    repeated = train_job(config, "whole", runs_dir=whole.path.parents[1], show=lambda _: pytest.fail("it trains"))
+    assert (repeated.trained, repeated.path, repeated.address) == (False, whole.path, whole.address)
+    assert (whole.path.parent / "tracking.jsonl").read_bytes() == log
+
+
+def test_a_run_that_was_changed_or_has_other_settings_or_data_is_refused(
+    whole: Finished, config: JobConfig, tmp_path: Path
 ) -> None:
-    done = whole[0]
-    log = (done.path.parent / "tracking.jsonl").read_bytes()
-    repeated = train_job(config, "whole", runs_dir=done.path.parents[1], show=lambda _: pytest.fail("it trains"))
-    assert (repeated.trained, repeated.path, repeated.address) == (False, done.path, done.address)
-    assert (done.path.parent / "tracking.jsonl").read_bytes() == log
-
-
-def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path: Path) -> None:
-    done = train_job(config, "spoilt", runs_dir=tmp_path)
-    (done.path / "predicates.json").write_text("[]")
+    shutil.copytree(whole.path.parent, tmp_path / "r")
+    changed = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
+    with pytest.raises(ConfigError, match=r"model\.width was 8 and is 16; training\.seed was 1 and is 7.*--fresh"):
+        train_job(changed, "r", runs_dir=tmp_path)
+    corpus = f"{config.corpus.name}/train"
+    data = replace(data_of(config), fingerprints={corpus: "0"})
+    with pytest.raises(ConfigError, match=rf"the run r was .*data {corpus} was '.*' and is '0'"):
+        train_job(config, "r", runs_dir=tmp_path, data=data)
+    (tmp_path / "r" / "bundle" / "predicates.json").write_text("[]")
     with pytest.raises(BundleError, match=r"predicates\.json"):
-        train_job(config, "spoilt", runs_dir=tmp_path)
-    anew = train_job(config, "spoilt", runs_dir=tmp_path, fresh=True)
+        train_job(config, "r", runs_dir=tmp_path)
+    anew = train_job(config, "r", runs_dir=tmp_path, fresh=True)
     assert anew.trained and load_bundle(anew.path)
 
 
@@ -112,7 +113,7 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_a_checkpoint_and_the_same_call_resumes(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
+    whole: Finished, config: JobConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
     def interrupt(event: TrainingEvent) -> None:
         if (event.stage, event.kind, event.step) == ("joint", "log", 2):
@@ -126,7 +127,7 @@ def test_a_signal_saves_a_checkpoint_and_the_same_call_resumes(
     shown: list[TrainingEvent] = []
     done = train_job(config, "r", runs_dir=tmp_path, show=shown.append)
     assert [event.step for event in shown if event.kind == "log"] == [3, 4, 5, 6], "no update is repeated"
-    assert fingerprint(done.path) == fingerprint(whole[0].path)
+    assert fingerprint(done.path) == fingerprint(whole.path)
 
 
 def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_store_gets_all_files_and_a_killed_upload_is_repeated(
-    whole: tuple[Finished, list[TrainingEvent]],
+    whole: Finished,
     config: JobConfig,
     tmp_path: Path,
     bucket: str,
@@ -173,7 +174,7 @@ def test_a_store_gets_all_files_and_a_killed_upload_is_repeated(
     assert done.address == f"{bucket}/r/bundle"
     repeated = train_job(remote, "r", runs_dir=tmp_path / "other-machine")
     assert (repeated.trained, repeated.address) == (False, done.address)
-    assert fingerprint(repeated.path) == fingerprint(whole[0].path)
+    assert fingerprint(repeated.path) == fingerprint(whole.path)
 
 
 def _unplugged(*_: object) -> str:
@@ -185,10 +186,10 @@ def _no_updates(event: TrainingEvent) -> None:
 
 
 def test_a_job_with_another_store_keeps_the_bundle_in_the_folder_of_runs(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
+    whole: Finished, config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
     """The name of a run does not depend on its store."""
-    shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
+    shutil.copytree(whole.path.parent, tmp_path / "runs" / "whole")
     bundle = tmp_path / "runs" / "whole" / "bundle"
     inode = bundle.stat().st_ino
     for url in (bucket, str(tmp_path / "store")):
@@ -202,7 +203,7 @@ def test_a_job_with_another_store_keeps_the_bundle_in_the_folder_of_runs(
 
 
 def test_a_run_resumed_on_another_machine_continues_its_log_and_its_run_in_mlflow(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
+    whole: Finished, config: JobConfig, tmp_path: Path
 ) -> None:
     from mlflow import MlflowClient
 
@@ -217,7 +218,7 @@ def test_a_run_resumed_on_another_machine_continues_its_log_and_its_run_in_mlflo
         train_job(remote, "r", runs_dir=tmp_path / "a", on_evaluation=lost)
     shutil.rmtree(tmp_path / "a")
     done = train_job(remote, "r", runs_dir=tmp_path / "b")
-    assert fingerprint(done.path) == fingerprint(whole[0].path)
+    assert fingerprint(done.path) == fingerprint(whole.path)
     log = events(tmp_path / "b" / "r")
     assert [event["event"] for event in log].count("start") == 2
     assert events(tmp_path / "store" / "r") == log, "the end included"
@@ -253,9 +254,9 @@ def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig,
 
 
 def test_a_job_killed_after_its_bundle_completes_its_log_when_repeated(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
+    whole: Finished, config: JobConfig, tmp_path: Path
 ) -> None:
-    shutil.copytree(whole[0].path.parent, tmp_path / "whole")
+    shutil.copytree(whole.path.parent, tmp_path / "whole")
     log = tmp_path / "whole" / "tracking.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     last = next(number for number, line in enumerate(lines) if "train_seconds" in line)
@@ -278,64 +279,17 @@ def test_the_default_name_depends_on_exactly_what_affects_the_result(config: Job
     data = data_of(config)
     name = default_name("presets/toy.yaml", config, data)
     assert name.startswith("toy-") and len(name) == len("toy-") + 12
-    elsewhere = replace(config, cluster=ClusterConfig(workers=2), storage=replace(config.storage, keep=9))
+    cluster = ClusterConfig(workers=1, gpus_per_worker=0.5)
+    elsewhere = replace(config, cluster=cluster, storage=replace(config.storage, keep=9))
     assert default_name("toy", elsewhere, data) == name
     other_seed = replace(config, training=replace(config.training, seed=9))
     changed = replace(data, fingerprints=dict.fromkeys(data.fingerprints, "0"))
     assert len({name, default_name("toy", other_seed, data), default_name("toy", config, changed)}) == 3
 
 
-def test_another_configuration_under_an_existing_name_is_refused(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig
-) -> None:
-    changed = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
-    with pytest.raises(ConfigError, match=r"model\.width was 8 and is 16; training\.seed was 1 and is 7.*--fresh"):
-        train_job(changed, "whole", runs_dir=whole[0].path.parents[1])
-
-
-def test_settings_of_a_stage_without_epochs_do_not_count(config: JobConfig, tmp_path: Path) -> None:
-    def with_joint(epochs: int, rate: float) -> JobConfig:
-        joint = replace(config.training.joint, epochs=epochs, learning_rate=rate)
-        return replace(config, training=replace(config.training, joint=joint))
-
-    train_job(with_joint(0, 1e-3), "r", runs_dir=tmp_path)
-    assert not train_job(with_joint(0, 2e-3), "r", runs_dir=tmp_path).trained
-    with pytest.raises(ConfigError, match=r"training\.joint\.epochs was 0 and is 1"):
-        train_job(with_joint(1, 1e-3), "r", runs_dir=tmp_path)
-
-
-def test_a_setting_that_an_earlier_run_lacks_had_its_default(config: JobConfig, tmp_path: Path) -> None:
-    train_job(config, "r", runs_dir=tmp_path)
-    run_file = tmp_path / "r" / "run.json"
-    before = json.loads(run_file.read_text())
-    del before["inference.verify"]
-    run_file.write_text(json.dumps(before))
-    assert not train_job(config, "r", runs_dir=tmp_path).trained
-    changed = replace(config, inference=replace(config.inference, verify="off"))
-    with pytest.raises(ConfigError, match=r"inference\.verify was 'strict' and is 'off'"):
-        train_job(changed, "r", runs_dir=tmp_path)
-
-
-def test_other_data_under_an_existing_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "toy")
-    config = config_of(corpus)
-    train_job(config, "r", runs_dir=tmp_path / "runs")
-    (corpus / "train.parquet").unlink()
-    write_records(corpus / "train.parquet", RECORDS[1:8], "toy", "train")
-    with pytest.raises(ConfigError, match=r"the run r was .*data .*toy/train was '"):
-        train_job(config, "r", runs_dir=tmp_path / "runs")
-    assert train_job(config, "r", runs_dir=tmp_path / "runs", fresh=True).trained
-
-
 def test_a_second_concurrent_job_of_the_same_name_is_refused(config: JobConfig, tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path / "r"))), pytest.raises(ClaimedError, match="another job works on"):
         train_job(config, "r", runs_dir=tmp_path)
-
-
-def test_several_workers_on_one_gpu_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"cluster\.gpus_per_worker must be a whole number .* not 0\.5"):
-        ClusterConfig(workers=2, gpus_per_worker=0.5)
-    ClusterConfig(workers=1, gpus_per_worker=0.5)
 
 
 def test_a_store_without_a_bucket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

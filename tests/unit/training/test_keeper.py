@@ -2,12 +2,13 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agggen.errors import TrainingError
 from agggen.training.callbacks import CheckpointEvery
-from agggen.training.distributed import Alone
+from agggen.training.distributed import ALONE, Group
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
@@ -20,43 +21,26 @@ def store(tmp_path: Path) -> CheckpointStore:
     return CheckpointStore(Folder(str(tmp_path / "checkpoints")), keep=2)
 
 
-class OneOfTwo(Alone):
+class OneOfTwo(Group):
     """One of two workers; `choices` are what worker 0 broadcasts."""
 
-    def __init__(self, rank: int, choices: list[str]) -> None:
+    def __init__(self, rank: int, choices: list[Any]) -> None:
         self.rank, self.size, self.choices = rank, 2, choices
 
-    def from_first(self, text: str) -> str:
+    def from_first(self, value: Any) -> Any:
         if self.rank == 0:
-            self.choices.append(text)
+            self.choices.append(value)
         return self.choices[-1]
-
-
-def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
-    whole = trainer()
-    whole.run()
-    stopped = trainer(callbacks=[Log(7)])
-    with StoreKeeper(store, Alone()) as keeper:
-        assert not keeper.restore(stopped)
-        stopped.run()
-        keeper.save(stopped)
-    saved = store.latest("baseline")
-    assert saved is not None and saved.step == 7
-    resumed = trainer(model=fresh_model(2))
-    with StoreKeeper(store, Alone()) as keeper:
-        assert keeper.restore(resumed)
-    resumed.run()
-    assert same(weights(resumed.model), weights(whole.model))
 
 
 def test_all_workers_restore_the_choice_of_worker_0(store: CheckpointStore) -> None:
     """The newest is damaged: worker 0 chooses the previous one, worker 1 does not choose."""
-    with StoreKeeper(store, Alone()) as keeper:
+    with StoreKeeper(store, ALONE) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
     newest, older = store._indexed("baseline")
     assert newest.step > older.step
     store.folder.write(newest.name, b"x" * newest.bytes)
-    choices: list[str] = []
+    choices: list[Any] = []
     for rank in (0, 1):
         training = trainer(model=fresh_model(rank))
         with StoreKeeper(CheckpointStore(store.folder), OneOfTwo(rank, choices)) as keeper:
@@ -86,7 +70,7 @@ class Slow(CheckpointStore):
 def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     slow = Slow(Folder(str(tmp_path)))
     training, joint_training = trainer(), trainer("joint")
-    with StoreKeeper(slow, Alone()) as keeper:
+    with StoreKeeper(slow, ALONE) as keeper:
         keeper.save(training)
         assert slow.started.wait(30)
         for step in (3, 4, 5):
@@ -99,28 +83,23 @@ def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) ->
     assert slow.stored == [("baseline", 0), ("baseline", 5), ("joint", 0)], "the block waits for the last one"
 
 
-class Broken(CheckpointStore):
-    def save(self, stage: str, step: int, path: Path) -> Saved:
+@pytest.mark.parametrize("at_end", [False, True])
+def test_a_checkpoint_that_could_not_be_stored_is_an_error_of_the_next_save_or_at_the_end(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, at_end: bool
+) -> None:
+    """A stopped run must not report that it can resume from there."""
+
+    def fail(*_: object) -> Saved:
         raise StorageError("the bucket is gone")
 
-
-def test_a_failed_upload_is_raised_by_the_next_save(tmp_path: Path) -> None:
-    broken = Broken(Folder(str(tmp_path)))
-    with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(broken, Alone()) as keeper:
+    monkeypatch.setattr(store, "save", fail)
+    with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(store, ALONE) as keeper:
         keeper.save(trainer())
+        if at_end:
+            raise TrainingError("stopped")
         keeper._thread.join(30)
         keeper.save(trainer())
         pytest.fail("the second save does not raise the error")
-
-
-def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) -> None:
-    """A stopped run must not report that it can resume from there."""
-    with (
-        pytest.raises(StorageError, match="the bucket is gone"),
-        StoreKeeper(Broken(Folder(str(tmp_path))), Alone()) as k,
-    ):
-        k.save(trainer())
-        raise TrainingError("stopped")
 
 
 @pytest.mark.parametrize(("step", "message"), [(None, "is missing"), (4, "is of update 4")])
@@ -131,11 +110,11 @@ def test_the_weights_of_a_stage_are_read_only_at_its_end(
     if step:
         stopped = trainer(callbacks=[Log(step)])
         stopped.run()
-        with StoreKeeper(store, Alone()) as keeper:
+        with StoreKeeper(store, ALONE) as keeper:
             keeper.save(stopped)
     with pytest.raises(StorageError, match=f"finished baseline, .* {message}; the same"):
         trained_weights(store, "baseline", epochs)
-    with StoreKeeper(store, Alone()) as keeper:
+    with StoreKeeper(store, ALONE) as keeper:
         whole = trainer(callbacks=[CheckpointEvery(keeper)])
         whole.run()
     best, progress = trained_weights(store, "baseline", epochs)
@@ -150,9 +129,9 @@ def test_only_temporary_folders_of_killed_workers_are_removed(
     (temporary / "agggen-checkpoints-killed").mkdir(parents=True)
     (temporary / "agggen-checkpoints-killed" / "saved.safetensors").write_bytes(b"x")
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    with StoreKeeper(store, Alone()):
+    with StoreKeeper(store, ALONE):
         (folder,) = temporary.iterdir()
         assert folder.name != "agggen-checkpoints-killed"
-        with StoreKeeper(store, Alone()):
+        with StoreKeeper(store, ALONE):
             assert folder.exists() and len(list(temporary.iterdir())) == 2
     assert not list(temporary.iterdir())

@@ -43,9 +43,8 @@ def test_examples_are_read_unchanged(config: JobConfig, tmp_path: Path) -> None:
 
 def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = prepare(config, DATA.train, DATA.dev)
-    odd = replace(
-        random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), required=(1 << 23, 0), forbidden=(0, 5)
-    )
+    masks = {"required": (1 << 23, 0), "forbidden": (0, 5)}
+    odd = replace(random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), **masks)
     bare = replace(random_example(4, 2, []), facts=())
     examples = Prepared(written.encoder, [odd, bare], written.dev, "a segmenter")
     monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: examples)
@@ -94,24 +93,18 @@ def test_the_path_of_examples_depends_on_exactly_what_affects_them(config: JobCo
     assert len(places | {place(config, case) for case in data}) == len(others) + 3
 
 
-def test_an_incomplete_folder_is_written_again(config: JobConfig, tmp_path: Path) -> None:
+def test_an_incomplete_folder_is_written_again_and_damaged_examples_are_refused(
+    config: JobConfig, tmp_path: Path
+) -> None:
     folder = Folder(str(tmp_path))
     _, place = prepared_in(folder, config, DATA)
     folder.delete(f"{place}/encoder.json")  # the file that is written last
     written, _ = prepared_in(folder, config, DATA)
     assert content(read_prepared(folder, place)) == content(written)
-
-
-def test_damaged_examples_are_refused(config: JobConfig, tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
-    _, place = prepared_in(folder, config, DATA)
     whole = folder.read(f"{place}/train.parquet")
     assert whole is not None
     folder.write(f"{place}/train.parquet", whole[:-1] + b"?")
     with pytest.raises(StorageError, match=r"train\.parquet is damaged"):
         read_prepared(folder, place)
-
-
-def test_the_error_of_a_worker_without_the_folder_names_the_setting(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"every worker must see the run's folder, so set storage\.url"):
-        read_prepared(Folder(str(tmp_path)), "prepared/123")
+        read_prepared(folder, "prepared/nowhere")

@@ -24,21 +24,20 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
     return config_of(write_corpus(tmp_path_factory.mktemp("start") / "toy"))
 
 
-def epochs(config: JobConfig, **of_stage: int) -> JobConfig:
-    stages = {name: replace(getattr(config.training, name), epochs=number) for name, number in of_stage.items()}
-    return replace(config, training=replace(config.training, **stages))
+def without(config: JobConfig, stage: str, **training: Any) -> JobConfig:
+    """Skips a stage."""
+    skipped = {stage: replace(config.training.joint, epochs=0)}
+    return replace(config, training=replace(config.training, **skipped, **training))
 
 
 def from_start(config: JobConfig, start: Path, **model: Any) -> JobConfig:
-    config = epochs(config, baseline=0)
-    training = replace(config.training, start=str(start))
-    return replace(config, training=training, model=replace(config.model, **model))
+    return replace(without(config, "baseline", start=str(start)), model=replace(config.model, **model))
 
 
 @pytest.fixture(scope="module")
 def start(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plain Transformer."""
-    return train_job(epochs(config, joint=0), "plain", runs_dir=tmp_path_factory.mktemp("runs")).path
+    return train_job(without(config, "joint"), "plain", runs_dir=tmp_path_factory.mktemp("runs")).path
 
 
 def weights(path: Path) -> Mapping[str, torch.Tensor]:
@@ -67,8 +66,8 @@ def test_vocabulary_and_predicates_are_those_of_the_start(config: JobConfig, sta
 def test_predicate_embeddings_of_another_size_are_not_taken(config: JobConfig, start: Path, tmp_path: Path) -> None:
     taken = prepare(from_start(config, start), RECORDS[:8], RECORDS[8:]).start
     changed = from_start(config, start, predicate_dim=config.model.predicate_dim + 3)
-    without = prepare(changed, RECORDS[:8], RECORDS[8:]).start
-    assert {name for name in taken if name not in without} == {n for n in taken if n.startswith("transitions.")}
+    kept = prepare(changed, RECORDS[:8], RECORDS[8:]).start
+    assert {name for name in taken if name not in kept} == {n for n in taken if n.startswith("transitions.")}
     assert train_job(changed, "wider", runs_dir=tmp_path).trained
 
 
@@ -102,8 +101,7 @@ def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: 
     before = default_name("toy", second_stage, data_of(second_stage))
     train_job(second_stage, "r", runs_dir=tmp_path)
     shutil.rmtree(place)
-    other = epochs(config, joint=0)
-    retrained = train_job(replace(other, training=replace(other.training, seed=5)), "other", runs_dir=tmp_path)
+    retrained = train_job(without(config, "joint", seed=5), "other", runs_dir=tmp_path)
     shutil.copytree(retrained.path, place)
     assert default_name("toy", second_stage, data_of(second_stage)) != before
     with pytest.raises(ConfigError, match=r"start was '.*' and is '.*'"):
@@ -116,4 +114,4 @@ def test_a_start_is_identified_by_its_content_not_its_address(config: JobConfig,
     shutil.copytree(start, tmp_path / "moved")
     assert not train_job(from_start(config, tmp_path / "moved"), "r", runs_dir=tmp_path).trained
     with pytest.raises(ConfigError, match=r"start was '.*' and is None"):
-        train_job(epochs(config, baseline=0), "r", runs_dir=tmp_path)
+        train_job(without(config, "baseline"), "r", runs_dir=tmp_path)
