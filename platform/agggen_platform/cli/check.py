@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.options import names_in
@@ -19,41 +19,39 @@ if TYPE_CHECKING:
     from agggen.verification.critic.critic import Critic
 
 CriticAddress = Annotated[
-    str, typer.Option("--critic", metavar="ADDRESS", help="A critic of train-critic: a folder, s3:// or models:/.")
+    str, Option("--critic", metavar="ADDRESS", help="A critic of train-critic: a folder, s3:// or models:/.")
 ]
 
 
 @own_data.with_columns(*own_data.TABLE)
 def check(
     records: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet, with or without the texts."
-        ),
+        Path, Argument(metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet, with or without the texts.")
     ],
     texts: Annotated[
         Path | None,
-        typer.Argument(metavar="[TEXTS]", help="One text a line in the records' order, or .jsonl with id and text."),
+        Argument(metavar="[TEXTS]", help="One text a line in the records' order, or .jsonl with id and text."),
     ] = None,
     json: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="JSON lines, one per text, with all verdicts; or -.")
+        str | None, Option("--json", metavar="FILE", help="JSON lines, one per text, with all verdicts; or -.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
+    report: Annotated[Path | None, Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
     review: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A CSV of the riskiest texts, to correct and train on.")
+        Path | None, Option(metavar="FILE", help="A CSV of the riskiest texts, to correct and train on.")
     ] = None,
-    worst: Annotated[int, typer.Option(min=0, help="Texts to print and to review, the riskiest first.")] = 10,
+    worst: Annotated[int, Option(min=0, help="Texts to print and to review, the riskiest first.")] = 10,
     critic: CriticAddress = "included",
     meta_evaluate: Annotated[
-        bool, typer.Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
+        bool, Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
     ] = False,
     columns: own_data.Chosen = own_data.NONE,
 ) -> None:
-    """Check what any system's texts say of their records: what is said, missing, contradicted, invented.
+    """Check any system's texts against their records.
 
-    There are two checks: by words (strict about values, but ignores relations), and by a learned critic, which also
-    detects wrong relations, subjects and negations. Each text gets coverage, correctness and fluency (0 to 1), and a
-    risk. Without TEXTS, the texts are those of RECORDS: "text" beside "triples", references, or text columns.
+    Shows what a text says, omits, contradicts and invents. There are two checks: by words (strict about values, but
+    ignores relations), and by a learned critic, which also detects wrong relations, subjects and negations. Each text
+    gets coverage, correctness and fluency (0 to 1), and a risk. Without TEXTS, the texts are those of RECORDS: "text"
+    beside "triples", references, or text columns.
 
     \b
         agggen check records.jsonl texts.txt
@@ -203,19 +201,19 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
 
 
 def train_critic(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the critic.")],
+    out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The folder of the critic.")],
     corpora: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Corpora of the catalogue with splits train and dev.")
+        str, Option(metavar="NAME,...", help="Corpora of the catalogue with splits train and dev.")
     ] = "rel2text,elements",
     steps: Annotated[
-        int, typer.Option(min=1, help="Updates, of 48 texts each; 6,000 take about half an hour on a core.")
+        int, Option(min=1, help="Updates, of 48 texts each; 6,000 take about half an hour on a core.")
     ] = 6000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights and the errors.")] = 1,
+    seed: Annotated[int, Option(min=0, help="Seed of the initial weights and the errors.")] = 1,
 ) -> None:
-    """Train the critic of `agggen check` on texts with synthetic errors. Takes one core, and no GPU.
+    """Train the critic of `agggen check`.
 
-    With rel2text it also learns from the texts that Rel2Text's annotators called corrupted. The included critic was
-    trained with the default options.
+    It learns from texts with synthetic errors, on one core, without a GPU. With rel2text it also learns from the texts
+    that Rel2Text's annotators called corrupted. The included critic was trained with the default options.
 
     \b
         agggen train-critic --out critic

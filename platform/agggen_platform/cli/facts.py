@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import FactSource
@@ -17,29 +18,24 @@ if TYPE_CHECKING:
     from agggen.facts.tree import Level, Node
     from agggen.records import Record
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show the facts of texts.")
 
 _SETTING = re.compile(r"facts\.[\w.]+=")
-
-
-@app.callback()
-def _facts() -> None:
-    """Show the facts of texts."""
 
 
 @app.command()
 def inspect(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, such as facts.level=paper"),
+        Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, such as facts.level=paper"),
     ] = None,
     facts: FactSource = None,
     corpus: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Show texts of this corpus: a name, or a prepared folder.")
+        str | None, Option(metavar="NAME", help="Show texts of this corpus: a name, or a prepared folder.")
     ] = None,
-    split: Annotated[str, typer.Option(help="The split of the corpus.")] = "dev",
-    record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this record; can be repeated.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The largest number of texts.")] = 5,
+    split: Annotated[str, Option(help="The split of the corpus.")] = "dev",
+    record: Annotated[list[str] | None, Option(metavar="ID", help="Only this record; can be repeated.")] = None,
+    limit: Annotated[int, Option(min=1, help="The largest number of texts.")] = 5,
 ) -> None:
     """Show the facts of texts, and the tree of semantic roles that they come from.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from agggen.errors import ConfigError
 from agggen_platform.cli import console
@@ -17,34 +17,33 @@ from agggen_platform.cli import console
 _SHOWN = 30  # predicates
 
 _COLUMNS: dict[str, Any] = {
-    "id": Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The record's id. [default: id]")],
+    "id": Annotated[str | None, Option("--id", metavar="COLUMN", help="The record's id. [default: id]")],
     "subject": Annotated[
         str | None,
-        typer.Option("--subject", metavar="COLUMN", help="The subject of the row's triples. [default: name, title]"),
+        Option("--subject", metavar="COLUMN", help="The subject of the row's triples. [default: name, title]"),
     ],
     "text": Annotated[
         list[str] | None,
-        typer.Option("--text", metavar="COLUMN", help="A reference text; can be repeated. [default: text, text2, ...]"),
+        Option("--text", metavar="COLUMN", help="A reference text; can be repeated. [default: text, text2, ...]"),
     ],
     "split": Annotated[
-        str | None,
-        typer.Option("--split-column", metavar="COLUMN", help="The split: train, dev or test. [default: split]"),
+        str | None, Option("--split-column", metavar="COLUMN", help="The split: train, dev or test. [default: split]")
     ],
     "category": Annotated[
-        str | None, typer.Option("--category", metavar="COLUMN", help="The record's category. [default: category]")
+        str | None, Option("--category", metavar="COLUMN", help="The record's category. [default: category]")
     ],
     "ignore": Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to ignore; can be repeated.")
+        list[str] | None, Option("--ignore", metavar="COLUMN", help="A column to ignore; can be repeated.")
     ],
     "rename": Annotated[
         list[str] | None,
-        typer.Option("--rename", metavar="COLUMN=PREDICATE", help="The predicate of a column; can be repeated."),
+        Option("--rename", metavar="COLUMN=PREDICATE", help="The predicate of a column; can be repeated."),
     ],
 }
 TABLE = ("id", "subject", "text", "ignore", "rename")
 """The column options of commands that read records; commands that read a corpus have all column options."""
 _DIVISION = "Seed of the 80/10/10 division of data without splits."
-DivisionSeed = Annotated[int, typer.Option("--division-seed", help=_DIVISION)]
+DivisionSeed = Annotated[int, Option("--division-seed", help=_DIVISION)]
 Command = Callable[..., None]
 Chosen = Mapping[str, Any]
 NONE: Chosen = MappingProxyType({})
@@ -89,19 +88,19 @@ def _renamed(rename: list[str] | None) -> dict[str, str]:
 def prepare(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="DATA",
             help="A file (.csv .tsv .jsonl .json .parquet), a folder of them, or a corpus of the catalogue.",
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the corpus, with one file per split.")
+        Path, Option("--out", "-o", metavar="DIR", help="The folder of the corpus, with one file per split.")
     ],
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated.")] = None,
+    split: Annotated[list[str] | None, Option(help="Only this split; can be repeated.")] = None,
     columns: Chosen = NONE,
-    seed: Annotated[int, typer.Option(help=_DIVISION)] = 1,
+    seed: Annotated[int, Option(help=_DIVISION)] = 1,
 ) -> None:
-    """Read data, report what matters for training, and write it as a corpus.
+    """Read your own data, check it, write it as a corpus.
 
     A CSV has one triple per row (columns subject, predicate, object) or one record per row (every other column is a
     predicate). Data without splits are divided 80/10/10 by record. Rows that cannot be read go to DIR/rejects.jsonl

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import typer
+from typer import Argument, Option
 
 from agggen.corpora.rejects import Reject, write_rejects
 from agggen.corpora.tables import Columns
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 SHIPPED_BUNDLE = "elements"
 BundleAddress = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="BUNDLE",
         help="A trained model: its folder, s3://..., models:/NAME@ALIAS, models:/NAME/VERSION, or elements (shipped).",
     ),
 ]
 RunArchives = Annotated[
-    bool, typer.Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code.")
+    bool, Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code.")
 ]
 Device = Annotated[
-    str, typer.Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second.")
+    str, Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second.")
 ]
 Input = Annotated[
-    str, typer.Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -.")
+    str, Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -.")
 ]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
+Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
 
 _DEFAULT_COLUMNS = Columns()
 _BATCH_RECORDS = 256  # records per batch

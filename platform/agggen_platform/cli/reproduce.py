@@ -5,21 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import on_this_machine
 
 
 def reproduce(
-    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="A table. [default: list them]")] = None,
+    table: Annotated[str | None, Argument(metavar="TABLE", help="A table. [default: list them]")] = None,
     overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Settings of all trainings, such as training.threads=1"),
+        list[str] | None, Argument(metavar="KEY=VALUE", help="Settings of all trainings, such as training.threads=1")
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--runs",
             metavar="DIR",
             callback=on_this_machine,
@@ -27,17 +26,15 @@ def reproduce(
         ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="SEED,...", help="First make the missing records for these seeds.")
+        str | None, Option(metavar="SEED,...", help="First make the missing records for these seeds.")
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option(help="Evaluate again and replace the records; finished trainings are kept.")
-    ] = False,
+    fresh: Annotated[bool, Option(help="Evaluate again and replace the records; finished trainings are kept.")] = False,
 ) -> None:
-    """Show a table of the paper with our numbers beside the published ones.
+    """Show the paper's tables with our numbers.
 
-    Our numbers come from run records that ship with agggen. --runs and --seeds make new records: a Transformer and
-    AggGen are trained for each seed, and each system is evaluated once on the table's test split. The same command
-    resumes after a kill and repeats nothing.
+    Our numbers, beside the published ones, come from run records that ship with agggen. --runs and --seeds make new
+    records: a Transformer and AggGen are trained for each seed, and each system is evaluated once on the table's test
+    split. The same command resumes after a kill and repeats nothing.
 
     \b
         agggen reproduce

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Runs
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="List and compare runs, and send unsent entries to MLflow."
 )
-Uri = Annotated[str | None, typer.Option(help="The address of an MLflow. [default: that of each run]")]
+Uri = Annotated[str | None, Option(help="The address of an MLflow. [default: that of each run]")]
 _SHOWN = 3  # metrics in the list
 
 
@@ -49,15 +50,15 @@ def list_runs(runs: Runs = Path("runs")) -> None:
 
 @app.command()
 def sync(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs. [default: all]")] = None,
+    names: Annotated[list[str] | None, Argument(metavar="[RUN]...", help="Runs. [default: all]")] = None,
     runs: Runs = Path("runs"),
     uri: Uri = None,
-    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for an answer of MLflow.")] = 60.0,
+    patience: Annotated[float, Option(min=0, help="Seconds to wait for an answer of MLflow.")] = 60.0,
 ) -> None:
     """Send unsent entries of runs to MLflow, each exactly once. Exit code 6 if entries remain unsent.
 
-    With --uri whole runs go to another MLflow. Credentials come from --uri, from MLFLOW_TRACKING_URI if it is the
-    run's address, or from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; run logs contain none.
+    With --uri whole runs go to another MLflow. Credentials come from --uri, from MLFLOW_TRACKING_URI if it is the run's
+    address, or from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; run logs contain none.
     """
     from agggen_platform.extras import require
     from agggen_platform.tracking.runs import find_runs
@@ -74,7 +75,7 @@ def sync(
 def ui(
     runs: Runs = Path("runs"),
     uri: Uri = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of a server on this machine.")] = 5000,
+    port: Annotated[int, Option(min=1, max=65535, help="Port of a server on this machine.")] = 5000,
 ) -> None:
     """Open MLflow: a server on loopback for a folder of runs, or the browser for --uri http://..."""
     import os
@@ -94,11 +95,10 @@ def ui(
 @app.command()
 def compare(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Runs, or sweeps for all their trials. [default: all]"),
+        list[str] | None, Argument(metavar="[RUN]...", help="Runs, or sweeps for all their trials. [default: all]")
     ] = None,
     runs: Runs = Path("runs"),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of `agggen runs ui`.")] = 5000,
+    port: Annotated[int, Option(min=1, max=65535, help="The port of `agggen runs ui`.")] = 5000,
 ) -> None:
     """Print the address of MLflow's page that compares the runs, and if all have a dev_loss, that of its curves.
 

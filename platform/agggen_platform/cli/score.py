@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import MetricNames, names_in
@@ -20,42 +20,38 @@ Entry = dict[str, Any]
 """A score in JSON: "score" (None if undefined), "signature", and, if computed, its interval and comparison."""
 
 Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
+    str | None, Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
 ]
 
 
 def score(
-    records: Annotated[Path, typer.Option(metavar="FILE", help="Records with references: .jsonl, .csv or .parquet.")],
+    records: Annotated[Path, Option(metavar="FILE", help="Records with references: .jsonl, .csv or .parquet.")],
     hypotheses: Annotated[
         Path,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="One text per line in the records' order, or .jsonl with id and text, such as a report's.",
         ),
     ],
     protocol: Annotated[
         str,
-        typer.Option(
-            metavar="plain|e2e|webnlg-2017", help="The scorer; scores of different protocols are not comparable."
-        ),
+        Option(metavar="plain|e2e|webnlg-2017", help="The scorer; scores of different protocols are not comparable."),
     ] = "plain",
     metrics: MetricNames = None,
-    tokenised: Annotated[bool, typer.Option("--tokenised", help="Texts and references are already tokenised.")] = False,
+    tokenised: Annotated[bool, Option("--tokenised", help="Texts and references are already tokenised.")] = False,
     against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Another system's texts, for a paired comparison.")
+        Path | None, Option(metavar="FILE", help="Another system's texts, for a paired comparison.")
     ] = None,
-    confidence: Annotated[
-        bool, typer.Option("--confidence", help="Give each score a 95 % bootstrap interval.")
-    ] = False,
+    confidence: Annotated[bool, Option("--confidence", help="Give each score a 95 % bootstrap interval.")] = False,
     json: Json = None,
 ) -> None:
-    """Score any system's texts against references with the scorers of published results.
+    """Score any system's texts against references.
 
-    plain: BLEU, chrF and TER of sacreBLEU. e2e: bleu, nist, meteor, rouge_l, cider and, for records with E2E's
-    predicates, ser (slot error rate). webnlg-2017: bleu, meteor and ter. All have values_whole (strict: triples whose
-    value is stated in full), values_lenient (triples with at least 60 % of the value's words in the text),
-    texts_without_faults (strict) and invented (hallucinated values per 100 texts). Scores are percentages, except nist,
-    cider and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics can leave them out.
+    The scorers are those of published results. plain: BLEU, chrF and TER of sacreBLEU. e2e: bleu, nist, meteor,
+    rouge_l, cider and, for records with E2E's predicates, ser (slot error rate). webnlg-2017: bleu, meteor and ter. All
+    have values_whole (strict: triples whose value is stated in full), values_lenient (triples with at least 60 % of the
+    value's words in the text), texts_without_faults (strict) and invented (hallucinated values per 100 texts). Scores
+    are percentages, except nist, cider and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics can leave them out.
 
     \b
         agggen score --records records.jsonl --hypotheses REPORT/records.jsonl --metrics bleu,values_whole,invented

@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import warn_if_temporary
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 Format = Callable[["Progress[Any]"], str]
 
-Actors = Annotated[
-    int | None, typer.Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")
-]
+Actors = Annotated[int | None, Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")]
 
 
 class RunLog:

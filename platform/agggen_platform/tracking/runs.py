@@ -163,10 +163,7 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
         raise ConfigError(f"MLflow ({uri}) has no experiment {compared[0].experiment!r} any more")
     server = uri if uri.startswith(("http://", "https://")) else f"http://127.0.0.1:{port}"
     # MLflow's pages only work if the runs are the first parameter.
-    query: dict[str, Any] = {
-        "runs": [run.run_id for run in compared],
-        "experiments": [experiment.experiment_id],
-    }
+    query: dict[str, Any] = {"runs": [run.run_id for run in compared], "experiments": [experiment.experiment_id]}
     if metric:
         query |= {"metric": metric, "plot_metric_keys": [metric], "plot_layout": {}, "show_point": True}
     encoded = "&".join(f"{name}={quote(json.dumps(ids, separators=(',', ':')))}" for name, ids in query.items())
