@@ -64,7 +64,7 @@ def ask(
             if answer["status"] == "error":
                 rejected.refuse(input, answer["id"], answer["error"]["detail"])
                 continue
-            rejected.note_unknown(answer["texts"][0].get("unknown_predicates", ()))
+            rejected.unknown.update(set(answer["texts"][0].get("unknown_predicates", ())))
             for rank, written in enumerate(answer["texts"], start=1):
                 write_line(file, {"id": answer["id"], **written} | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)

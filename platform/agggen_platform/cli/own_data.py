@@ -55,21 +55,21 @@ def with_columns(*names: str) -> Callable[[Command], Command]:
     The command gets their values as a mapping of arguments for `Columns` or `load_dataset`. ConfigError is raised if
     --rename is not COLUMN=PREDICATE.
     """
-    options = {name: _COLUMNS[name] for name in names or _COLUMNS}
+    options = {f"{name}_column": _COLUMNS[name] for name in names or _COLUMNS}
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(**arguments: Any) -> None:
-            columns = {name: arguments.pop(f"{name}_column") for name in options}
+            columns = {name.removesuffix("_column"): arguments.pop(name) for name in options}
             columns |= {name: tuple(columns[name] or ()) for name in ("text", "ignore")}
             command(**arguments, columns=columns | {"rename": _renamed(columns["rename"])})
 
         parameters = dict(signature(command, eval_str=True).parameters)
         del parameters["columns"]
-        for name, option in options.items():
-            parameters[f"{name}_column"] = Parameter(
-                f"{name}_column", Parameter.KEYWORD_ONLY, default=None, annotation=option
-            )
+        parameters |= {
+            name: Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=option)
+            for name, option in options.items()
+        }
         run.__signature__ = Signature([p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters.values()])  # type: ignore[attr-defined]
         run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
         return run

@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -142,10 +142,6 @@ class Rejected:
         """Rejects a record of an earlier batch, because the endpoint refused it."""
         self.used -= 1
         self.rejects.append(Reject(source, None, record, reason))
-
-    def note_unknown(self, predicates: Iterable[str]) -> None:
-        """Counts the unknown predicates of a record."""
-        self.unknown.update(set(predicates))
 
     def report(self, output: str) -> None:
         """Prints unknown predicates and the number of rejects, and writes the rejects.

@@ -75,7 +75,7 @@ def generate(
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
             for texts in generator.generate(block, [human] * len(block), complete, n_best, config):
-                rejected.note_unknown(texts[0].unknown_predicates)
+                rejected.unknown.update(set(texts[0].unknown_predicates))
                 for rank, generation in enumerate(texts, start=1):
                     write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)
@@ -111,7 +111,7 @@ def plan(
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: planner.check(record, config=config)):
             for record, planned in zip(block, planner.plan(block, k, config), strict=True):
-                rejected.note_unknown(planner.encoder.unknown(record))
+                rejected.unknown.update(set(planner.encoder.unknown(record)))
                 plans = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in planned]
                 write_line(file, {"id": record.id, "search": planned[0].search, "plans": plans})
         rejected.report(output)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError, ConfigError, hint
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import cursor, journal
 from agggen_platform.tracking.journal import numbers
@@ -48,8 +47,8 @@ class Run:
         return self.folder.name
 
 
-def read_run(folder: Path, uri: str | None = None) -> Run:
-    """The run whose log is in `folder`; `Run.unsent` is for the MLflow at `uri`, by default the one in the log."""
+def _read_run(folder: Path) -> Run:
+    """The run whose log is in `folder`."""
     run = Run(folder, size=(folder / journal.NAME).stat().st_size)
     for event, _ in journal.entries(folder / journal.NAME):
         run.entries += 1
@@ -66,26 +65,22 @@ def read_run(folder: Path, uri: str | None = None) -> Run:
                 run.status = event["status"]
     if run.status == "RUNNING" and not cursor.is_held(folder):
         run.status = "CUT OFF"
-    sent = cursor.load(folder, without_credentials(uri or run.uri), run.experiment)
+    sent = cursor.load(folder, without_credentials(run.uri), run.experiment)
     run.unsent, run.rejected, run.run_id = sent.unsent(folder, None), sent.rejected, sent.run_id
     return run
 
 
-def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> Iterator[Run]:
+def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
     """The runs of these names, by default all, in the order in which they began.
 
     Raises:
         ConfigError: no run has one of the names.
     """
     logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.NAME}")}
-    for name in names:
-        if name not in logs:
-            near = difflib.get_close_matches(name, logs, 1)
-            raise ConfigError(
-                f"there is no run {name!r} in {runs_dir}" + (f"; did you mean {near[0]}?" if near else "")
-            )
-    selected = [read_run(folder) for name, folder in logs.items() if not names or name in names]
-    return iter(sorted(selected, key=lambda run: (run.began, run.name)))
+    if unknown := [name for name in names if name not in logs]:
+        raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {hint(unknown[0], logs)}")
+    selected = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
+    return sorted(selected, key=lambda run: (run.began, run.name))
 
 
 def sync(

@@ -97,7 +97,7 @@ class Sender:
     def _lock(self) -> Iterator[bool]:
         """Waits for the run log's lock; yields False if another process holds it until this sender is closed."""
         while True:
-            with locked(cursors.lock_of(self.folder), wait=False) as acquired:
+            with locked(self.folder / cursors.LOCK, wait=False) as acquired:
                 self.cursor = self._load()
                 self.busy = not acquired
                 if acquired or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):

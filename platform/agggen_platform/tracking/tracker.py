@@ -248,19 +248,6 @@ class Tracker:
             )
 
 
-def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
-    """The command that opens the MLflow server `uri` in a browser or serves the database `uri`, and its environment.
-
-    The address of a database is in an environment variable, because every user of the machine can read command lines.
-    """
-    if uri.startswith(("http://", "https://")):
-        return [sys.executable, "-m", "webbrowser", without_credentials(uri)], {}
-    # One worker and no job runner: starts in 10 s with 0.5 GB of memory, instead of in 40 s with 2 GB.
-    words = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": uri}
-    return [sys.executable, "-m", "mlflow", "server", *words], variables
-
-
 def _final_status(error: BaseException | None) -> tuple[str, str]:
     """MLflow's status of a run that this error ended, and a description of why it ended."""
     match error:

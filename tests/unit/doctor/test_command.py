@@ -37,7 +37,7 @@ def test_a_library_that_breaks_or_hangs_is_a_finding(
     monkeypatch.syspath_prepend(str(tmp_path))
     if "sleep" in torch:
         monkeypatch.setattr(areas, "SECONDS", 2.0)
-    (finding,) = areas.examine(Settings(), [areas.Area.TORCH])[areas.Area.TORCH]
+    (finding,) = areas.examine(Settings(), [areas.Area.torch])[areas.Area.torch]
     assert (finding.level, finding.subject, words in finding.message) == ("error", subject, True), finding
 
 
