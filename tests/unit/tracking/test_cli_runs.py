@@ -43,22 +43,19 @@ def killed(tracker: Tracker, parent: Tracker | None = None) -> None:
 def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
     agggen: Run, track: Callable[..., Tracker], runs: Path
 ) -> None:
-    from mlflow import MlflowClient
-
     child, parent = track("-child"), track("-parent")
     killed(child, parent)
     killed(parent)
     code, out, _ = agggen("list", "--runs", runs)
     row = table(out)[child.run_name]
-    assert code == 0
-    assert (row["state"], row["sent"], row["unsent"]) == ("CUT OFF", "0", "2")
-    assert row["last metrics"] == "dev_bleu=41.5 loss=9"
+    state = [row[column] for column in ("state", "sent", "unsent", "last metrics")]
+    assert (code, state) == (0, ["CUT OFF", "0", "2", "dev_bleu=41.5 loss=9"])
     code, out, err = agggen("sync", child.run_name, parent.run_name, "--runs", runs)
     assert (code, err) == (0, "")
     assert set(table(out)) == {parent.run_name, child.run_name}
-    client = MlflowClient(child.uri)
-    experiment = client.get_experiment_by_name("toys")
-    result = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    client = mlflow_client(child.uri)
+    experiment = client.get_experiment_by_name("toys").experiment_id
+    result = {run.info.run_name: run for run in client.search_runs([experiment])}
     sent = result[child.run_name]
     assert (sent.info.status, sent.info.start_time, sent.info.end_time) == ("KILLED", 5000, 6000)
     assert sent.data.tags["mlflow.parentRunId"] == result[parent.run_name].info.run_id
@@ -83,24 +80,20 @@ def test_compare_prints_the_address_of_trials(agggen: Run, track: Callable[..., 
     assert mlflow_client(parent.uri).get_experiment(query["experiments"][0]).name == "toys"
 
 
-def test_compare_needs_two_runs(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
-    with track() as tracker:
-        pass
-    code, _, err = agggen("compare", tracker.run_name, "--runs", runs)
-    assert code == 2 and "a comparison needs at least two runs, not 1" in err
-
-
-def test_compare_names_an_mlflow_that_does_not_answer_or_lacks_the_experiment(
-    track: Callable[..., Tracker], runs: Path
-) -> None:
+def test_runs_that_cannot_be_compared(track: Callable[..., Tracker], runs: Path) -> None:
     with track("-one") as one, track("-two") as two:
         pass
-    finished = list(find_runs(runs, (one.run_name, two.run_name)))
-    with pytest.raises(ConfigError, match="has no experiment 'deleted' any more"):
-        compare_address([replace(run, experiment="deleted") for run in finished])
+    first, second = find_runs(runs, (one.run_name, two.run_name))
     uri = f"http://127.0.0.1:{free_ports(1)[0]}"
-    with pytest.raises(ConfigError, match=f"MLflow \\({uri}\\) .*Connection refused"):
-        compare_address([replace(run, uri=uri) for run in finished])
+    for compared, message in (
+        ([first], "a comparison needs at least two runs, not 1"),
+        ([first, replace(second, run_id=None)], f"MLflow does not have {two.run_name} yet"),
+        ([first, replace(second, uri=uri)], "MLflow compares runs of one experiment"),
+        ([replace(run, experiment="deleted") for run in (first, second)], "has no experiment 'deleted' any more"),
+        ([replace(run, uri=uri) for run in (first, second)], f"MLflow \\({uri}\\) .*Connection refused"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            compare_address(compared)
 
 
 def test_list_shows_a_run_as_running_until_it_has_finished(
@@ -170,5 +163,5 @@ def test_sync_takes_the_password_of_a_server_from_the_environment(
 
     monkeypatch.setattr(runs_module, "Sender", sender)
     with pytest.raises(ZeroDivisionError):
-        sync(list(find_runs(tmp_path)), print)
+        sync(find_runs(tmp_path), print)
     assert uris == ["nonsense://u:hunter2@x/y"]
