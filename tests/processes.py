@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 PATIENCE = 900.0  # seconds: ends a test that hangs; a busy machine can be several times as slow as another
 
@@ -83,6 +85,16 @@ class Running:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(60)
+
+
+def output_of(name: str, *arguments: object, install: str) -> str:
+    """Runs a program, which must succeed, and returns its standard output; without the program, the test is skipped."""
+    program = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if program is None:
+        pytest.skip(f"{name} is not installed: {install}")
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def free_ports(count: int) -> list[int]:

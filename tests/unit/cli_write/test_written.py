@@ -18,7 +18,7 @@ from agggen.run import FactsConfig
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
 from agggen_platform.cli import records as cli_records
-from tests.command import Run
+from tests.command import Run, check_refused
 from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, json_lines, parsed
 
 
@@ -87,20 +87,17 @@ def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: 
         assert 0 < fact["posterior"] <= 1
 
 
-TWO = ["Aromi serves English food ", "and is loved by Crown Hall."]
-
-
 @pytest.mark.parametrize(
-    ("config", "facts"),
+    ("source", "facts"),
     [
-        (FactsConfig(source="sentences"), ["Aromi serves English food and is loved by Crown Hall."]),
-        (FactsConfig(source="corpus"), TWO),
+        ("sentences", ["Aromi serves English food and is loved by Crown Hall."]),
+        ("corpus", ["Aromi serves English food ", "and is loved by Crown Hall."]),  # by the shipped tagger
     ],
 )
 def test_new_texts_are_segmented_as_the_bundle_says(
-    run: Run, bundle: Path, tmp_path: Path, config: FactsConfig, facts: list[str]
+    run: Run, bundle: Path, tmp_path: Path, source: Any, facts: list[str]
 ) -> None:
-    """If the training facts came with their texts, the shipped tagger is used."""
+    config = FactsConfig(source=source)
     other = replace(load_bundle(bundle), facts=config.source, segmenter=config.for_new_texts)
     save_bundle(tmp_path / "other", other)
     path = json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0] | {"references": ["".join(facts)]}])
@@ -173,35 +170,26 @@ def test_unknown_predicates_are_stated_by_sentences_of_a_user(run: Run, bundle: 
     (line,) = parsed(run("generate", "new", "-i", "r.jsonl")[1])
     assert sorted(line["text"].rstrip(".").split(". ")) == ["Ann owns Mill", "Mill was built by Bob"]
     assert line["fulfilled"] and line["unknown_predicates"] == ["owner", "builder"]
-    code, _, err = run("adjust", bundle, "--phrases", "nowhere.tsv", "-o", "newer")
-    assert code == 2 and "cannot read nowhere.tsv" in err
-
-
-def test_a_corpus_whose_name_has_a_suffix_is_not_read_as_a_file_of_sentences(
-    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGGGEN_DATA_HOME", "empty")
-    code, _, err = run("adjust", bundle, "--phrases", "webnlg-3.0", "-o", "new")
-    assert code == 2 and "agggen corpora fetch webnlg-3.0" in err
 
 
 @pytest.mark.parametrize(
-    ("settings", "output", "code", "message"),
+    ("options", "output", "code", "message"),
     [
         ((), "new", 2, "nothing to adjust; give settings (level=2), --wordings FILE or --phrases FILE"),
         (("plan_weigth=1",), "new", 2, "did you mean 'plan_weight'"),
         (("level=4",), "new", 2, "level 4 exceeds this model's largest group of 3"),
         (("plans=0",), "new", 2, "plans must be at least 1"),
         (("plans=2",), "there", 3, "there exists already; a bundle is never overwritten"),
+        (("--phrases", "nowhere.tsv"), "new", 2, "cannot read nowhere.tsv"),
+        (("--phrases", "webnlg-3.0"), "new", 2, "agggen corpora fetch webnlg-3.0"),  # not a file
     ],
 )
 def test_invalid_adjustments_write_no_bundle(
-    run: Run, bundle: Path, settings: tuple[str, ...], output: str, code: int, message: str
+    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch, options: Any, output: str, code: int, message: str
 ) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", "empty")
     Path("there").mkdir()
-    actual, out, err = run("adjust", bundle, *settings, "-o", output)
-    assert (actual, out) == (code, "")
-    assert message in err
+    check_refused(run("adjust", bundle, *options, "-o", output), code, message)
     assert not Path("new").exists() and not list(Path("there").iterdir())
 
 

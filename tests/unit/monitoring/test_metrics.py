@@ -57,8 +57,8 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ray]:
     yield stand_in
 
 
-def threads() -> int:
-    return sum(thread.name == "metrics" for thread in threading.enumerate())
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "metrics"]
 
 
 # --- a job's metrics ----------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_without_a_connected_ray_nothing_is_recorded(ray: Ray, monkeypatch: pyte
     with JobMetrics(run="r") as job_metrics:
         job_metrics.set("tracking_unsent_bytes", 1)
         job_metrics.add("training_restarts", 1)
-        assert (ray.calls, threads()) == (0, 0)
+        assert (ray.calls, threads()) == (0, [])
         ray.connected = True
         job_metrics.set("tracking_unsent_bytes", 2)
         assert ray["agggen_tracking_unsent_bytes", "r"] == 2
@@ -85,7 +85,7 @@ def test_gauges_are_refreshed_until_the_end(ray: Ray, monkeypatch: pytest.Monkey
         job_metrics.set("tracking_unsent_bytes", 7)
         job_metrics.set("tracking_unsent_bytes", 7)
         until(lambda: ray.calls >= 5, "refreshed gauge", 60)
-        (thread,) = (thread for thread in threading.enumerate() if thread.name == "metrics")
+        (thread,) = threads()
         assert thread.daemon
     thread.join(60)
     assert not thread.is_alive()
@@ -135,15 +135,9 @@ def test_training_reports_its_progress(ray: Ray) -> None:
         meter.event(event("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
         meter.event(event("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
         at = ("r", "joint")
-        assert ray["agggen_training_updates", *at] == 15
-        assert ray["agggen_training_progress_ratio", *at] == 0.25
-        assert ray["agggen_training_texts_per_second", *at] == 50
-        assert ray["agggen_training_gradient_norm", *at] == 0.4
-        assert ray["agggen_training_learning_rate", *at] == 2e-3
-        assert (ray["agggen_training_loss_nats", *at, "train"], ray["agggen_training_loss_nats", *at, "dev"]) == (
-            3,
-            2.5,
-        )
+        names = ("updates", "progress_ratio", "texts_per_second", "gradient_norm", "learning_rate")
+        assert [ray[f"agggen_training_{name}", *at] for name in names] == [15, 0.25, 50, 0.4, 2e-3]
+        assert [ray["agggen_training_loss_nats", *at, split] for split in ("train", "dev")] == [3, 2.5]
 
 
 def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
@@ -158,17 +152,14 @@ def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
 
 
 def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
-    config = replace(CONFIG, cluster=ClusterConfig(workers=3))
-    with TrainingMeter("r", config) as meter:
+    with TrainingMeter("r", replace(CONFIG, cluster=ClusterConfig(workers=3))) as meter:
         meter.begin()
         assert ray["agggen_training_workers", "r"] == 0
         meter.workers(2)
         meter.restarted()
         meter.checkpoint(600.0)
-    assert ray["agggen_training_workers", "r"] == 2
-    assert ray["agggen_training_restarts", "r"] == 1
-    assert ray["agggen_training_workers_wanted", "r"] == 3
-    assert ray["agggen_training_checkpoint_timestamp_seconds", "r"] == 600
+    names = ("workers", "restarts", "workers_wanted", "checkpoint_timestamp_seconds")
+    assert [ray[f"agggen_training_{name}", "r"] for name in names] == [2, 1, 3, 600]
 
 
 # --- jobs over shards ---------------------------------------------------------------------------------------------
