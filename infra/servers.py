@@ -172,7 +172,6 @@ def _connect(port: int, password: str) -> Any:
 
 
 def _create_databases(port: int, passwords: Mapping[str, str]) -> None:
-    """Creates MLflow's role and databases."""
     with closing(_connect(port, passwords["postgres"])) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = 'mlflow'")
         if not cursor.fetchone():

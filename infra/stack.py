@@ -67,7 +67,6 @@ def read_passwords(folder: Path) -> dict[str, str]:
 
 
 def write_environment(path: Path, environment: Mapping[str, str]) -> None:
-    """Writes the file that a shell reads with ``source``."""
     lines = [f"unset {' '.join(OTHER_STORES)}"]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(environment.items())]
     write_private(path, "\n".join(lines) + "\n")

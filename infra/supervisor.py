@@ -99,7 +99,6 @@ class Supervisor:
         return "\n".join([f"the end of {self.log(server.name)}:", *(f"    {line}" for line in lines)])
 
     def check_running(self) -> None:
-        """Raises StackError if a server has died."""
         for server, process in self._running:
             if (status := process.poll()) is not None:
                 how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
@@ -112,7 +111,6 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """Stops all servers in reverse start order."""
         for server, process in reversed(self._running):
             process.send_signal(server.stop_signal)
             how = "has ended"

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from markdown_it import MarkdownIt
+
 REPO = Path(__file__).parents[1]
 READMES = sorted(
     path for path in REPO.rglob("README.md") if not any(part[0] == "." for part in path.relative_to(REPO).parts)
@@ -29,27 +31,11 @@ class Block:
 
 def blocks(readme: Path) -> Iterator[Block]:
     """Fenced blocks with their language, and indented ones, as `sh` if they begin like a command, else as `text`."""
-    begun, language, inside = 0, "", list[str]()
-    before = ""
-    for number, line in enumerate([*readme.read_text(encoding="utf-8").splitlines(), ""], start=1):
-        fenced, indented = begun and language != "indented", line.startswith("    ")
-        if fenced and line != "```":
-            inside.append(line)
-        elif begun and not fenced and (indented or not line):
-            inside.append(line[4:])
-        elif begun:
-            text = "\n".join(inside).rstrip()
-            if language == "indented":
-                language = "sh" if re.match(r"[a-z.\d]+( |$)", text, re.M) else "text"
-            yield Block(readme, begun, language, text)
-            begun, inside = 0, []
-            if not fenced and line.startswith("```"):
-                begun, language = number, line[3:]
-        elif line.startswith("```"):
-            begun, language = number, line[3:]
-        elif indented and not before:
-            begun, language, inside = number, "indented", [line[4:]]
-        before = line
+    for token in MarkdownIt().parse(readme.read_text(encoding="utf-8")):
+        if token.type in ("fence", "code_block") and token.map:
+            text = token.content.rstrip()
+            indented = "sh" if re.match(r"[a-z.\d]+( |$)", text, re.M) else "text"
+            yield Block(readme, token.map[0] + 1, token.info if token.type == "fence" else indented, text)
 
 
 def commands_of(text: str) -> Iterator[list[str]]:

@@ -84,7 +84,6 @@ def make(state: Path, owner: int) -> list[Path]:
 
 
 def main() -> None:
-    """Creates missing files and folders, and lists the new secrets' files without their values."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--state", type=Path, default=STATE, help="the folder; compose.yaml expects the default")
     parser.add_argument("--owner", type=int, default=USER, help=f"user and group of the files [default: {USER}]")

@@ -126,7 +126,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def main() -> NoReturn:
-    """Replaces this process by the server."""
     try:
         command, env = prepare(sys.argv[1:], os.environ, Path(tempfile.mkdtemp(prefix="agggen-mlflow-")))
     except StartError as error:

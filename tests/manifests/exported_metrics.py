@@ -32,8 +32,7 @@ UNSEEN = {
 }
 """Metrics of events or devices that the recording lacks, as their sources define them."""
 OF_PROMETHEUS = {"up": (), "ALERTS": ("alertname", "alertstate")}
-OF_TARGETS = frozenset({"instance", "job"})
-"""Labels that Prometheus adds."""
+OF_TARGETS = frozenset({"instance", "job"})  # labels that Prometheus adds
 
 Known = dict[str, dict[str, frozenset[str]]]
 """Labels of each metric, and their values where these are among `VALUED`; empty where they are not known."""

@@ -27,10 +27,8 @@ Object = dict[str, Any]
 class Pod:
     """A pod that an object describes."""
 
-    owner: str
-    """Kind and name of the object."""
-    role: str
-    """head, submitter, the name of a worker group, or pod."""
+    owner: str  # kind and name of the object
+    role: str  # head, submitter, the name of a worker group, or pod
     template: Object
 
     def __str__(self) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
 import importlib.util
 import os
 import shutil
 import signal
 import sys
-import threading
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from tests.file_server import answering
 from tests.processes import Running, free_ports
 
 FOLDER = Path(__file__).parents[2] / "infra" / "compose"
@@ -91,16 +91,9 @@ def test_the_s3_server_of_compose_keeps_objects_over_a_restart_and_its_secret_to
 # --- the gate ------------------------------------------------------------------------------------------------------
 
 
-class Echo(http.server.BaseHTTPRequestHandler):
-    """Answers with the Host that it was called by."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write((self.headers["Host"] or "").encode())
-
-    def log_message(self, *_: object) -> None:
-        """Prints nothing."""
+def echo(request: BaseHTTPRequestHandler, _: bytes) -> tuple[int, bytes]:
+    """Answers with the Host that the server was called by."""
+    return 200, (request.headers["Host"] or "").encode()
 
 
 @pytest.fixture
@@ -118,15 +111,10 @@ def test_the_gate_forwards_requests_for_this_machine_and_refuses_other_hosts(
 ) -> None:
     program, env = haproxy
     gate, *_ = ports = free_ports(5)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     # The same file, on free ports of loopback, with the echo server in place of all services.
     text = (FOLDER / "gate.cfg").read_text(encoding="utf-8").replace(" resolvers docker init-addr none", "")
     for old, new in zip((8265, 3000, 5000, 8000, 9000), ports, strict=True):
         text = text.replace(f"bind :{old}", f"bind 127.0.0.1:{new}").replace(f"at-{old}", f"at-{new}")
-    for name in ("grafana:3000", "mlflow:5000", "ray-head:8000", "ray-head:8265", "s3:9000"):
-        text = text.replace(name, f"127.0.0.1:{server.server_port}")
-    (tmp_path / "gate.cfg").write_text(text)
 
     def get(host: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{gate}/", headers={"Host": host}, trust_env=False, timeout=30)
@@ -137,13 +125,13 @@ def test_the_gate_forwards_requests_for_this_machine_and_refuses_other_hosts(
         except httpx.TransportError:
             return False
 
-    try:
+    with answering(echo) as address:
+        for name in ("grafana:3000", "mlflow:5000", "ray-head:8000", "ray-head:8265", "s3:9000"):
+            text = text.replace(name, address.removeprefix("http://"))
+        (tmp_path / "gate.cfg").write_text(text)
         with Running(["-c", EXEC, program, "-db", "-f", "gate.cfg"], tmp_path, env) as running:
             running.wait_until(is_ready, "start")
             for host in ("localhost", f"localhost:{gate}", "127.0.0.1:8265", "LOCALHOST:1", "[::1]:5000"):
                 assert (get(host).status_code, get(host).text) == (200, host)
             for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8265", "10.0.0.1", ""):
                 assert get(host).status_code in (400, 403), host
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -17,8 +17,16 @@ import typer
 import yaml
 
 from agggen.config import load_config, overrides_of
+from agggen.corpora.catalogue import list_corpora
+from agggen.generation.config import InferenceConfig
+from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.cli import main as command_line
 from agggen_platform.job_config import JobConfig
+from agggen_platform.segmentation.config import SegmentConfig
+from agggen_platform.serving.capacity import check_fits, least, most
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.deploy import APPLICATION
+from agggen_platform.serving.target import settings_of
 from tests.manifests.rendering import OVERLAYS, REPO, Object, cluster_spec, of_kind, overlay
 
 HOME = "/var/lib/agggen"
@@ -71,10 +79,6 @@ def entrypoint(name: str, job: str) -> dict[str, Any]:
 @functools.cache
 def configured(name: str, job: str) -> Any:
     """The configuration of a job."""
-    from agggen.generation.config import InferenceConfig
-    from agggen_platform.bulk.config import BulkConfig
-    from agggen_platform.segmentation.config import SegmentConfig
-
     params = entrypoint(name, job)
     settings = list(params["overrides"] or ())
     if job in ("train", "sweep"):
@@ -126,8 +130,6 @@ def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
 
 @every_job
 def test_the_corpus_of_a_training_is_downloaded_first(name: str, job: str) -> None:
-    from agggen.corpora.catalogue import list_corpora
-
     shipped = {corpus.name for corpus in list_corpora() if corpus.folder is None}
     commands = [container["command"] for container in head_of(name, job).get("initContainers", [])]
     corpora = [parsed(command[1:])["name"] for command in commands]
@@ -138,47 +140,36 @@ def test_the_corpus_of_a_training_is_downloaded_first(name: str, job: str) -> No
 # --- the endpoint --------------------------------------------------------------------------------------------------
 
 
-def service_of(name: str) -> Object:
-    return spec_of(name, "RayService", "agggen")
-
-
 def application_of(name: str) -> Any:
     """The application of serveConfigV2 as Ray Serve reads it, and where its proxy listens."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of pydantic, in Ray's own code
         from ray.serve.schema import ServeDeploySchema
-    schema = ServeDeploySchema.model_validate(yaml.safe_load(service_of(name)["serveConfigV2"]))
+    schema = ServeDeploySchema.model_validate(yaml.safe_load(spec_of(name, "RayService", "agggen")["serveConfigV2"]))
     [application] = schema.applications
     return application, schema.http_options
 
 
 @functools.cache
 def endpoint_config(name: str) -> Any:
-    from agggen_platform.serving.config import ServeConfig
-    from agggen_platform.serving.target import settings_of
-
     return load_config(ServeConfig, None, settings_of(application_of(name)[0].args))
 
 
 @both_overlays
 def test_the_settings_of_serve_and_of_the_endpoint_agree(name: str) -> None:
-    from agggen_platform.serving.deploy import APPLICATION
-
     (application, http), config = application_of(name), endpoint_config(name)
     assert (http.host, http.port) == (config.http.host, config.http.port)
     assert application.name == APPLICATION and application.route_prefix == "/"
     assert config.bundle == "models:/agggen@champion" and config.security.keys_file is not None
-    spec = service_of(name)
+    spec = spec_of(name, "RayService", "agggen")
     assert spec["rayClusterDeletionDelaySeconds"] > config.limits.longest_deadline_s, "old requests must finish"
     assert spec["upgradeStrategy"] == {"type": "NewCluster"} and spec["excludeHeadPodFromServeSvc"] is True
 
 
 @both_overlays
 def test_the_endpoint_fits_its_nodes(name: str) -> None:
-    from agggen_platform.serving.capacity import check_fits, least, most
-
     config, most_gpus, nodes = endpoint_config(name), 0.0, []
-    for group in service_of(name)["rayClusterConfig"]["workerGroupSpecs"]:
+    for group in spec_of(name, "RayService", "agggen")["rayClusterConfig"]["workerGroupSpecs"]:
         limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
         gpus = float(limits.get("nvidia.com/gpu", 0))
         nodes += [{"CPU": float(limits["cpu"]), "GPU": gpus}] * group["minReplicas"]
@@ -192,7 +183,7 @@ def test_the_endpoint_fits_its_nodes(name: str) -> None:
 @both_overlays
 def test_every_node_of_the_endpoint_mounts_its_keys(name: str) -> None:
     keys_file = Path(endpoint_config(name).security.keys_file)
-    cluster = cluster_spec({"kind": "RayService", "spec": service_of(name)})
+    cluster = cluster_spec({"kind": "RayService", "spec": spec_of(name, "RayService", "agggen")})
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         spec = group["template"]["spec"]
         [mount] = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "api-keys"]

@@ -21,8 +21,7 @@ MONITORING = REPO / "infra" / "monitoring"
 RULES = sorted((MONITORING / "rules").glob("*.yaml"))
 TESTS = sorted((MONITORING / "tests").glob("*.yaml"))
 BOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
-VARIABLES = {"$__rate_interval": "5m", "$run": ".+", "$kind": ".+"}
-"""What Grafana substitutes in queries."""
+VARIABLES = {"$__rate_interval": "5m", "$run": ".+", "$kind": ".+"}  # what Grafana substitutes in queries
 
 
 def documents(path: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,19 @@ import pytest
 import typer
 import yaml
 
+from agggen.config import flatten, load_config
+from agggen.corpora.elements import elements_records
+from agggen.generation.config import InferenceConfig
+from agggen.records import Record
+from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.cli.main import app
+from agggen_platform.job_config import JobConfig
+from agggen_platform.segmentation.config import SegmentConfig
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.sweep.config import SweepConfig
 from tests.command import command
 from tests.documents import READMES, REPO, Block, blocks, commands_of
+from tests.unit.serve.conftest import save_tiny_model
 
 BLOCKS = [block for readme in READMES for block in blocks(readme)]
 SHELL = [block for block in BLOCKS if block.language == "sh"]
@@ -36,7 +45,17 @@ INLINE = [
 PROGRAMS = re.compile(
     "agggen|curl|docker|echo|export|jq|kind|kubectl|make|openssl|pip|prometheus|pytest|python3?|ray|serve|source|tr"
 )
+PROGRAM_IN_SENTENCE = r"(sudo )?(agggen|make|pytest|python3?|kubectl|ray job submit|\w+\.py) "
 FILE = r"(?!infra/compose/state)(infra|tests|jobs|serve|agggen|platform)/[a-z][\w./-]*"
+CONFIGS: dict[str, Any] = {
+    **dict.fromkeys(("train", "adapt", "distill", "sweep", "doctor", "demo", "reproduce"), JobConfig),
+    **dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig),
+    **dict.fromkeys(("serve", "studio"), ServeConfig),
+    "segment": SegmentConfig,
+    "bulk": BulkConfig,
+}
+"""What the settings of a command configure."""
+GROUP: Any = typer.main.get_command(app)
 JOBS = {
     "segment": "segment", "train": "train", "sweep": "sweep", "evaluate": "evaluate", "generate": "bulk",
     "promote": "models promote", "promote --rollback": "models rollback",
@@ -72,14 +91,9 @@ def agggen_words(words: list[str]) -> list[str] | None:
     return None
 
 
-@cache
-def group() -> Any:
-    return typer.main.get_command(app)
-
-
 def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
     """The name of the subcommand that the words call, what parses its arguments, and the arguments."""
-    parser, names, rest = group(), list[str](), list(words)
+    parser, names, rest = GROUP, list[str](), list(words)
     while rest and hasattr(parser, "commands"):
         assert rest[0] in parser.commands, f"agggen has no command {' '.join([*names, rest[0]])!r}"
         names.append(rest.pop(0))
@@ -89,41 +103,24 @@ def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
 
 def check_settings(name: str, given: dict[str, Any]) -> None:
     """Loads the settings of a command as it would itself."""
-    from agggen.config import load_config
-    from agggen.generation.config import InferenceConfig
-    from agggen_platform.bulk.config import BulkConfig
-    from agggen_platform.job_config import JobConfig
-    from agggen_platform.segmentation.config import SegmentConfig
-    from agggen_platform.serving.config import ServeConfig
-
-    kinds: dict[str, Any] = dict.fromkeys(
-        ("train", "adapt", "distill", "sweep", "doctor", "demo", "reproduce"), JobConfig
-    )
-    kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig, "studio": ServeConfig}
-    kinds |= dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig)
-    settings = [
-        re.sub(r"=\.\.\.$", "=PLACE", setting)
-        for setting in given.get("overrides") or given.get("settings") or ()
-        if "=" in setting
-    ]
-    if name in kinds:
-        bundle = ["bundle=BUNDLE"]
-        defaults = {"bulk": ["inference.plans=5"], "serve": bundle, "studio": bundle}.get(name, [])
-        load_config(kinds[name], given.get("preset") if kinds[name] is JobConfig else None, settings, defaults=defaults)
-    else:
+    words = [word for word in given.get("overrides") or given.get("settings") or () if "=" in word]
+    settings = [re.sub(r"=\.\.\.$", "=PLACE", word) for word in words]
+    if name not in CONFIGS:
         assert not settings, f"this test does not know the settings of {name}"
+        return
+    defaults = {BulkConfig: ["inference.plans=5"], ServeConfig: ["bundle=BUNDLE"]}.get(CONFIGS[name], [])
+    preset = given.get("preset") if CONFIGS[name] is JobConfig else None
+    load_config(CONFIGS[name], preset, settings, defaults=defaults)
 
 
 def check_files(words: list[str], folder: Path) -> None:
     """What looks like a file of this repository is one."""
-    for word in words:
-        path = word.rpartition("=")[2]
-        if re.fullmatch(FILE, path):
-            assert (REPO / path).exists(), f"{path} does not exist"
-    for option, kind in (("-k", "kubectl"), ("-f", "docker")):
-        if kind in words and option in words and words[words.index(kind) + 1] in ("apply", "build"):
-            path = words[words.index(option) + 1]
-            assert (REPO / path).exists() or (folder / path).exists(), f"{path} does not exist"
+    paths = [path for word in words if re.fullmatch(FILE, path := word.rpartition("=")[2])]
+    for program, verb, option in (("kubectl", "apply", "-k"), ("docker", "build", "-f")):
+        if words[:2] == [program, verb] and option in words:
+            paths.append(words[words.index(option) + 1])
+    for path in paths:
+        assert (REPO / path).exists() or (folder / path).exists(), f"{path} does not exist"
 
 
 def check_script(words: list[str], folder: Path) -> None:
@@ -176,18 +173,10 @@ def test_commands_name_what_exists(block: Block) -> None:
 @pytest.mark.parametrize("readme", READMES, ids=name_of)
 def test_commands_in_sentences_name_what_exists(readme: Path) -> None:
     for document, code in INLINE:
-        code = code.replace("COMMAND", "train")
-        if document == readme and re.match(
-            r"(sudo )?(agggen|make|pytest|python3?|kubectl|ray job submit|\w+\.py) ", code
-        ):
-            for words in commands_of(code):
+        if document == readme and re.match(PROGRAM_IN_SENTENCE, code):
+            for words in commands_of(code.replace("COMMAND", "train")):
                 words = ["python", *words] if words[0].endswith(".py") else words
                 check_command(words, readme.parent, whole=any("=" in word for word in words))
-
-
-def anchors(readme: Path) -> set[str]:
-    titles = re.findall(r"^#+ (.*)$", readme.read_text(), re.M)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("readme", READMES, ids=name_of)
@@ -196,36 +185,28 @@ def test_links_and_names_of_files_lead_somewhere(readme: Path) -> None:
         name, _, anchor = target.partition("#")
         path = readme.parent / name if name else readme
         assert path.exists(), target
-        assert not anchor or anchor in anchors(path), target
-    for document, code in INLINE:
-        if (
-            document == readme and re.fullmatch(FILE, code) and not re.search("planets|commas|/count", code)
-        ):  # to be added
+        titles = re.findall(r"^#+ (.*)$", path.read_text(), re.M) if anchor else [""]
+        assert anchor in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}, target
+    for document, code in INLINE:  # but for files that a README asks the reader to add
+        if document == readme and re.fullmatch(FILE, code) and not re.search("planets|commas|/count", code):
             assert (REPO / code).exists(), code
 
 
 def test_the_platforms_readme_lists_every_command() -> None:
-    table = (
-        (REPO / "platform/agggen_platform/README.md").read_text().partition("## Commands")[2].partition("\n\n| exit")[0]
-    )
+    text = (REPO / "platform/agggen_platform/README.md").read_text()
+    table = text.partition("## Commands")[2].partition("\n\n| exit")[0]
     listed = {word for code in re.findall(r"`([^`]+)`", table) for word in code.split()}
-    commands = dict(group().commands)
-    inside = {name for command in commands.values() for name in getattr(command, "commands", ())}
-    assert set(commands) | inside == listed - {"agggen", "COMMAND", "--help", "--html", "FILE"}
+    inside = {name for group in GROUP.commands.values() for name in getattr(group, "commands", ())}
+    assert set(GROUP.commands) | inside == listed - {"agggen", "COMMAND", "--help", "--html", "FILE"}
 
 
 @pytest.mark.parametrize("block", RECORDS, ids=str)
 def test_examples_of_records_are_records(block: Block) -> None:
-    from agggen.records import Record
-
     for line in block.text.splitlines():
         Record.of(json.loads(line))
 
 
 def test_the_example_of_a_space_is_one(tmp_path: Path) -> None:
-    from agggen.config import load_config
-    from agggen_platform.sweep.config import SweepConfig
-
     (example,) = [block for block in BLOCKS if block.language == "yaml"]
     (tmp_path / "space.yaml").write_text(example.text)
     assert load_config(SweepConfig, tmp_path / "space.yaml").trials == 24
@@ -238,7 +219,7 @@ def leaves(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
         yield from leaves(inner, *names, name)
 
 
-@pytest.mark.parametrize(("name", "help_text"), [(name, found.help) for name, found in leaves(group())])
+@pytest.mark.parametrize(("name", "help_text"), [(name, found.help) for name, found in leaves(GROUP)])
 def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> None:
     examples = re.findall(r"^ *(agggen .*(?:\\\n.*)*)", help_text, re.M)
     for words in commands_of("\n".join(examples)):
@@ -248,10 +229,6 @@ def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> N
 
 @pytest.mark.parametrize("title", ["## Settings of search", "## Training on a cluster"])
 def test_tables_of_settings_name_the_defaults(title: str) -> None:
-    from agggen.config import flatten, load_config
-    from agggen.generation.config import InferenceConfig
-    from agggen_platform.job_config import JobConfig
-
     defaults = flatten(InferenceConfig()) | flatten(load_config(JobConfig, "elements"))
     (text,) = [readme.read_text() for readme in READMES if f"{title}\n" in readme.read_text()]
     rows = re.findall(r"^\| (`.*?`) \| (.*?) \|", text.partition(title)[2].partition("\n## ")[0], re.M)
@@ -304,9 +281,6 @@ FILMS = "title,director,year,text\n" + "".join(
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the READMEs name, and a small model of random weights as the run NAME."""
-    from agggen.corpora.elements import elements_records
-    from tests.unit.serve.conftest import save_tiny_model
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(EXAMPLE).encode())))
     records = list(elements_records("dev"))[:3]
@@ -348,8 +322,6 @@ def test_commands_run(readme: Path, desk: Path, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_python_blocks_run(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agggen.corpora.elements import elements_records
-
     monkeypatch.setattr("agggen.corpora.catalogue.elements_records", lambda split: list(elements_records(split))[:6])
     exec(compile(block.text, str(block), "exec"), {})
 

@@ -74,7 +74,6 @@ def demo(
 
 
 def _show(bundle: Bundle, records: Sequence[Record]) -> str:
-    """Texts of a few records by the learned plan, by a human plan, and without aggregation."""
     from agggen.records import Plan
 
     generator = bundle.generator()

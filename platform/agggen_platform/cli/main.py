@@ -55,7 +55,6 @@ FIRST = ("demo", "studio", "prepare", "train", "generate", "evaluate")
 
 class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Lists the commands for beginners, then all other commands."""
         width = formatter.width - 6 - max(map(len, self.commands))
         others = [name for name in self.commands if name not in FIRST]
         for title, names in (("Commands to begin with", FIRST), ("More commands", others)):

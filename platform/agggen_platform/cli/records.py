@@ -115,8 +115,7 @@ class Rejected:
         self._columns = Columns(**columns)
         self.rejects: list[Reject] = []
         self.used = 0
-        self.unknown: Counter[str] = Counter()
-        """Number of records by unknown predicate."""
+        self.unknown: Counter[str] = Counter()  # number of records by unknown predicate
 
     def blocks(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
         """The records of `source` that pass `check`, in batches; all others are rejected with the reason."""
@@ -173,7 +172,6 @@ class Rejected:
 
 
 def name_unknown(predicates: Mapping[str, int]) -> None:
-    """Prints the most frequent unknown predicates with their numbers of records."""
     if not predicates:
         return
     by_count = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))

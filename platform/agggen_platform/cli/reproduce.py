@@ -64,7 +64,6 @@ def reproduce(
 
 
 def _list_tables(runs: Path | None) -> None:
-    """Prints the tables, their requirements, and the systems and seeds that have records."""
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import TABLES
 
@@ -86,7 +85,6 @@ def _where(runs: Path | None) -> str:
 
 
 def _seeds(text: str) -> list[int]:
-    """The seeds of ``1,2,3``."""
     from agggen.errors import ConfigError
 
     parts = [part.strip() for part in text.split(",")]

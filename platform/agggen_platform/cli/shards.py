@@ -38,7 +38,6 @@ class RunLog:
         return self._tracker
 
     def finish(self, out: str, rejects: int) -> None:
-        """Prints the final messages of a job."""
         if rejects:
             console.note(f"Rejected: {rejects:,}, see {out}/rejects")
         if self._tracker is not None and (command := self._tracker.ui_command()):

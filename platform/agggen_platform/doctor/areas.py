@@ -32,7 +32,6 @@ AREAS = {  # the function of each area
     Area.disk: "machine:disk",
 }
 SECONDS = 120.0
-"""Time limit of an area."""
 
 
 def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[Finding]]:

@@ -75,7 +75,6 @@ def _read_registry(client: Any) -> str:
 
 
 def remedy(message: str, uri: str) -> str:
-    """How to fix a request that failed with `message`."""
     text, shown = message.lower(), without_credentials(uri)
     if "401" in text or "not authenticated" in text:
         return "export MLFLOW_TRACKING_USERNAME=NAME MLFLOW_TRACKING_PASSWORD=..."

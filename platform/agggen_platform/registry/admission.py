@@ -22,8 +22,6 @@ from agggen_platform.storage.verified import holds
 
 @dataclass(frozen=True)
 class Admitted:
-    """A checked bundle or critic."""
-
     bundle: Bundle | Critic
     fingerprint: str
 

@@ -40,17 +40,12 @@ class Evaluation:
 
     corpus: str
     split: str
-    records: str
-    """The fingerprint of the records."""
-    count: int
-    """The number of records."""
-    partial: bool
-    """Whether only the first records of the split were evaluated."""
+    records: str  # the fingerprint of the records
+    count: int  # the number of records
+    partial: bool  # whether only the first records of the split were evaluated
     protocol: str
-    at: str
-    """When the evaluation was recorded, in UTC."""
-    scores: Mapping[str, tuple[float, str]]
-    """Value and signature by ``section/name``."""
+    at: str  # when the evaluation was recorded, in UTC
+    scores: Mapping[str, tuple[float, str]]  # value and signature by ``section/name``
 
     @property
     def key(self) -> str:
@@ -65,7 +60,6 @@ class Evaluation:
         return f"--corpus {self.corpus} --split {self.split} --protocol {self.protocol}{limit}"
 
     def to_json(self) -> str:
-        """The value of the evaluation's tag."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
@@ -79,7 +73,6 @@ class Evaluation:
 
 
 def evaluations_of(version: Version) -> list[Evaluation]:
-    """The evaluations of a version, oldest first."""
     return sorted(map(Evaluation.from_json, version.tagged(EVALUATION).values()), key=lambda evaluation: evaluation.at)
 
 
@@ -166,8 +159,7 @@ class Gate:
     """The metric gate: a candidate must not be worse than the champion on any evaluation that both have."""
 
     metric: str = "plain/bleu"
-    tolerance: float = 0.0
-    """By how much the candidate may be worse, in points of the metric."""
+    tolerance: float = 0.0  # by how much the candidate may be worse, in points of the metric
 
     def __post_init__(self) -> None:
         if _leaf(self.metric) not in _HIGHER | _LOWER or "/" not in self.metric:
@@ -220,7 +212,5 @@ class Gate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision of the gate."""
-
     passed: bool
     note: str

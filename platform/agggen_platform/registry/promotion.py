@@ -4,7 +4,7 @@
     (b) metric gate: its metric is not worse than that of the version that has the alias, on all common evaluations
     (c) smoke test: the bundle generates non-empty texts by plans that fit their records
 
-All three are checked before the alias is moved, and every failure is reported. `rollback` only checks (a).
+Every failure is reported. `rollback` only checks (a).
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ class Promotion:
     """The version that got an alias, the version that had it before, and the note of the metric gate."""
 
     version: Version
-    alias: str
     before: Version | None
-    note: str
+    note: str = ""
     forced: bool = False
 
 
@@ -65,7 +64,7 @@ def promote(
     candidate = registry.version(ModelAddress(name, version=version))
     before = registry.holder(name, check_alias(alias))
     if before is not None and before.number == candidate.number:
-        return Promotion(candidate, alias, before, f"it is {alias} already")
+        return Promotion(candidate, before, f"it is {alias} already")
     verdict = (gate or Gate()).judge(candidate, before)
     admitted, failures = _admitted(candidate)
     if not verdict.passed and not force:
@@ -77,7 +76,7 @@ def promote(
     forced = force and not verdict.passed
     origin = None if before is None else before.number
     registry.move(name, alias, Move(utc_now(), origin, candidate.number, forced=forced, gate=verdict.note))
-    return Promotion(candidate, alias, before, verdict.note, forced)
+    return Promotion(candidate, before, verdict.note, forced)
 
 
 def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Promotion:
@@ -103,7 +102,7 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
         choice = f"; choose another version: agggen models promote {name}/VERSION{option}"
         raise PromotionRefused(f"rollback to {name}/{number}", [failure + choice for failure in failures])
     registry.move(name, alias, Move(utc_now(), None if current is None else current.number, number, back=True))
-    return Promotion(target, alias, current, "rolled back")
+    return Promotion(target, current)
 
 
 def earlier_versions(moves: Sequence[Move]) -> list[str]:

@@ -37,11 +37,11 @@ def register(
     version is returned, and the candidate does not change. `Version.new` shows whether a version was created.
 
     Args:
-        bundle_address: a folder or ``s3://...``; an MLflow server accepts no local folder.
-        metrics: metrics to store with the version in addition to the bundle's own.
-        tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
-        evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
-        uri: the registry's address; see `registry_uri`.
+        bundle_address: a folder or ``s3://...``.
+        metrics: further metrics to store with the version.
+        tags: further tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
+        evaluations: reports about this bundle; see `read_evaluation`.
+        uri: see `registry_uri`.
 
     Raises:
         BundleError: the bundle cannot be loaded, or its folder has files that do not belong to a bundle.
@@ -75,15 +75,10 @@ def accepts(uri: str, address: str) -> bool:
 
 
 def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluation:
-    """Stores the scores of a report with the version that was evaluated.
-
-    Args:
-        report: see `read_evaluation`.
-        model: ``models:/NAME/VERSION`` or ``models:/NAME@ALIAS``.
+    """Stores the scores of a report with the version `model`; see `parse_address` and `read_evaluation`.
 
     Raises:
         RegistryError: there is no such version.
-        ConfigError: `report` is not a report, or is about another bundle.
         BundleError: the version's bundle cannot be read.
     """
     registry = Registry(uri)
@@ -107,10 +102,10 @@ def _known(registry: Registry, name: str, expected: str, address: str) -> Versio
     """The registered version of this bundle, if its source is `address` or still holds the unchanged bundle."""
     if name not in registry.names():
         return None
-    for version in registry.versions(name, expected):
-        if version.source == address or _is_at(version.source, expected):
-            return version
-    return None
+    versions = registry.versions(name, expected)
+    return next(
+        (version for version in versions if version.source == address or _is_at(version.source, expected)), None
+    )
 
 
 def _is_at(address: str, expected: str) -> bool:
@@ -121,7 +116,6 @@ def _is_at(address: str, expected: str) -> bool:
 
 
 def _tags_of(admitted: Admitted, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
-    """The tags that describe a bundle or critic and its origin."""
     bundle = admitted.bundle
     described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
     described[RUN] = run_of(address)

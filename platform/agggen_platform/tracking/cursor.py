@@ -13,8 +13,7 @@ from agggen_platform.locks import locked
 from agggen_platform.tracking import journal
 
 NAME = "tracking.sent.json"
-LOCK = "tracking.lock"
-"""The file that a process locks while it may send the run log beside it."""
+LOCK = "tracking.lock"  # the file that a process locks while it may send the run log beside it
 
 
 @dataclass

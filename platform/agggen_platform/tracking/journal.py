@@ -33,8 +33,6 @@ Event = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """A line of the file."""
-
     event: Event | None  # None: the line is not an event (incomplete, or edited by hand)
     end: int  # offset of the next line, in bytes
 
@@ -100,7 +98,6 @@ def entries(path: Path, start: int = 0) -> Iterator[Entry]:
 
 
 def numbers(event: Event) -> dict[str, float]:
-    """The values of a ``metrics`` event."""
     return {name: float(value) for name, value in event["values"].items()}
 
 

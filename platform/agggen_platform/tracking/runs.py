@@ -20,8 +20,6 @@ from agggen_platform.tracking.store import reason
 
 
 class UnsentError(AggGenError):
-    """Entries of runs could not be sent to MLflow."""
-
     exit_code = 6
 
 
@@ -48,7 +46,6 @@ class Run:
 
 
 def _read_run(folder: Path) -> Run:
-    """The run whose log is in `folder`."""
     run = Run(folder, size=(folder / journal.NAME).stat().st_size)
     for event, _ in journal.entries(folder / journal.NAME):
         run.entries += 1

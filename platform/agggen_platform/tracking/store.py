@@ -73,7 +73,6 @@ def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
 
 
 def reason(error: BaseException) -> str:
-    """A one-line description of an error."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     if cause := _CAUSE.search(line):  # the error of the connection, without the exceptions that wrap it
         line = cause.group(1)
@@ -146,7 +145,6 @@ class Store:
         return self._run_id, replaced
 
     def metrics(self, events: Sequence[Event]) -> None:
-        """Sends the values of ``metrics`` events in few calls."""
         from mlflow.entities import Metric
 
         points: list[Any] = []
@@ -156,7 +154,6 @@ class Store:
         self._log("metrics", points, METRICS_PER_BATCH)
 
     def send(self, event: Event) -> None:
-        """Sends an event that is not ``metrics``."""
         match event["event"]:
             case "start":
                 self._set_tags(event["tags"])

@@ -12,8 +12,7 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import journal
 
-SECONDS = 30.0
-"""Seconds between two copies; if the machine fails, at most these seconds of the log are lost."""
+SECONDS = 30.0  # seconds between two copies; if the machine fails, at most these seconds of the log are lost
 
 
 @contextmanager

@@ -1,7 +1,6 @@
-"""The run log: a local JSONL file, which is authoritative, and MLflow as a copy for viewing.
+"""A run's log: every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl``; a thread sends them to MLflow.
 
-Every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread sends the lines to MLflow. If
-MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; the missing lines are
+If MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; the missing lines are
 sent when MLflow answers again, by the next run of the same name, or by `agggen runs sync`. If MLflow is not installed,
 only the file is written, without system metrics.
 
@@ -145,7 +144,6 @@ class Tracker:
             )
 
     def log_params(self, params: Mapping[str, Scalar]) -> None:
-        """Logs parameters, such as the resolved configuration."""
         self._record("params", {"values": _masked(params)})
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:

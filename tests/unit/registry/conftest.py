@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agggen_platform.registry import register
 from tests.unit.registry.examples import empty_registry, save_model, write_report
 
 
@@ -35,8 +36,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def _registered(
     trained: list[Path], empty_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[Path]]:
-    from agggen_platform.registry import register
-
     root = tmp_path_factory.mktemp("registered")
     shutil.copy(empty_store, root / "mlflow.db")
     places = [root / f"run-{number}" / "bundle" for number in range(len(trained))]

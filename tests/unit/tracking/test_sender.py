@@ -1,19 +1,20 @@
 """An unavailable, silent or failing MLflow or artifact store: a message, a bounded wait, and no lost entry."""
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.runs import UnsentError, find_runs, sync
 from agggen_platform.tracking.store import classify
+from tests.file_server import answering
 from tests.processes import free_ports, until
 from tests.unit.doctor.helpers import stub_server
 from tests.unit.tracking.conftest import run_of
@@ -91,45 +92,30 @@ def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) ->
     assert "the run log misses parts of this run: cannot write" in messages[0]
 
 
-class ArtifactStore(ThreadingHTTPServer):
+class ArtifactStore:
     """Takes files by PUT, or answers with `status`."""
 
     status = 200
+    requests = 0
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.requests = 0
-        super().__init__(("127.0.0.1", 0), _Handler)
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: ArtifactStore
-
-    def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        status = self.server.status  # read before counting: a test changes it once it sees the request
-        self.server.requests += 1
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        status = self.status  # read before counting: a test changes it once it sees the request
+        self.requests += 1
         if status == 200:
-            self.server.files[self.path.rsplit("/", 1)[-1]] = body
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        return
+            self.files[request.path.rpartition("/")[2]] = body
+        return status, b""
 
 
 @pytest.fixture
 def store(runs: Path, request: pytest.FixtureRequest) -> Iterator[ArtifactStore]:
     """The artifact store of the experiment that is named after the test."""
-    from mlflow import MlflowClient
-
-    with ArtifactStore() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}"
-        MlflowClient(f"sqlite:///{runs}/mlflow.db").create_experiment(request.node.name, address)
-        yield server
-        server.shutdown()
+    store = ArtifactStore()
+    with answering(store.answer) as address:
+        mlflow_client(f"sqlite:///{runs}/mlflow.db").create_experiment(request.node.name, address)
+        yield store
 
 
 @pytest.fixture
