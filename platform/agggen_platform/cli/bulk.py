@@ -19,23 +19,16 @@ if TYPE_CHECKING:
 def bulk(
     bundle: BundleAddress,
     source: Annotated[
-        str, Argument(metavar="INPUT", help="Records: .parquet, .jsonl or .csv, or a folder of such; or s3://")
+        str, Argument(metavar="INPUT", help="Records: .parquet, .jsonl, .csv, a folder of such, or s3://")
     ],
     out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The folder of the texts; or s3://")],
     overrides: Overrides = None,
     actors: Actors = None,
     fresh: Fresh = False,
     print_config: PrintConfig = False,
-    single_file: Annotated[
-        bool, Option("--single-file", help="Join the parts into DIR/texts.parquet (or .jsonl) too.")
-    ] = False,
-    endpoint: Annotated[
-        str | None, Option(metavar="URL", help="An endpoint that serves BUNDLE and writes the texts.")
-    ] = None,
-    review: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="A CSV of the riskiest texts, to correct and train on; needs critic=included."),
-    ] = None,
+    single_file: Annotated[bool, Option("--single-file", help="Also join the parts, into DIR/texts.parquet.")] = False,
+    endpoint: Annotated[str | None, Option(metavar="URL", help="An endpoint of BUNDLE that writes the texts.")] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="Riskiest texts as CSV; needs critic=included.")] = None,
     worst: Annotated[int, Option(min=1, help="Texts in the review.")] = 100,
     runs: Runs = Path("runs"),
 ) -> None:

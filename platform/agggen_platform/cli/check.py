@@ -32,13 +32,9 @@ def check(
         Path | None,
         Argument(metavar="[TEXTS]", help="One text a line in the records' order, or .jsonl with id and text."),
     ] = None,
-    json: Annotated[
-        str | None, Option("--json", metavar="FILE", help="JSON lines, one per text, with all verdicts; or -.")
-    ] = None,
+    json: Annotated[str | None, Option(metavar="FILE", help="JSON lines with all verdicts of a text; or -.")] = None,
     report: Annotated[Path | None, Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
-    review: Annotated[
-        Path | None, Option(metavar="FILE", help="A CSV of the riskiest texts, to correct and train on.")
-    ] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="The riskiest texts as CSV, to be corrected.")] = None,
     worst: Annotated[int, Option(min=0, help="Texts to print and to review, the riskiest first.")] = 10,
     critic: CriticAddress = "included",
     meta_evaluate: Annotated[
@@ -202,12 +198,8 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
 
 def train_critic(
     out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The folder of the critic.")],
-    corpora: Annotated[
-        str, Option(metavar="NAME,...", help="Corpora of the catalogue with splits train and dev.")
-    ] = "rel2text,elements",
-    steps: Annotated[
-        int, Option(min=1, help="Updates, of 48 texts each; 6,000 take about half an hour on a core.")
-    ] = 6000,
+    corpora: Annotated[str, Option(metavar="NAME,...", help="Corpora with splits train, dev.")] = "rel2text,elements",
+    steps: Annotated[int, Option(min=1, help="Updates of 48 texts; 6,000 take half an hour on a core.")] = 6000,
     seed: Annotated[int, Option(min=0, help="Seed of the initial weights and the errors.")] = 1,
 ) -> None:
     """Train the critic of `agggen check`.

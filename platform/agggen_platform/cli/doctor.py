@@ -17,9 +17,7 @@ EXIT_CODE = 11  # if a finding is an error
 
 def doctor(
     overrides: Overrides = None,
-    preset: Annotated[
-        str | None, Option(metavar="PRESET", help="The job's preset; its cluster, stores and corpus are checked.")
-    ] = None,
+    preset: Annotated[str | None, Option(metavar="PRESET", help="The job's preset: its servers are checked.")] = None,
     runs: Runs = Path("runs"),
     only: Annotated[list[Area] | None, Option(help="Check only this area; can be repeated.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")] = False,

@@ -26,7 +26,7 @@ def evaluate(
             "--out",
             "-o",
             metavar="DIR",
-            help="The folder of the report; or s3://. [default: in evaluation/ beside the folder BUNDLE, or here]",
+            help="The report's folder or s3://. [default: in evaluation/ beside BUNDLE, or here]",
         ),
     ] = None,
     limit: Annotated[int, Option(min=0, help="Only the first records, at most this many; 0: all.")] = 0,
@@ -37,9 +37,7 @@ def evaluate(
     metrics: MetricNames = None,
     runs: Annotated[
         Path | None,
-        Option(
-            "--runs", metavar="DIR", callback=on_this_machine, help="The folder of the run log. [default: the bundle's]"
-        ),
+        Option(metavar="DIR", callback=on_this_machine, help="The folder of the run log. [default: the bundle's]"),
     ] = None,
     run_archives: RunArchives = False,
     device: Device = "cpu",

@@ -30,9 +30,7 @@ def inspect(
         Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, such as facts.level=paper"),
     ] = None,
     facts: FactSource = None,
-    corpus: Annotated[
-        str | None, Option(metavar="NAME", help="Show texts of this corpus: a name, or a prepared folder.")
-    ] = None,
+    corpus: Annotated[str | None, Option(metavar="NAME", help="Show texts of a corpus: a name or a folder.")] = None,
     split: Annotated[str, Option(help="The split of the corpus.")] = "dev",
     record: Annotated[list[str] | None, Option(metavar="ID", help="Only this record; can be repeated.")] = None,
     limit: Annotated[int, Option(min=1, help="The largest number of texts.")] = 5,

@@ -87,13 +87,9 @@ def register(
     bundle: Annotated[str, Argument(metavar="BUNDLE", help="A trained model or critic: its folder or s3://...")],
     name: Annotated[str, Option(help="The model's name.")] = "agggen",
     to: Annotated[
-        str | None,
-        Option(metavar="ADDRESS", help="First copy it below this folder or s3:// prefix, under its fingerprint."),
+        str | None, Option(metavar="ADDRESS", help="First copy it below this folder or s3:// prefix.")
     ] = None,
-    evaluation: Annotated[
-        list[str] | None,
-        Option("--evaluation", metavar="REPORT", help="A report for `agggen models record`; can be repeated."),
-    ] = None,
+    evaluation: Annotated[list[str] | None, Option(metavar="REPORT", help="A report to record; repeatable.")] = None,
     registry: RegistryUri = None,
 ) -> None:
     """Register a bundle as a version of a model.
@@ -130,8 +126,7 @@ def register(
 def record(
     model: Model,
     report: Annotated[
-        str,
-        Argument(metavar="REPORT", help="A report of `agggen evaluate`: a folder, s3://..., or MLflow's runs:/RUN_ID."),
+        str, Argument(metavar="REPORT", help="A report of `agggen evaluate`: a folder, s3:// or runs:/RUN_ID.")
     ],
     registry: RegistryUri = None,
 ) -> None:
@@ -152,9 +147,7 @@ def record(
 def promote(
     model: Model,
     alias: Alias = "champion",
-    metric: Annotated[
-        str, Option(help="The metric that is compared, on each evaluation that both versions have.")
-    ] = "plain/bleu",
+    metric: Annotated[str, Option(help="The metric to compare on the evaluations that both have.")] = "plain/bleu",
     tolerance: Annotated[float, Option(help="By how many points it may be worse than the present version.")] = 0.0,
     force: Annotated[bool, Option(help="Skip the comparison; the other checks stay.")] = False,
     registry: RegistryUri = None,

@@ -86,16 +86,8 @@ def _renamed(rename: list[str] | None) -> dict[str, str]:
 
 @with_columns()
 def prepare(
-    source: Annotated[
-        str,
-        Argument(
-            metavar="DATA",
-            help="A file (.csv .tsv .jsonl .json .parquet), a folder of them, or a corpus of the catalogue.",
-        ),
-    ],
-    out: Annotated[
-        Path, Option("--out", "-o", metavar="DIR", help="The folder of the corpus, with one file per split.")
-    ],
+    source: Annotated[str, Argument(metavar="DATA", help="File (.csv .tsv .jsonl .json .parquet), folder or corpus.")],
+    out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The folder of the corpus, one file per split.")],
     split: Annotated[list[str] | None, Option(help="Only this split; can be repeated.")] = None,
     columns: Chosen = NONE,
     seed: Annotated[int, Option(help=_DIVISION)] = 1,

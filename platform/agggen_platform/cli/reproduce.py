@@ -8,26 +8,21 @@ from typing import Annotated
 from typer import Argument, Option
 
 from agggen_platform.cli import console
-from agggen_platform.cli.options import on_this_machine
+from agggen_platform.cli.options import Overrides, on_this_machine
 
 
 def reproduce(
     table: Annotated[str | None, Argument(metavar="TABLE", help="A table. [default: list them]")] = None,
-    overrides: Annotated[
-        list[str] | None, Argument(metavar="KEY=VALUE", help="Settings of all trainings, such as training.threads=1")
-    ] = None,
+    overrides: Overrides = None,
     runs: Annotated[
         Path | None,
         Option(
-            "--runs",
             metavar="DIR",
             callback=on_this_machine,
-            help="Use the records in this folder of runs, and write new ones there. [default: the shipped records]",
+            help="The folder of runs and new records. [default: the records that agggen ships]",
         ),
     ] = None,
-    seeds: Annotated[
-        str | None, Option(metavar="SEED,...", help="First make the missing records for these seeds.")
-    ] = None,
+    seeds: Annotated[str | None, Option(metavar="SEED,...", help="First make missing records for these seeds.")] = None,
     fresh: Annotated[bool, Option(help="Evaluate again and replace the records; finished trainings are kept.")] = False,
 ) -> None:
     """Show the paper's tables with our numbers.

@@ -27,11 +27,7 @@ Json = Annotated[
 def score(
     records: Annotated[Path, Option(metavar="FILE", help="Records with references: .jsonl, .csv or .parquet.")],
     hypotheses: Annotated[
-        Path,
-        Option(
-            metavar="FILE",
-            help="One text per line in the records' order, or .jsonl with id and text, such as a report's.",
-        ),
+        Path, Option(metavar="FILE", help="One text a line in the records' order, or .jsonl with id and text.")
     ],
     protocol: Annotated[
         str,
@@ -39,9 +35,7 @@ def score(
     ] = "plain",
     metrics: MetricNames = None,
     tokenised: Annotated[bool, Option("--tokenised", help="Texts and references are already tokenised.")] = False,
-    against: Annotated[
-        Path | None, Option(metavar="FILE", help="Another system's texts, for a paired comparison.")
-    ] = None,
+    against: Annotated[Path | None, Option(metavar="FILE", help="Another system's texts: a paired comparison.")] = None,
     confidence: Annotated[bool, Option("--confidence", help="Give each score a 95 % bootstrap interval.")] = False,
     json: Json = None,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from agggen_platform.cli import console
+from agggen_platform.cli.options import Overrides
 from agggen_platform.cli.records import SHIPPED_BUNDLE, BundleAddress
 
 if TYPE_CHECKING:
@@ -19,12 +20,8 @@ _POLL_SECONDS = 0.25
 
 def serve(
     bundle: BundleAddress = SHIPPED_BUNDLE,
-    overrides: Annotated[
-        list[str] | None, Argument(metavar="KEY=VALUE", help="Settings, such as http.port=8080 generator.cpus=4")
-    ] = None,
-    address: Annotated[
-        str | None, Option(metavar="ADDRESS", help="A Ray cluster, or auto. [default: a new local one]")
-    ] = None,
+    overrides: Overrides = None,
+    address: Annotated[str | None, Option(metavar="ADDRESS", help="A cluster, or auto. [default: a local one]")] = None,
     follow: Annotated[
         float,
         Option(metavar="SECONDS", min=0, help="How often to check for a new version of the alias. [default: never]"),
@@ -94,12 +91,8 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
 
 def studio(
     bundle: BundleAddress = SHIPPED_BUNDLE,
-    overrides: Annotated[
-        list[str] | None, Argument(metavar="KEY=VALUE", help="Settings as of agggen serve, such as http.port=8080")
-    ] = None,
-    compare: Annotated[
-        str | None, Option(metavar="BUNDLE", help="A second bundle, whose texts are shown beside those of the first.")
-    ] = None,
+    overrides: Overrides = None,
+    compare: Annotated[str | None, Option(metavar="BUNDLE", help="A second bundle, to show its texts beside.")] = None,
     browser: Annotated[bool, Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Move facts of a plan and watch the text change, in a browser.
@@ -137,9 +130,7 @@ def studio(
 
 def serve_key(
     name: Annotated[str, Argument(metavar="NAME", help="The owner of the key; it is in logs and limits.")],
-    file: Annotated[
-        Path | None, Option("--file", help="Add the key's line to this file, which is created with mode 0600.")
-    ] = None,
+    file: Annotated[Path | None, Option(help="Add the key's line to this file, created with mode 0600.")] = None,
 ) -> None:
     """Create an API key for the endpoint.
 

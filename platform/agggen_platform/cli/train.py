@@ -18,18 +18,13 @@ if TYPE_CHECKING:
 
 @own_data.with_columns()
 def train(
-    source: Annotated[
-        str, Argument(metavar="PRESET|DATA", help="A preset (its name or a YAML file), or data: a file or a folder.")
-    ],
+    source: Annotated[str, Argument(metavar="PRESET|DATA", help="A preset (name, YAML) or data (file, folder).")],
     overrides: Overrides = None,
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The run's name. [default: PRESET-HASH of configuration and data]")] = None,
     print_config: PrintConfig = False,
     fresh: Fresh = False,
-    preset: Annotated[
-        str | None,
-        Option(help="The preset for DATA, which may then also be a corpus of the catalogue. [default: by size]"),
-    ] = None,
+    preset: Annotated[str | None, Option(help="The preset for DATA (file, folder, corpus). [default: by size]")] = None,
     columns: own_data.Chosen = own_data.NONE,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
@@ -76,10 +71,7 @@ def adapt(
     overrides: Overrides = None,
     replay: Annotated[
         str | None,
-        Option(
-            metavar="CORPUS",
-            help="The corpus of replayed texts. [default: the one BUNDLE was trained on, if it is on this machine]",
-        ),
+        Option(metavar="CORPUS", help="The corpus to replay. [default: that of BUNDLE, if it is on this machine]"),
     ] = None,
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The run's name. [default: adapt-DATA-HASH]")] = None,
@@ -111,13 +103,11 @@ def adapt(
 @own_data.with_columns()
 def distill(
     bundle: Annotated[
-        str, Argument(metavar="BUNDLE", help="The first teacher, from whose weights the student starts.")
+        str, Argument(metavar="BUNDLE", help="The first teacher, whose weights the student starts from.")
     ],
     source: Annotated[str, Argument(metavar="DATA", help="A corpus of the catalogue, a folder or a file.")],
     overrides: Overrides = None,
-    teacher: Annotated[
-        list[str] | None, Option(metavar="BUNDLE", help="Another teacher, such as one of another seed.")
-    ] = None,
+    teacher: Annotated[list[str] | None, Option(metavar="BUNDLE", help="A further teacher; can be repeated.")] = None,
     subsets: Annotated[int, Option(min=0, help="Subsets of training records that get texts, too.")] = 5000,
     actors: Actors = None,
     runs: Runs = Path("runs"),

@@ -36,13 +36,9 @@ def generate(
     settings: Settings = None,
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
-    plan: Annotated[
-        str | None, Option(help="A plan for every record, followed exactly: '[eatType] [near customerRating]'.")
-    ] = None,
+    plan: Annotated[str | None, Option(help="A plan for every record, followed exactly: '[food] [near area]'.")] = None,
     complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
-    n_best: Annotated[
-        int, Option(min=1, help="The largest number of texts per record, best first; each has its rank.")
-    ] = 1,
+    n_best: Annotated[int, Option(min=1, help="The most texts per record, best first; each has its rank.")] = 1,
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
@@ -197,9 +193,7 @@ def adjust(
     ] = None,
     phrases: Annotated[
         str | None,
-        Option(
-            metavar="FILE|CORPUS", help="Sentences for predicates: lines PREDICATE<tab>SENTENCE, or a corpus, rel2text."
-        ),
+        Option(metavar="FILE|CORPUS", help="Sentences for predicates: lines PREDICATE<tab>SENTENCE, or rel2text."),
     ] = None,
 ) -> None:
     """Write a bundle with other inference settings.
