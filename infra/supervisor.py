@@ -54,8 +54,7 @@ class Supervisor:
     def start(self, server: Server) -> None:
         """Starts a server and returns when it answers.
 
-        Raises:
-            StackError: the server does not start or answer in time, or a server died. `stop` must still be called.
+        Raises StackError if it does not, or if another server died; `stop` must still be called.
         """
         begin = time.monotonic()
 

@@ -44,13 +44,7 @@ def ask(
         raise ConfigError("--complete needs --plan")
     if human and level is not None:
         raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
-    options: dict[str, Any] = {"n_best": n_best}
-    if verify is not None:
-        options["verify"] = verify
-    if complete:
-        options["complete"] = True
-    if level is not None:
-        options["level"] = level
+    options = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
     rejected = Rejected(columns)
 
     def records() -> Iterator[dict[str, Any]]:
@@ -60,7 +54,7 @@ def ask(
                 yield {"id": record.id, "triples": triples, **human}
 
     with output_lines(output, input) as file, Client(url, deadline=deadline) as client:
-        for answer in client.stream(records(), **options):
+        for answer in client.stream(records(), **{k: v for k, v in options.items() if v is not None}):
             if answer["status"] == "error":
                 rejected.refuse(input, answer["id"], answer["error"]["detail"])
                 continue

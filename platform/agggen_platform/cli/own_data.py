@@ -16,29 +16,19 @@ from agggen_platform.cli import console
 
 _SHOWN = 30  # predicates
 
-_COLUMNS: dict[str, Any] = {
-    "id": Annotated[str | None, Option("--id", metavar="COLUMN", help="The record's id. [default: id]")],
-    "subject": Annotated[
-        str | None,
-        Option("--subject", metavar="COLUMN", help="The subject of the row's triples. [default: name, title]"),
-    ],
-    "text": Annotated[
-        list[str] | None,
-        Option("--text", metavar="COLUMN", help="A reference text; can be repeated. [default: text, text2, ...]"),
-    ],
-    "split": Annotated[
-        str | None, Option("--split-column", metavar="COLUMN", help="The split: train, dev or test. [default: split]")
-    ],
-    "category": Annotated[
-        str | None, Option("--category", metavar="COLUMN", help="The record's category. [default: category]")
-    ],
-    "ignore": Annotated[
-        list[str] | None, Option("--ignore", metavar="COLUMN", help="A column to ignore; can be repeated.")
-    ],
-    "rename": Annotated[
-        list[str] | None,
-        Option("--rename", metavar="COLUMN=PREDICATE", help="The predicate of a column; can be repeated."),
-    ],
+
+def _column(option: str, help_text: str, kind: Any = str, metavar: str = "COLUMN") -> Any:
+    return Annotated[kind | None, Option(option, metavar=metavar, help=help_text)]
+
+
+_COLUMNS = {
+    "id": _column("--id", "The record's id. [default: id]"),
+    "subject": _column("--subject", "The subject of the row's triples. [default: name, title]"),
+    "text": _column("--text", "A reference text; can be repeated. [default: text, text2, ...]", list[str]),
+    "split": _column("--split-column", "The split: train, dev or test. [default: split]"),
+    "category": _column("--category", "The record's category. [default: category]"),
+    "ignore": _column("--ignore", "A column to ignore; can be repeated.", list[str]),
+    "rename": _column("--rename", "The predicate of a column; can be repeated.", list[str], "COLUMN=PREDICATE"),
 }
 TABLE = ("id", "subject", "text", "ignore", "rename")
 """The column options of commands that read records; commands that read a corpus have all column options."""
