@@ -42,11 +42,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def warn_if_temporary(folder: Path | str, instead: str) -> None:
-    """Warns if `folder` is in the copy of the working directory that Ray deletes after a job.
-
-    Args:
-        instead: the option or setting by which the user can choose another folder.
-    """
+    """Warns if Ray deletes `folder` after a job, and names the option or setting by which to choose another folder."""
     if not (_SCHEME.match(str(folder)) or Path(folder).is_absolute()) and "working_dir_files" in Path.cwd().parts:
         console.note(
             f"warning: {folder} is in {Path.cwd()}, Ray's copy of the working directory, which is deleted after the "

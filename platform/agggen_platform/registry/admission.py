@@ -39,11 +39,8 @@ def admit(address: str, expected: str | None = None) -> Admitted:
     Files that do not belong to a bundle are refused without reading them. Weights are read as safetensors, never as a
     pickle, so a bundle cannot run code.
 
-    Args:
-        expected: the required fingerprint; None: any.
-
     Raises:
-        BundleError: the bundle is missing, incomplete or changed, is not the expected one, or has other files.
+        BundleError: the bundle is missing, incomplete or changed, has not the fingerprint `expected`, or other files.
         StorageError: the store refused access or did not answer.
     """
     folder = Folder(address)
@@ -97,8 +94,8 @@ def smoke(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
     faults = []
     for record in _smoke_records(bundle):
         per_config = (_fault(generator, record, config) for config in configs.values())
-        faults.append(next(filter(None, per_config), None))  # the first fault of each record
-    return [fault for fault in faults if fault is not None]
+        faults += list(islice(filter(None, per_config), 1))  # the first fault of each record
+    return faults
 
 
 def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str | None:

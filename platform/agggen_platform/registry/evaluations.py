@@ -80,10 +80,8 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     """Reads a report that `agggen evaluate` wrote.
 
     Args:
-        report: a folder, local or in a store, or ``runs:/RUN_ID`` of MLflow.
-        fingerprint: the fingerprint of the bundle that must have been evaluated.
-        inference: the bundle's settings, with which the report must have been made.
-        uri: the address of MLflow.
+        report: a folder, local or in a store, or ``runs:/RUN_ID`` of the MLflow at `uri`.
+        fingerprint, inference: of the bundle that must have been evaluated, with these settings.
 
     Raises:
         ConfigError: there is no report, or another bundle or other settings were evaluated.

@@ -51,10 +51,9 @@ def promote(
     """Gives the alias to a version that passes all checks; if the version already has the alias, nothing is checked.
 
     Args:
-        version: the version's number.
-        gate: the metric gate; by default BLEU must not be worse at all.
+        gate: by default BLEU must not be worse at all.
         force: ignore the metric gate, but not the other checks. The alias's history records this.
-        uri: the registry's address; see `registry_uri`.
+        uri: see `registry_uri`.
 
     Raises:
         PromotionRefused: lists every check that failed.

@@ -201,10 +201,9 @@ def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
 
 
 def _all(search: Any, **options: Any) -> list[Any]:
-    results: list[Any] = []
     page = search(**options)
-    while True:
-        results += page
-        if not page.token:
-            return results
+    results = list(page)
+    while page.token:
         page = search(**options, page_token=page.token)
+        results += page
+    return results

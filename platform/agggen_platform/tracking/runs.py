@@ -83,14 +83,9 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
 def sync(
     runs: Sequence[Run], report: Callable[[str], None], uri: str | None = None, patience: float = 60.0
 ) -> dict[str, int]:
-    """Sends missing entries to MLflow; returns the number of entries sent for each run.
+    """Sends missing entries to MLflow, by default the one in each run's log; returns the number sent for each run.
 
-    Args:
-        uri: the address of MLflow; by default the one in each run's log.
-        patience: the longest wait for MLflow for each run, in seconds.
-
-    Raises:
-        UnsentError: some entries could not be sent.
+    Raises UnsentError if MLflow did not take all entries of a run within `patience` seconds.
     """
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
@@ -124,9 +119,6 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
 
     The page shows the curves of `metric`, or by default parameters, metrics and tags side by side. The run of a sweep
     is left out, because it has no parameters or metrics in common with its trials.
-
-    Args:
-        port: the port of `agggen runs ui`.
 
     Raises:
         ConfigError: fewer than two runs, runs of several servers or experiments, a run that MLflow does not have, or an

@@ -26,9 +26,6 @@ def stored_log(
     Args:
         others: names of files and folders in `folder` that do not belong to the log.
         claimed: raises if the store's claim is lost; called before each copy.
-
-    Raises:
-        StorageError: the stored log cannot be fetched, or `folder` cannot be written.
     """
     local = Folder(str(folder))
 

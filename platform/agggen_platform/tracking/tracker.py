@@ -76,15 +76,12 @@ class Tracker:
         """Nothing is written before the ``with`` block.
 
         Args:
-            uri: the address of MLflow; see `default_uri`.
+            uri: see `default_uri`.
             tags: tags of the run in addition to those of `origin`.
             report: called with one line for each problem, from any thread.
             patience: the longest wait for MLflow at the end of the ``with`` block, in seconds.
             parent: the name of the parent run in `runs_dir`.
             system_seconds: the interval of system metrics; 0: none.
-
-        Raises:
-            ConfigError: `run_name` or `parent` cannot be the name of a folder.
         """
         for name in (run_name, parent):
             if name is not None and not _RUN_NAME.fullmatch(name):
@@ -175,11 +172,9 @@ class Tracker:
         dataset: str,
         digest: str,
     ) -> None:
-        """Logs the metrics of a bundle on a dataset, as an MLflow LoggedModel without weights.
+        """Logs the metrics of a bundle on a dataset with the fingerprint `digest`, as a LoggedModel without weights.
 
-        Args:
-            name, params: of the model; used only if MLflow has no model with this fingerprint yet.
-            dataset: the name of the dataset; `digest` is its fingerprint.
+        MLflow uses `name` and `params` only if it has no model with this fingerprint yet.
         """
         about = {"name": name, "fingerprint": fingerprint, "params": _masked(params), "metrics": dict(metrics)}
         self._record("model", about | {"dataset": dataset, "digest": digest})
