@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from agggen.bundle import CRITIC_FILES, Bundle, files_of, fingerprint, load_bundle
 from agggen.corpora.elements import elements_records
-from agggen.errors import BundleError, ConfigError
+from agggen.errors import BundleError
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.planning import resolve_plan
 from agggen.records import Record, Triple
@@ -20,21 +20,8 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.verified import holds
 
 
-@dataclass(frozen=True)
-class Admitted:
-    bundle: Bundle | Critic
-    fingerprint: str
-
-    @property
-    def inference(self) -> InferenceConfig:
-        """The bundle's inference settings, with which reports must be made; raises ConfigError for a critic."""
-        if isinstance(self.bundle, Critic):
-            raise ConfigError("a critic writes no texts, so no report of `agggen evaluate` is about it")
-        return self.bundle.inference
-
-
-def admit(address: str, expected: str | None = None) -> Admitted:
-    """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``.
+def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, str]:
+    """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``; also returns its fingerprint.
 
     Files that do not belong to a bundle are refused without reading them. Weights are read as safetensors, never as a
     pickle, so a bundle cannot run code.
@@ -49,7 +36,7 @@ def admit(address: str, expected: str | None = None) -> Admitted:
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
-    return Admitted(load(path), actual)
+    return load(path), actual
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:

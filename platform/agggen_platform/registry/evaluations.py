@@ -15,10 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agggen.bundle import Bundle
 from agggen.config import flatten
 from agggen.errors import ConfigError
 from agggen.evaluation import method
 from agggen.generation.generator import InferenceConfig
+from agggen.verification.critic.critic import Critic
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.client import registry_errors
 from agggen_platform.registry.store import EVALUATION, Version
@@ -76,17 +78,19 @@ def evaluations_of(version: Version) -> list[Evaluation]:
     return sorted(map(Evaluation.from_json, version.tagged(EVALUATION).values()), key=lambda evaluation: evaluation.at)
 
 
-def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceConfig, uri: str) -> Evaluation:
+def read_evaluation(report: Path | str, fingerprint: str, bundle: Bundle | Critic, uri: str) -> Evaluation:
     """Reads a report that `agggen evaluate` wrote.
 
     Args:
         report: a folder, local or in a store, or ``runs:/RUN_ID`` of the MLflow at `uri`.
-        fingerprint, inference: of the bundle that must have been evaluated, with these settings.
+        bundle: must have been evaluated with its own inference settings; it has this `fingerprint`.
 
     Raises:
-        ConfigError: there is no report, or another bundle or other settings were evaluated.
+        ConfigError: there is no report, another bundle or other settings were evaluated, or `bundle` is a critic.
         RegistryError, StorageError: MLflow or the store refused access or did not answer.
     """
+    if isinstance(bundle, Critic):
+        raise ConfigError("a critic writes no texts, so no report of `agggen evaluate` is about it")
     address = str(report)
     file = f"{address.rstrip('/')}/report.json"
     in_mlflow = address.startswith("runs:/")
@@ -95,14 +99,11 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
         raise ConfigError(f"{address} has no report of `agggen evaluate`: there is no {file}")
     try:
         read = json.loads(content)
-        identity, run, bundle = read["identity"], read["run"], read["identity"]["bundle"]
+        identity, run, evaluated = read["identity"], read["run"], read["identity"]["bundle"]
         evaluation = Evaluation(
-            corpus=identity["corpus"],
-            split=identity["split"],
-            records=identity["records"],
+            **{name: identity[name] for name in ("corpus", "split", "records", "protocol")},
             count=int(run["records"]),
             partial=bool(read["partial"]),
-            protocol=identity["protocol"],
             at=utc_now(),
             scores={
                 f"{section}/{measure['name']}": (float(measure["value"]), str(measure["signature"]))
@@ -113,9 +114,9 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file} is not a report of `agggen evaluate` ({type(error).__name__}: {error})") from error
-    if bundle != fingerprint:
-        raise ConfigError(f"the report in {address} is about another bundle: {bundle}, not {fingerprint}")
-    if differs := _other_settings(run, inference):
+    if evaluated != fingerprint:
+        raise ConfigError(f"the report in {address} is about another bundle: {evaluated}, not {fingerprint}")
+    if differs := _other_settings(run, bundle.inference):
         raise ConfigError(f"the report in {address} is about other inference settings than the bundle's: {differs}")
     return evaluation
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agggen.bundle import Bundle
 from agggen.errors import AggGenError
+from agggen.verification.critic.critic import Critic
 from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias
-from agggen_platform.registry.admission import Admitted, admit, smoke
+from agggen_platform.registry.admission import admit, smoke
 from agggen_platform.registry.evaluations import Gate, utc_now
 from agggen_platform.registry.store import Move, Registry, Version
 
@@ -65,11 +67,11 @@ def promote(
     if before is not None and before.number == candidate.number:
         return Promotion(candidate, before, f"it is {alias} already")
     verdict = (gate or Gate()).judge(candidate, before)
-    admitted, failures = _admitted(candidate)
+    bundle, failures = _admitted(candidate)
     if not verdict.passed and not force:
         failures.append(f"metric gate: {verdict.note}")
-    if admitted is not None:
-        failures += [f"smoke test: {fault}" for fault in smoke(admitted.bundle)]
+    if bundle is not None:
+        failures += [f"smoke test: {fault}" for fault in smoke(bundle)]
     if failures:
         raise PromotionRefused(f"{candidate} as {alias}", failures)
     forced = force and not verdict.passed
@@ -116,11 +118,11 @@ def earlier_versions(moves: Sequence[Move]) -> list[str]:
     return earlier
 
 
-def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
+def _admitted(version: Version) -> tuple[Bundle | Critic | None, list[str]]:
     """The version's checked bundle, or the reasons why it is refused."""
     if not version.fingerprint:
         return None, [f"bundle: {version} was not registered by agggen: it has no fingerprint"]
     try:
-        return admit(version.source, version.fingerprint), []
+        return admit(version.source, version.fingerprint)[0], []
     except AggGenError as error:
         return None, [f"bundle: {error}"]

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agggen.bundle import fingerprint
+from agggen.bundle import Bundle, fingerprint
 from agggen.config import config_hash
 from agggen.errors import AggGenError
 from agggen.verification.critic.critic import Critic
 from agggen_platform.mlflow_client import mlflow_key
 from agggen_platform.registry.address import CANDIDATE, RegistryError, check_name, parse_address
-from agggen_platform.registry.admission import Admitted, admit
+from agggen_platform.registry.admission import admit
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.evaluations import Evaluation, read_evaluation
 from agggen_platform.registry.store import CONFIG_HASH, DATA, FINGERPRINT, METRIC, RUN, Registry, Version
@@ -56,11 +56,11 @@ def register(
             f"the registry {masked(uri)} accepts no folder of this machine ({address}), which other machines cannot "
             "read; copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
         )
-    admitted = admit(address)
-    reports = [read_evaluation(file, admitted.fingerprint, admitted.inference, uri) for file in evaluations]
+    bundle, actual = admit(address)
+    reports = [read_evaluation(file, actual, bundle, uri) for file in evaluations]
     registry = Registry(uri, create=True)
-    existing = _known(registry, name, admitted.fingerprint, address)
-    described = {**_tags_of(admitted, address, metrics or {}), **(tags or {}), FINGERPRINT: admitted.fingerprint}
+    existing = _known(registry, name, actual, address)
+    described = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), FINGERPRINT: actual}
     version = existing or registry.add_version(name, address, {key: tag for key, tag in described.items() if tag})
     for report in reports:
         registry.tag(version, report.key, report.to_json())
@@ -83,8 +83,8 @@ def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluat
     """
     registry = Registry(uri)
     version = registry.version(parse_address(model))
-    admitted = admit(version.source, version.fingerprint)
-    evaluation = read_evaluation(report, version.fingerprint, admitted.inference, registry_uri(uri))
+    bundle, actual = admit(version.source, version.fingerprint)
+    evaluation = read_evaluation(report, actual, bundle, registry_uri(uri))
     registry.tag(version, evaluation.key, evaluation.to_json())
     return evaluation
 
@@ -115,8 +115,7 @@ def _is_at(address: str, expected: str) -> bool:
         return False
 
 
-def _tags_of(admitted: Admitted, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
-    bundle = admitted.bundle
+def _tags_of(bundle: Bundle | Critic, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
     described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
     described[RUN] = run_of(address)
     for source, value in bundle.sources.items():

@@ -25,6 +25,10 @@ from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, jso
 def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path, records: Path) -> None:
     code, out, err = run("generate", bundle, "-i", records)
     assert (code, err) == (0, "")
+    assert out == run("generate", bundle, "-i", records, "verify=strict")[1], "the default"
+    free = run("generate", bundle, "-i", records, "verify=off")
+    assert (free[0], free[2]) == (0, "")
+    assert not any(line["fulfilled"] for line in parsed(free[1])), "the model has random weights"
     lines = parsed(out)
     assert [line["id"] for line in lines] == ["1", "2", "3", "4", "5"]
     for line, record in zip(lines, RESTAURANTS, strict=True):
@@ -32,7 +36,7 @@ def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path,
         assert sorted(plan.predicates) == sorted(triple[1] for triple in record["triples"])
         assert [tuple(fact["predicates"]) for fact in line["facts"]] == list(plan.states)
         assert "".join(fact["text"] for fact in line["facts"]) == line["text"]
-        assert line["fulfilled"] == (not any("missing" in fact for fact in line["facts"]))
+        assert line["fulfilled"] and not any("missing" in fact for fact in line["facts"])
         assert "rank" not in line
 
 
@@ -54,15 +58,6 @@ def test_options_change_plans_and_the_number_of_texts(run: Run, bundle: Path, re
     assert line["plan"].startswith("[near area]") and len(Plan.parse(line["plan"]).predicates) == 4
 
 
-def test_verify_decides_whether_texts_must_be_faithful(run: Run, bundle: Path, records: Path) -> None:
-    strict = run("generate", bundle, "-i", records, "verify=strict")
-    assert all(line["fulfilled"] for line in parsed(strict[1]))
-    assert strict == run("generate", bundle, "-i", records), "the default"
-    off = run("generate", bundle, "-i", records, "verify=off")
-    assert (off[0], off[2]) == (0, "")
-    assert not any(line["fulfilled"] for line in parsed(off[1])), "the model has random weights"
-
-
 @pytest.mark.parametrize("command", ["generate", "plan"])
 def test_unknown_predicates_are_listed_once(run: Run, bundle: Path, tmp_path: Path, command: str) -> None:
     strange = [["Mill", "owner", "Oda"], ["Mill", "built", "1871"]]
@@ -76,9 +71,10 @@ def test_unknown_predicates_are_listed_once(run: Run, bundle: Path, tmp_path: Pa
 def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: Path) -> None:
     text = {"text": "Aromi is English, near Crown Hall.", "facts": ["Aromi is English, ", "near Crown Hall."]}
     record = RESTAURANTS[0] | {"references": [text, "Near Crown Hall."]}
-    code, out, _ = run("align", bundle, "-i", json_lines(tmp_path / "r.jsonl", [record]))
+    without_text = {key: value for key, value in RESTAURANTS[1].items() if key != "references"}
+    code, out, err = run("align", bundle, "-i", json_lines(tmp_path / "r.jsonl", [record, without_text]))
     first, second = parsed(out)
-    assert code == 0
+    assert (code, "1 of 2 records rejected, first: record '2' has no reference text to align" in err) == (0, True)
     assert [(line["id"], line["reference"]) for line in (first, second)] == [("1", 0), ("1", 1)]
     assert [fact["text"] for fact in first["facts"]] == text["facts"]
     assert "".join(fact["text"] for fact in second["facts"]) == "Near Crown Hall."
@@ -106,14 +102,6 @@ def test_new_texts_are_segmented_as_the_bundle_says(
     assert (code, [fact["text"] for fact in line["facts"]]) == (0, facts)
     shown = dict(row.split("\t") for row in run("inspect", tmp_path / "other")[1].splitlines())
     assert (shown["facts"], shown["new texts are segmented by"]) == (config.source, config.for_new_texts.source)
-
-
-def test_a_record_without_a_text_cannot_be_aligned(run: Run, bundle: Path, tmp_path: Path) -> None:
-    silent = {key: value for key, value in RESTAURANTS[1].items() if key != "references"}
-    path = json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0], silent])
-    code, out, err = run("align", bundle, "-i", path)
-    assert (code, [line["id"] for line in parsed(out)]) == (0, ["1"])
-    assert "1 of 2 records rejected, first: record '2' has no reference text to align" in err
 
 
 def test_inspect_describes_a_bundle(run: Run, bundle: Path) -> None:

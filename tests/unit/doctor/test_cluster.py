@@ -125,18 +125,15 @@ def test_a_store_that_is_busy_without_the_bucket_or_down(
 
 
 def test_folders(home: Path) -> None:
-    (home / "file").write_text("")
-    assert levels(check_store(f"{home}/runs")) == {"objects": "ok"}
-    assert finding_about(check_store(f"{home}/file/runs"), "put").remedy == "storage.url=FOLDER"
-    assert [path.name for path in home.rglob("*") if path.is_file()] == ["file"]
-
-
-def test_a_job_on_a_cluster_needs_a_store_that_all_nodes_share(home: Path) -> None:
     job = {"address": "head:6379", "workers": 2}
     assert levels(store.check(Settings())) == {"storage": "note"}
     assert levels(store.check(Settings(**job))) == {"storage": "warning"}
     finding = finding_about(store.check(Settings(**job, storage=str(home))), "objects")
     assert "other nodes must see the same folder" in finding.message
+    (home / "file").write_text("")
+    assert levels(check_store(f"{home}/runs")) == {"objects": "ok"}
+    assert finding_about(check_store(f"{home}/file/runs"), "put").remedy == "storage.url=FOLDER"
+    assert [path.name for path in home.rglob("*") if path.is_file()] == ["file"]
 
 
 EXPERIMENT, MODELS = "/api/2.0/mlflow/experiments/get-by-name", "/api/2.0/mlflow/registered-models/search"

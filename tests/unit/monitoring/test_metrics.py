@@ -126,9 +126,8 @@ def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> Traini
 
 def test_training_reports_its_progress(ray: Ray) -> None:
     with TrainingMeter("r", CONFIG) as meter:
-        before = time.time()
         meter.begin()
-        assert before <= (ray["agggen_training_checkpoint_timestamp_seconds", "r"] or 0) <= time.time()
+        assert 0 <= time.time() - (ray["agggen_training_checkpoint_timestamp_seconds", "r"] or 0) < 600
         assert ray["agggen_training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
         assert ray["agggen_training_workers_wanted", "r"] is None, "training without workers"
         meter.event(event("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))

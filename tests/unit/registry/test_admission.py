@@ -49,5 +49,5 @@ def test_a_model_with_nan_weights_fails_the_smoke_test(tmp_path: Path) -> None:
         for parameter in broken.model.parameters():
             parameter.fill_(math.nan)
     save_bundle(tmp_path / "bundle", broken)
-    element, own = smoke(admit(str(tmp_path / "bundle")).bundle)
+    element, own = smoke(admit(str(tmp_path / "bundle"))[0])
     assert "elements-dev-" in element and "'smoke'" in own

@@ -9,7 +9,6 @@ import pytest
 
 from agggen.bundle import fingerprint, load_bundle
 from agggen.errors import ConfigError
-from agggen.generation.config import InferenceConfig
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.evaluations import Evaluation, Gate, read_evaluation
 from agggen_platform.registry.store import Version
@@ -18,8 +17,9 @@ from tests.unit.registry.examples import SIGNATURE, write_report
 
 
 def read(bundle: Path, folder: Path, **settings: Any) -> Evaluation:
-    inference = replace(load_bundle(bundle).inference, **settings)
-    return read_evaluation(folder, fingerprint(bundle), inference, "sqlite:///runs/mlflow.db")
+    loaded = load_bundle(bundle)
+    loaded = replace(loaded, inference=replace(loaded.inference, **settings))
+    return read_evaluation(folder, fingerprint(bundle), loaded, "sqlite:///runs/mlflow.db")
 
 
 # --- reading ---
@@ -64,7 +64,9 @@ def test_a_missing_or_invalid_report_is_refused(trained: list[Path], tmp_path: P
         read(trained[0], tmp_path)
 
 
-def test_files_of_a_run_that_s3_refuses_are_an_error_of_the_store(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_run_that_s3_refuses_are_an_error_of_the_store(
+    store: Path, trained: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -73,7 +75,7 @@ def test_files_of_a_run_that_s3_refuses_are_an_error_of_the_store(store: Path, m
     client = mlflow_client(uri)
     run = client.create_run(client.create_experiment("in-s3", artifact_location="s3://bucket/runs"))
     with pytest.raises(StorageError, match="cannot be read: Could not connect"):
-        read_evaluation(f"runs:/{run.info.run_id}", "", InferenceConfig(), uri)
+        read_evaluation(f"runs:/{run.info.run_id}", "", load_bundle(trained[0]), uri)
 
 
 # --- the gate ---
