@@ -56,9 +56,7 @@ def check_empty_buckets(store: Any) -> None:
         assert "Contents" not in store.list_objects_v2(Bucket=name)
 
 
-def test_the_s3_server_of_compose_keeps_objects_over_a_restart_and_its_secret_to_itself(
-    tmp_path: Path, path: str
-) -> None:
+def test_the_s3_server_keeps_objects_over_a_restart_and_its_secret_to_itself(tmp_path: Path, path: str) -> None:
     [port], secrets, ready = free_ports(1), tmp_path / "secrets", tmp_path / "ready"
     secrets.mkdir()
     (secrets / "s3_access_key_id").write_text(KEY)
@@ -106,9 +104,7 @@ def haproxy() -> tuple[str, dict[str, str]]:
     return str(folder / "bin" / "haproxy"), {"LD_LIBRARY_PATH": str(folder / "bin" / "lib")}
 
 
-def test_the_gate_forwards_requests_for_this_machine_and_refuses_other_hosts(
-    tmp_path: Path, haproxy: tuple[str, dict[str, str]]
-) -> None:
+def test_the_gate_refuses_the_names_of_other_hosts(tmp_path: Path, haproxy: tuple[str, dict[str, str]]) -> None:
     program, env = haproxy
     gate, *_ = ports = free_ports(5)
     # The same file, on free ports of loopback, with the echo server in place of all services.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import psutil
 import pytest
@@ -86,11 +86,8 @@ def test_a_server_that_does_not_start_is_an_error(starting: Any, message: str, t
         supervisor.start(starting())
 
 
-def test_a_server_that_ignores_its_stop_signal_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(supervision, "_STOP_SECONDS", 0.5)
-    with supervised(tmp_path) as supervisor:
+def test_a_server_that_does_not_stop_is_killed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with patch.object(supervision, "_STOP_SECONDS", 0.5), supervised(tmp_path) as supervisor:
         supervisor.start(server("one", STUBBORN))
     assert capfd.readouterr().err.endswith("one did not end and was killed\n")
 

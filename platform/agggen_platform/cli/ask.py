@@ -44,7 +44,7 @@ def ask(
         raise ConfigError("--complete needs --plan")
     if human and level is not None:
         raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
-    options = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
+    options: dict[str, Any] = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
     rejected = Rejected(columns)
 
     def records() -> Iterator[dict[str, Any]]:

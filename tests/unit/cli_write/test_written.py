@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -90,17 +91,15 @@ def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: 
         ("corpus", ["Aromi serves English food ", "and is loved by Crown Hall."]),  # by the shipped tagger
     ],
 )
-def test_new_texts_are_segmented_as_the_bundle_says(
-    run: Run, bundle: Path, tmp_path: Path, source: Any, facts: list[str]
-) -> None:
+def test_segmentation_of_new_texts(run: Run, bundle: Path, source: Any, facts: list[str]) -> None:
     config = FactsConfig(source=source)
     other = replace(load_bundle(bundle), facts=config.source, segmenter=config.for_new_texts)
-    save_bundle(tmp_path / "other", other)
-    path = json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0] | {"references": ["".join(facts)]}])
-    code, out, _ = run("align", tmp_path / "other", "-i", path)
+    save_bundle("other", other)
+    path = json_lines(Path("r.jsonl"), [RESTAURANTS[0] | {"references": ["".join(facts)]}])
+    code, out, _ = run("align", "other", "-i", path)
     (line,) = parsed(out)
     assert (code, [fact["text"] for fact in line["facts"]]) == (0, facts)
-    shown = dict(row.split("\t") for row in run("inspect", tmp_path / "other")[1].splitlines())
+    shown = dict(row.split("\t") for row in run("inspect", "other")[1].splitlines())
     assert (shown["facts"], shown["new texts are segmented by"]) == (config.source, config.for_new_texts.source)
 
 
@@ -172,7 +171,7 @@ def test_unknown_predicates_are_stated_by_sentences_of_a_user(run: Run, bundle: 
         (("--phrases", "webnlg-3.0"), "new", 2, "agggen corpora fetch webnlg-3.0"),  # not a file
     ],
 )
-def test_invalid_adjustments_write_no_bundle(
+def test_invalid_adjustments(
     run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch, options: Any, output: str, code: int, message: str
 ) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", "empty")
@@ -181,20 +180,19 @@ def test_invalid_adjustments_write_no_bundle(
     assert not Path("new").exists() and not list(Path("there").iterdir())
 
 
-@pytest.mark.parametrize("block", [1, 2])
-def test_output_does_not_depend_on_how_records_are_batched(
-    run: Run, bundle: Path, records: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_output_does_not_depend_on_batches(run: Run, bundle: Path, records: Path) -> None:
     def lines() -> Iterator[dict[str, Any]]:
         for command in (("generate", "--n-best", "2"), ("plan",), ("align",)):
             yield from parsed(run(command[0], bundle, "-i", records, *command[1:])[1])
 
     together = list(lines())
-    monkeypatch.setattr(cli_records, "_BATCH_RECORDS", block)
-    for line, expected in zip(lines(), together, strict=True):
-        for key in ("id", "text", "plan", "rank"):
-            assert line.get(key) == expected.get(key)
-        assert line.get("score", 0) == pytest.approx(expected.get("score", 0), abs=1e-4)
+    for size in (1, 2):
+        with patch.object(cli_records, "_BATCH_RECORDS", size):
+            batched = list(lines())
+        for line, expected in zip(batched, together, strict=True):
+            for key in ("id", "text", "plan", "rank"):
+                assert line.get(key) == expected.get(key)
+            assert line.get("score", 0) == pytest.approx(expected.get("score", 0), abs=1e-4)
 
 
 # --- formats --------------------------------------------------------------------------------------------------------

@@ -35,12 +35,10 @@ TOKEN = "0123456789abcdef" * 4
         (JOINING, {"RAY_AUTH_TOKEN_PATH": "absent"}, "error"),
     ],
 )
-def test_the_token(
-    settings: Settings, variables: dict[str, str], level: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_token(settings: Settings, variables: dict[str, str], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, mode in (("private", 0o600), ("readable", 0o644)):
-        (home / name).write_text(TOKEN)
-        (home / name).chmod(mode)
+        Path(name).write_text(TOKEN)
+        Path(name).chmod(mode)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     findings = list(cluster.token(settings))
@@ -112,9 +110,7 @@ def test_the_step_that_fails_is_named(
     assert str(finding.remedy).startswith(remedy)
 
 
-def test_a_store_that_is_busy_without_the_bucket_or_down(
-    s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_busy_or_down(s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> None:
     faulty_s3.inject("503", 1)
     assert levels(check_store(s3)) == {"objects": "ok"}
     assert str(finding_about(check_store(f"{s3}-other/models"), "put").remedy).startswith("aws s3 mb s3://test-")

@@ -44,12 +44,7 @@ def test_a_report_is_read_as_an_evaluation(trained: list[Path], tmp_path: Path) 
     ],
 )
 def test_a_report_must_be_about_the_bundle_and_its_settings(
-    trained: list[Path],
-    tmp_path: Path,
-    evaluated: int,
-    used: dict[str, Any],
-    settings: dict[str, Any],
-    message: str | None,
+    trained: list[Path], tmp_path: Path, evaluated: int, used: Any, settings: Any, message: str | None
 ) -> None:
     folder = write_report(tmp_path / "report", trained[evaluated], **used)
     with pytest.raises(ConfigError, match=message) if message else nullcontext():
@@ -64,9 +59,7 @@ def test_a_missing_or_invalid_report_is_refused(trained: list[Path], tmp_path: P
         read(trained[0], tmp_path)
 
 
-def test_files_of_a_run_that_s3_refuses_are_an_error_of_the_store(
-    store: Path, trained: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_s3_refuses_the_files_of_a_run(store: Path, trained: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")

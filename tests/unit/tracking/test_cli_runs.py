@@ -21,6 +21,8 @@ from agggen_platform.tracking.runs import compare_address, find_runs, sync
 from tests.command import Run, command
 from tests.processes import free_ports
 
+Track = Callable[..., Tracker]
+
 
 @pytest.fixture
 def agggen(capsys: pytest.CaptureFixture[str]) -> Run:
@@ -40,9 +42,7 @@ def killed(tracker: Tracker, parent: Tracker | None = None) -> None:
     log.append({"event": "metrics", "step": 7, "values": {"loss": 9.0, "dev_bleu": 41.5, "system/x": 1}, "time": 6.0})
 
 
-def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
-    agggen: Run, track: Callable[..., Tracker], runs: Path
-) -> None:
+def test_a_killed_run_is_listed_and_sent_with_its_parent(agggen: Run, track: Track, runs: Path) -> None:
     child, parent = track("-child"), track("-parent")
     killed(child, parent)
     killed(parent)
@@ -63,7 +63,7 @@ def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
     assert table(out)[child.run_name]["unsent"] == "0"
 
 
-def test_compare_prints_the_address_of_trials(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
+def test_compare_prints_the_address_of_trials(agggen: Run, track: Track, runs: Path) -> None:
     with track("-sweep") as parent, track("-t0", parent=parent.run_name) as t0, track("-t1", parent=t0.parent) as t1:
         t0.log_metrics({"dev_loss": 1.0})
         t1.log_metrics({"dev_loss": 2.0})
@@ -80,7 +80,7 @@ def test_compare_prints_the_address_of_trials(agggen: Run, track: Callable[..., 
     assert mlflow_client(parent.uri).get_experiment(query["experiments"][0]).name == "toys"
 
 
-def test_runs_that_cannot_be_compared(track: Callable[..., Tracker], runs: Path) -> None:
+def test_runs_that_cannot_be_compared(track: Track, runs: Path) -> None:
     with track("-one") as one, track("-two") as two:
         pass
     first, second = find_runs(runs, (one.run_name, two.run_name))
@@ -96,9 +96,7 @@ def test_runs_that_cannot_be_compared(track: Callable[..., Tracker], runs: Path)
             compare_address(compared)
 
 
-def test_list_shows_a_run_as_running_until_it_has_finished(
-    agggen: Run, track: Callable[..., Tracker], runs: Path
-) -> None:
+def test_list_shows_whether_a_run_has_finished(agggen: Run, track: Track, runs: Path) -> None:
     with track() as tracker:
         code, out, _ = agggen("list", "--runs", runs)
         assert table(out)[tracker.run_name]["state"] == "RUNNING"
@@ -109,7 +107,7 @@ def test_list_shows_a_run_as_running_until_it_has_finished(
     assert "MLflow has all entries" in err
 
 
-def test_sync_names_the_runs_that_cannot_be_sent(agggen: Run, track: Callable[..., Tracker], tmp_path: Path) -> None:
+def test_sync_names_the_runs_that_cannot_be_sent(agggen: Run, track: Track, tmp_path: Path) -> None:
     tracker = track()
     killed(tracker)
     shutil.move(tracker.path.parent, tmp_path / tracker.run_name)
@@ -123,9 +121,7 @@ def test_sync_names_the_runs_that_cannot_be_sent(agggen: Run, track: Callable[..
     assert "there is no run 'noone'" in err
 
 
-def test_ui_passes_a_databases_password_in_the_environment_not_on_the_command_line(
-    agggen: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ui_has_no_password_on_the_command_line(agggen: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = "postgresql://u:hunter2@db/x"
     ran: list[tuple[list[str], dict[str, str]]] = []
     monkeypatch.setattr(os, "execve", lambda _, words, variables: ran.append((words, variables)))
@@ -150,9 +146,7 @@ def test_runs_of_an_unreachable_server_are_waited_for_once(agggen: Run, tmp_path
     assert (code, "MLflow misses parts of 3 of 3 runs" in err) == (6, True)
 
 
-def test_sync_takes_the_password_of_a_server_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sync_takes_a_password_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://u:hunter2@x/y")
     killed(Tracker("nonsense://x/y", "toys", "run", runs_dir=tmp_path))
     uris: list[str] = []

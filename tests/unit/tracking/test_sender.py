@@ -124,9 +124,7 @@ def tracker(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> 
     return Tracker(None, name, name, runs_dir=runs, report=messages.append, patience=5)
 
 
-def test_files_that_the_store_refuses_delay_nothing_else_and_are_sent_later(
-    store: ArtifactStore, tracker: Tracker, runs: Path, messages: list[str]
-) -> None:
+def test_refused_files_are_sent_later(store: ArtifactStore, tracker: Tracker, runs: Path, messages: list[str]) -> None:
     store.status = 503
     with tracker:
         tracker.log_text("first", "first.txt")
