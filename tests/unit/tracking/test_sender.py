@@ -3,9 +3,10 @@
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,6 @@ from tests.file_server import answering
 from tests.processes import free_ports, until
 from tests.unit.doctor.helpers import stub_server
 from tests.unit.tracking.conftest import run_of
-
-
-@contextmanager
-def refusing() -> Iterator[str]:
-    yield f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 @contextmanager
@@ -53,32 +49,30 @@ def run_against(
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        (refusing, "Connection refused"),
+        (lambda: nullcontext(f"http://127.0.0.1:{free_ports(1)[0]}"), "Connection refused"),
         (silent, "did not answer within 0.5 s"),
         (lambda: stub_server({}, (500, "")), "500 error responses"),
         (lambda: stub_server({}, (503, "")), "503 error responses"),
     ],
     ids=["refusing", "silent", "500", "503"],
 )
-def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server, why: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server: Any, why: str, tmp_path: Path) -> None:
     with server() as address:
         uri = address.replace("://", "://someone:hunter2@")
         tracker, messages, slowest, end = run_against(uri, tmp_path, 0.5, warned=server is not silent)
     assert slowest < 1.0
     assert 0.5 <= end < 3.0
     assert len(list(entries(tracker.path))) == 102
-    assert why in messages[-1]
-    assert "102 entries of run toy" in messages[-1]
-    assert f"agggen runs sync toy --runs {tmp_path}" in messages[-1]
+    for part in (why, "102 entries of run toy", f"agggen runs sync toy --runs {tmp_path}"):
+        assert part in messages[-1]
     assert "hunter2" not in "".join(messages) + tracker.ui_command() + tracker.path.read_text()
     (run,) = find_runs(tmp_path)
     assert (run.status, run.entries, run.unsent, run.uri) == ("FINISHED", 102, 102, address)
 
 
-@pytest.mark.parametrize("problem", ["401", "no such store"])
-def test_permanent_errors_are_not_waited_for(problem: str, tmp_path: Path) -> None:
-    with stub_server({}, (401, "")) as address:
-        uri = address if problem == "401" else "nonsense://x"
+@pytest.mark.parametrize("server", [stub_server({}, (401, "")), nullcontext("nonsense://x")], ids=["401", "invalid"])
+def test_permanent_errors_are_not_waited_for(server: Any, tmp_path: Path) -> None:
+    with server as uri:
         _, messages, _, end = run_against(uri, tmp_path, 60)
     assert end < 10
     assert "102 entries of run toy are not in MLflow" in messages[-1]
