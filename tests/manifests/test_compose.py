@@ -43,9 +43,6 @@ def test_a_service_is_unprivileged_and_bounded(name: str) -> None:
     assert {"cpus", "memory", "pids"} <= set(service["deploy"]["resources"]["limits"])
 
 
-# --- networks ------------------------------------------------------------------------------------------------------
-
-
 def test_only_the_gate_is_published_and_only_on_loopback() -> None:
     assert [name for name, service in SERVICES.items() if service.get("ports")] == ["gate"]
     assert COMPOSE["networks"]["inside"] == {"internal": True}
@@ -68,9 +65,6 @@ def test_host_names_in_addresses_are_names_of_services() -> None:
     assert len(hosts) > 8 and set(hosts) <= {*SERVICES, *aliases, "127.0.0.1", "localhost"}
 
 
-# --- secrets -------------------------------------------------------------------------------------------------------
-
-
 def test_secrets_are_files_outside_of_the_repository_and_all_are_used() -> None:
     assert all(secret == {"file": f"./state/secrets/{name}"} for name, secret in COMPOSE["secrets"].items())
     assert (FOLDER / ".gitignore").read_text(encoding="utf-8").split() == ["/state/"]
@@ -86,9 +80,6 @@ def test_no_secret_is_in_the_environment_or_command_of_a_service(name: str) -> N
         assert not re.search(r"://[^/@]*:[^/@]*@", str(value)), f"{key} holds a password"
     command = " ".join(strings(service.get("command", [])) + strings(service.get("entrypoint", [])))
     assert not re.search(r"(?i)password|secret|token|auth-key", command)
-
-
-# --- Ray -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", RAY_NODES)

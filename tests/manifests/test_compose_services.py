@@ -26,9 +26,6 @@ BUCKETS = {"agggen-data", "agggen-models", "agggen-mlflow"}
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 
-# --- the S3 servers ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def path() -> str:
     """PATH with rclone on it."""
@@ -84,9 +81,6 @@ def test_the_s3_server_keeps_objects_over_a_restart_and_its_secret_to_itself(tmp
     with Running(command, tmp_path, env) as server:
         server.wait_until(ready.exists, "start")
         assert client(port).get_object(Bucket="agggen-models", Key="a/b")["Body"].read() == b"kept"
-
-
-# --- the gate ------------------------------------------------------------------------------------------------------
 
 
 def echo(request: BaseHTTPRequestHandler, _: bytes) -> tuple[int, bytes]:

@@ -61,9 +61,6 @@ def substituted(query: str) -> str:
 promtool = partial(output_of, "promtool", install="apt install prometheus")
 
 
-# --- metrics -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("place", "query"), list(queries()))
 def test_queries_are_about_exported_metrics_and_their_labels(place: str, query: str) -> None:
     records = {rule["record"] for rule in rules() if "record" in rule}
@@ -74,9 +71,6 @@ def test_queries_are_about_exported_metrics_and_their_labels(place: str, query: 
     for name, matchers in re.findall(r"([a-z_:0-9]+)\{([^}]*)\}", query):
         labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", matchers))
         assert name in records or labels <= known[name].keys() | OF_TARGETS, f"{place}: labels of {name}"
-
-
-# --- rules -------------------------------------------------------------------------------------------------------
 
 
 def test_promtool_accepts_the_rules_and_the_queries_of_dashboards(tmp_path: Path) -> None:
@@ -109,9 +103,6 @@ def test_promtool_accepts_the_configurations(options: list[object]) -> None:
 
 def test_the_operators_rules_are_those_of_prometheus() -> None:
     assert TARGET.read_text(encoding="utf-8") == rules_object(), "run: python -m infra.monitoring.build"
-
-
-# --- dashboards and scrapes --------------------------------------------------------------------------------------
 
 
 def test_every_prometheus_has_the_jobs_of_the_alerts() -> None:

@@ -30,16 +30,10 @@ def run_python(code: str) -> str:
     return done.stdout
 
 
-# --- layout ------------------------------------------------------------------------------------------------------
-
-
 def test_the_source_root_platform_holds_the_package_and_nothing_else() -> None:
     assert not (REPO / "platform" / "__init__.py").exists(), "it would hide Python's own `platform`"
     result = {path.name for path in (REPO / "platform").iterdir()}
     assert {name for name in result if name != "__pycache__" and not name.endswith(".egg-info")} == {"agggen_platform"}
-
-
-# --- modules -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", modules(REPO / "agggen", REPO / "platform", REPO / "serve"), ids=name_of)
@@ -48,9 +42,6 @@ def test_a_module_opens_with_its_purpose_and_is_below_400_lines(path: Path) -> N
     if text.strip():
         assert ast.get_docstring(ast.parse(text)), "it opens without a docstring"
     assert text.count("\n") < 400
-
-
-# --- imports -----------------------------------------------------------------------------------------------------
 
 
 def test_the_library_imports_nothing_of_the_platform() -> None:
@@ -66,8 +57,6 @@ def test_the_command_line_starts_without_heavy_imports() -> None:
     code = f"import sys, agggen_platform.cli.main\nprint([n for n in {heavy} if n in sys.modules])"
     assert run_python(code).strip() == "[]"
 
-
-# --- committed files ---------------------------------------------------------------------------------------------
 
 MACHINE_PATH = re.compile(r"(?<![\w.~}*-])/(?:home|root|Users|work)/[\w.]+|/tmp/bash\w*")
 

@@ -89,7 +89,6 @@ def register(
     to: Annotated[
         str | None, Option(metavar="ADDRESS", help="First copy it below this folder or s3:// prefix.")
     ] = None,
-    evaluation: Annotated[list[str] | None, Option(metavar="REPORT", help="A report to record; repeatable.")] = None,
     registry: RegistryUri = None,
 ) -> None:
     """Register a bundle as a version of a model.
@@ -97,7 +96,7 @@ def register(
     The version becomes the candidate, unless the bundle is registered already.
 
     \b
-        agggen models register runs/elements-0123456789ab/bundle --evaluation report
+        agggen models register runs/elements-0123456789ab/bundle
         agggen models register runs/webnlg-0123456789ab/bundle --to s3://models/agggen
         agggen models register critic --name critic
     """
@@ -114,7 +113,7 @@ def register(
     if to is not None:
         folder = get_bundle(bundle)
         bundle = put_bundle(folder, Folder(to).at(f"{fingerprint(folder)[:16]}/bundle"))
-    version = models.register(bundle, name, tags=tags, evaluations=evaluation or (), uri=registry)
+    version = models.register(bundle, name, tags=tags, uri=registry)
     message = f"{version} is {bundle}"
     if not version.new:
         message = f"{bundle} is already version {version.number} of {name}; the candidate did not change"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +28,6 @@ def register(
     metrics: Mapping[str, float] | None = None,
     tags: Mapping[str, str] | None = None,
     *,
-    evaluations: Sequence[Path | str] = (),
     uri: str | None = None,
 ) -> Version:
     """Registers the bundle or critic at `bundle_address` as a version of the model `name`, and makes it the candidate.
@@ -40,12 +39,10 @@ def register(
         bundle_address: a folder or ``s3://...``.
         metrics: further metrics to store with the version.
         tags: further tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
-        evaluations: reports about this bundle; see `read_evaluation`.
         uri: see `registry_uri`.
 
     Raises:
         BundleError: the bundle cannot be loaded, or its folder has files that do not belong to a bundle.
-        ConfigError: a report is about another bundle.
         RegistryError: the registry cannot be reached, or refuses the version.
     """
     check_name(name)
@@ -57,13 +54,10 @@ def register(
             "read; copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
         )
     bundle, actual = admit(address)
-    reports = [read_evaluation(file, actual, bundle, uri) for file in evaluations]
     registry = Registry(uri, create=True)
     existing = _known(registry, name, actual, address)
     described = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), FINGERPRINT: actual}
     version = existing or registry.add_version(name, address, {key: tag for key, tag in described.items() if tag})
-    for report in reports:
-        registry.tag(version, report.key, report.to_json())
     if existing is None:
         registry.set_alias(name, CANDIDATE, version.number)
     return replace(registry.version(parse_address(str(version))), new=existing is None)

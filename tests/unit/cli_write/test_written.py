@@ -195,9 +195,6 @@ def test_output_does_not_depend_on_batches(run: Run, bundle: Path, records: Path
             assert line.get("score", 0) == pytest.approx(expected.get("score", 0), abs=1e-4)
 
 
-# --- formats --------------------------------------------------------------------------------------------------------
-
-
 def test_csv_parquet_and_json_lines_give_the_same_texts(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
     rows = ["id,subject,predicate,object"]
     rows += [f"{r['id']},{','.join(triple)}" for r in RESTAURANTS for triple in r["triples"]]

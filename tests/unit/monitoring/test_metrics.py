@@ -62,9 +62,6 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "metrics"]
 
 
-# --- a job's metrics ----------------------------------------------------------------------------------------------
-
-
 def test_without_a_connected_ray_nothing_is_recorded(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     ray.connected = False
     with JobMetrics(run="r") as job_metrics:
@@ -112,9 +109,6 @@ def test_a_failing_ray_is_reported_once(ray: Ray, caplog: pytest.LogCaptureFixtu
     assert record.getMessage() == "metrics of this job are missing: RuntimeError: the agent is gone"
 
 
-# --- training -----------------------------------------------------------------------------------------------------
-
-
 def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> TrainingEvent:
     return TrainingEvent(kind, stage, step, 100, step // 50, math.inf, values)
 
@@ -154,9 +148,6 @@ def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
         meter.checkpoint(600.0)
     names = ("workers", "restarts", "workers_wanted", "checkpoint_timestamp_seconds")
     assert [ray[f"training_{name}", "r"] for name in names] == [2, 1, 3, 600]
-
-
-# --- jobs over shards ---------------------------------------------------------------------------------------------
 
 
 def test_a_job_counts_only_its_own_work(ray: Ray) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agggen_platform.registry import register
+from agggen_platform.registry import record, register
 from tests.unit.registry.examples import empty_registry, save_model, write_report
 
 
@@ -42,7 +42,8 @@ def _registered(
     for number, (place, bundle) in enumerate(zip(places, trained, strict=True)):
         shutil.copytree(bundle, place)
         report = write_report(root / f"report-{number}", place, 50.0 + number)
-        register(str(place), evaluations=[report], uri=f"sqlite:///{root / 'mlflow.db'}")
+        uri = f"sqlite:///{root / 'mlflow.db'}"
+        record(str(register(str(place), uri=uri)), report, uri=uri)
     return root / "mlflow.db", places
 
 

@@ -19,8 +19,9 @@ pytestmark = pytest.mark.usefixtures("store")
 
 def test_register_record_promote_and_roll_back(run: Run, trained: list[Path], tmp_path: Path) -> None:
     reports = [write_report(tmp_path / f"report-{n}", bundle, 50.0 + n) for n, bundle in enumerate(trained)]
-    code, out, err = run("models", "register", trained[0], "--evaluation", reports[0])
+    code, out, err = run("models", "register", trained[0])
     assert (code, out) == (0, "models:/agggen/1\n")
+    assert run("models", "record", "agggen/1", reports[0])[0] == 0
     assert "agggen models promote agggen/1" in err
     assert run("models", "promote", "agggen@candidate")[:2] == (0, "models:/agggen@champion is version 1\n")
 

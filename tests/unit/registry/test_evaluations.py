@@ -22,9 +22,6 @@ def read(bundle: Path, folder: Path, **settings: Any) -> Evaluation:
     return read_evaluation(folder, fingerprint(bundle), loaded, "sqlite:///runs/mlflow.db")
 
 
-# --- reading ---
-
-
 def test_a_report_is_read_as_an_evaluation(trained: list[Path], tmp_path: Path) -> None:
     result = read(trained[0], write_report(tmp_path / "report", trained[0], 61.5))
     assert (result.corpus, result.split, result.protocol) == ("toy", "dev", "plain")
@@ -70,8 +67,6 @@ def test_s3_refuses_the_files_of_a_run(store: Path, trained: list[Path], monkeyp
     with pytest.raises(StorageError, match="cannot be read: Could not connect"):
         read_evaluation(f"runs:/{run.info.run_id}", "", load_bundle(trained[0]), uri)
 
-
-# --- the gate ---
 
 ONE = Evaluation("toy", "dev", "0f", 12, False, "plain", "2026-01-01", {"plain/bleu": (50.0, "b")})
 

@@ -39,9 +39,6 @@ def damage(bundle: Path) -> bytes:
     return content
 
 
-# --- promotion ---
-
-
 def test_a_worse_version_is_refused_and_force_skips_only_the_gate(three: list[Path]) -> None:
     promote("agggen", "2")
     with pytest.raises(PromotionRefused, match=r"metric gate: plain/bleu 50\.00 against 51\.00 .*worse by"):
@@ -80,7 +77,8 @@ def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path
     folder = Folder(f"{s3}/reports/one")
     for file in write_report(tmp_path / "one", trained[0], 50.0).iterdir():
         folder.upload(file.name, file)
-    register(str(trained[0]), evaluations=[folder.address])
+    register(str(trained[0]))
+    record("agggen/1", folder.address)
     promote("agggen", "1")
     register(str(trained[1]))
     with Tracker(registry_uri(), run_name="evaluate-toy", runs_dir=tmp_path / "runs") as tracker:
@@ -88,9 +86,6 @@ def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path
     record("agggen/2", f"runs:/{tracker.run_id}")
     with pytest.raises(PromotionRefused, match=r"plain/bleu 40\.00 against 50\.00 of version 1"):
         promote("agggen", "2")
-
-
-# --- rollback ---
 
 
 def test_each_rollback_goes_one_version_back_and_needs_its_bundle(three: list[Path]) -> None:
@@ -125,9 +120,6 @@ def test_each_rollback_goes_one_version_back_and_needs_its_bundle(three: list[Pa
 )
 def test_the_earlier_versions_of_an_alias(steps: list[tuple[Any, ...]], expected: list[str]) -> None:
     assert earlier_versions([Move("", *step) for step in steps]) == expected
-
-
-# --- the history of an alias: long, incomplete, or changed by another process ---
 
 
 def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None:

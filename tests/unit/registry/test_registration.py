@@ -9,7 +9,6 @@ import pytest
 
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
-from agggen.errors import ConfigError
 from agggen_platform.locks import locked
 from agggen_platform.registry import Registry, evaluations_of, record, register, resolve
 from agggen_platform.registry import client as registry_client
@@ -52,12 +51,8 @@ def test_the_same_bundle_is_the_same_version_unless_it_was_moved(trained: list[P
 
 
 def test_evaluations_are_kept_with_their_version(trained: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="about another bundle"):
-        register(str(trained[0]), evaluations=[write_report(tmp_path / "other", trained[1])])
-    assert Registry().names() == []
-    report = write_report(tmp_path / "dev", trained[0], 50.0)
-    version = register(str(trained[0]), evaluations=[report])
-    assert [result.scores["plain/bleu"][0] for result in evaluations_of(version)] == [50.0]
+    register(str(trained[0]))
+    record("agggen/1", write_report(tmp_path / "dev", trained[0], 50.0))
     record("models:/agggen@candidate", write_report(tmp_path / "test", trained[0], 48.0, split="test"))
     record("agggen/1", write_report(tmp_path / "again", trained[0], 51.0))
     evaluations = evaluations_of(Registry().version(parse_address("agggen/1")))
