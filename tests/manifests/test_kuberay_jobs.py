@@ -13,20 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from agggen.config import load_config, overrides_of
+from agggen.config import load_config
 from agggen.corpora.catalogue import list_corpora
-from agggen.generation.config import InferenceConfig
-from agggen_platform.bulk.config import BulkConfig
-from agggen_platform.cli import main as command_line
-from agggen_platform.job_config import JobConfig
-from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.serving.capacity import check_fits, least, most
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.deploy import APPLICATION
 from agggen_platform.serving.target import settings_of
+from tests.documents import agggen_words, configured, leaf
 from tests.manifests.rendering import OVERLAYS, REPO, Object, cluster_spec, of_kind, overlay
 
 HOME = "/var/lib/agggen"
@@ -50,44 +45,19 @@ def head_of(name: str, job: str) -> Object:
     return job_of(name, job)["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
 
 
-def parsed(arguments: list[str]) -> dict[str, Any]:
-    """The parameters with which `agggen` would call the command.
-
-    Raises:
-        click.UsageError: an unknown option, or a missing argument.
-    """
-    command: Any = typer.main.get_command(command_line.app)
-    while hasattr(command, "commands"):
-        name, *arguments = arguments
-        command = command.commands[name]
-    return dict(command.make_context(name, arguments).params)
+def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
+    """The name of a command of `agggen` and its parameters; fails on unknown options and missing arguments."""
+    name, parser, arguments = leaf(agggen_words(words) or [])
+    return name, dict(parser.make_context(name, arguments).params)
 
 
 @functools.cache
-def entrypoint(name: str, job: str) -> dict[str, Any]:
-    """The parameters of a job's command."""
-    python, script, *arguments = shlex.split(job_of(name, job)["entrypoint"])
-    assert (python, script) == ("python", f"/opt/agggen/jobs/{job}.py")
-    called: list[list[str]] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command_line, "main", called.append)
-        patch.setattr("sys.argv", [script, *arguments])
-        runpy.run_path(str(REPO / "jobs" / f"{job}.py"), run_name="__main__")
-    return parsed(called[0])
-
-
-@functools.cache
-def configured(name: str, job: str) -> Any:
-    """The configuration of a job."""
-    params = entrypoint(name, job)
-    settings = list(params["overrides"] or ())
-    if job in ("train", "sweep"):
-        return load_config(JobConfig, params["source" if job == "train" else "preset"], settings)
-    settings.append(f"actors={params['actors']}")
-    if job == "segment":
-        return load_config(SegmentConfig, None, settings)
-    of_bundle = [f"inference.{setting}" for setting in overrides_of(InferenceConfig())]
-    return load_config(BulkConfig, None, settings, defaults=of_bundle)
+def entrypoint(name: str, job: str) -> tuple[dict[str, Any], Any]:
+    """The parameters and the configuration of a job's command."""
+    words = shlex.split(job_of(name, job)["entrypoint"])
+    assert words[:2] == ["python", f"/opt/agggen/jobs/{job}.py"]
+    command, params = parsed(words)
+    return params, configured(command, params)
 
 
 # --- jobs ----------------------------------------------------------------------------------------------------------
@@ -96,8 +66,8 @@ def configured(name: str, job: str) -> Any:
 @every_job
 def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> None:
     assert not set(job_of(name, job)["entrypoint"]) & SHELL, "KubeRay's submitter hands it to a shell unquoted"
-    configured(name, job)
-    assert str(entrypoint(name, job)["runs"]).startswith(f"{HOME}/job/"), "runs must outlive the head"
+    params, _ = entrypoint(name, job)
+    assert str(params["runs"]).startswith(f"{HOME}/job/"), "runs must outlive the head"
     head = head_of(name, job)
     mounts = {mount["mountPath"]: mount["name"] for mount in head["containers"][0]["volumeMounts"]}
     [volume] = [volume for volume in head["volumes"] if volume["name"] == mounts[f"{HOME}/job"]]
@@ -106,7 +76,7 @@ def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> N
 
 @every_job
 def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
-    config, params, cluster = configured(name, job), entrypoint(name, job), job_of(name, job)["rayClusterSpec"]
+    (params, config), cluster = entrypoint(name, job), job_of(name, job)["rayClusterSpec"]
     cpus = gpus = at_start = 0.0
     for group in cluster["workerGroupSpecs"]:
         limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
@@ -132,8 +102,8 @@ def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
 def test_the_corpus_of_a_training_is_downloaded_first(name: str, job: str) -> None:
     shipped = {corpus.name for corpus in list_corpora() if corpus.folder is None}
     commands = [container["command"] for container in head_of(name, job).get("initContainers", [])]
-    corpora = [parsed(command[1:])["name"] for command in commands]
-    needed = {configured(name, job).corpus.name} - shipped if job in ("train", "sweep") else set()
+    corpora = [parsed(command)[1]["name"] for command in commands]
+    needed = {entrypoint(name, job)[1].corpus.name} - shipped if job in ("train", "sweep") else set()
     assert corpora == list(needed)
 
 

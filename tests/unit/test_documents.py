@@ -15,21 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from agggen.config import flatten, load_config
 from agggen.corpora.elements import elements_records
 from agggen.generation.config import InferenceConfig
 from agggen.records import Record
-from agggen_platform.bulk.config import BulkConfig
-from agggen_platform.cli.main import app
 from agggen_platform.job_config import JobConfig
-from agggen_platform.segmentation.config import SegmentConfig
-from agggen_platform.serving.config import ServeConfig
 from agggen_platform.sweep.config import SweepConfig
 from tests.command import command
-from tests.documents import READMES, REPO, Block, blocks, commands_of
+from tests.documents import GROUP, READMES, REPO, Block, agggen_words, blocks, commands_of, configured, leaf
+from tests.unit.cli_write.examples import json_lines
 from tests.unit.serve.conftest import save_tiny_model
 
 BLOCKS = [block for readme in READMES for block in blocks(readme)]
@@ -47,19 +43,6 @@ PROGRAMS = re.compile(
 )
 PROGRAM_IN_SENTENCE = r"(sudo )?(agggen|make|pytest|python3?|kubectl|ray job submit|\w+\.py) "
 FILE = r"(?!infra/compose/state)(infra|tests|jobs|serve|agggen|platform)/[a-z][\w./-]*"
-CONFIGS: dict[str, Any] = {
-    **dict.fromkeys(("train", "adapt", "distill", "sweep", "doctor", "demo", "reproduce"), JobConfig),
-    **dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig),
-    **dict.fromkeys(("serve", "studio"), ServeConfig),
-    "segment": SegmentConfig,
-    "bulk": BulkConfig,
-}
-"""What the settings of a command configure."""
-GROUP: Any = typer.main.get_command(app)
-JOBS = {
-    "segment": "segment", "train": "train", "sweep": "sweep", "evaluate": "evaluate", "generate": "bulk",
-    "promote": "models promote", "promote --rollback": "models rollback",
-}  # fmt: skip
 NEEDS = {
     r"s3://|storage\.url": "a store",
     r"cluster\.|--address": "a cluster",
@@ -77,40 +60,6 @@ NEEDS = {
 
 def name_of(path: Path) -> str:
     return path.relative_to(REPO).as_posix()
-
-
-def agggen_words(words: list[str]) -> list[str] | None:
-    """The arguments of `agggen` in a command that runs it, itself or as a job; None in others."""
-    for at, word in enumerate(words):
-        if word == "agggen" and words[at - 1] not in ("-n", "namespace"):
-            return words[at + 1 :]
-        if match := re.search(r"(?:^|/)jobs/(\w+)\.py$", word):
-            back = ["--rollback"] if "--rollback" in words else []
-            arguments = [other for other in words[at + 1 :] if other not in back]
-            return [*JOBS[" ".join([match[1], *back])].split(), *arguments]
-    return None
-
-
-def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
-    """The name of the subcommand that the words call, what parses its arguments, and the arguments."""
-    parser, names, rest = GROUP, list[str](), list(words)
-    while rest and hasattr(parser, "commands"):
-        assert rest[0] in parser.commands, f"agggen has no command {' '.join([*names, rest[0]])!r}"
-        names.append(rest.pop(0))
-        parser = parser.commands[names[-1]]
-    return " ".join(names), parser, rest
-
-
-def check_settings(name: str, given: dict[str, Any]) -> None:
-    """Loads the settings of a command as it would itself."""
-    words = [word for word in given.get("overrides") or given.get("settings") or () if "=" in word]
-    settings = [re.sub(r"=\.\.\.$", "=PLACE", word) for word in words]
-    if name not in CONFIGS:
-        assert not settings, f"this test does not know the settings of {name}"
-        return
-    defaults = {BulkConfig: ["inference.plans=5"], ServeConfig: ["bundle=BUNDLE"]}.get(CONFIGS[name], [])
-    preset = given.get("preset") if CONFIGS[name] is JobConfig else None
-    load_config(CONFIGS[name], preset, settings, defaults=defaults)
 
 
 def check_files(words: list[str], folder: Path) -> None:
@@ -154,7 +103,7 @@ def check_command(words: list[str], folder: Path, whole: bool) -> None:
     name, parser, rest = leaf(arguments)
     if whole:
         with parser.make_context(name, rest) as context:
-            check_settings(name, context.params)
+            configured(name, context.params)
     elif name and not hasattr(parser, "commands"):
         options = {option for parameter in parser.params for option in (*parameter.opts, *parameter.secondary_opts)}
         used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
@@ -284,13 +233,13 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(EXAMPLE).encode())))
     records = list(elements_records("dev"))[:3]
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record.as_dict()) + "\n" for record in records))
+    json_lines(tmp_path / "records.jsonl", [record.as_dict() for record in records])
     for name in ("hyp.txt", "a.txt", "b.txt", "texts.txt"):
         (tmp_path / name).write_text("".join(record.references[0].text + "\n" for record in records))
     (tmp_path / "films.csv").write_text(FILMS)
     (tmp_path / "outputs.csv").write_text("name,food,output\nAromi,Thai,Aromi serves Thai food.\n")
     rated = {"triples": EXAMPLE["triples"], "text": "Aromi.", "system": "x", "Correctness": 50}
-    (tmp_path / "ratings.jsonl").write_text(json.dumps(rated) + "\n")
+    json_lines(tmp_path / "ratings.jsonl", [rated])
     (tmp_path / "new_films.csv").write_text("title,director,year\nBlue River,Ada Moss,1999\n")
     save_tiny_model(tmp_path / "runs/NAME/bundle")
     save_tiny_model(tmp_path / "runs/OTHER/bundle", seed=6)

@@ -50,8 +50,7 @@ def ask(
     def records() -> Iterator[dict[str, Any]]:
         for block in rejected.blocks(input, lambda record: None):
             for record in block:
-                triples = [[triple.subject, triple.predicate, triple.object] for triple in record.triples]
-                yield {"id": record.id, "triples": triples, **human}
+                yield {"id": record.id, "triples": record.as_dict()["triples"], **human}
 
     with output_lines(output, input) as file, Client(url, deadline=deadline) as client:
         for answer in client.stream(records(), **{k: v for k, v in options.items() if v is not None}):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -131,27 +132,21 @@ def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> N
     """Prints the riskiest texts to stdout and the means over all texts to stderr."""
     from agggen.checks import RISKY
 
-    rows = [
-        (
-            entry.record.id,
-            f"{entry.risk:.2f}",
-            *(f"{score:.2f}" for score in entry.scores.values()),
-            "; ".join(f"{verdict.verdict} {verdict.triple.predicate}" for verdict in entry.judgement.verdicts
-                      if verdict.verdict != "said"),
-            entry.text,
-        )
-        for entry in riskiest
-    ]  # fmt: skip
+    rows = []
+    for entry in riskiest:
+        verdicts = [verdict for verdict in entry.judgement.verdicts if verdict.verdict != "said"]
+        not_said = "; ".join(f"{verdict.verdict} {verdict.triple.predicate}" for verdict in verdicts)
+        numbers = [f"{number:.2f}" for number in (entry.risk, *entry.scores.values())]
+        rows.append((entry.record.id, *numbers, not_said, entry.text))
     if rows:
         console.print_table(["id", "risk", "coverage", "correctness", "fluency", "not said", "text"], rows)
-    count = len(checked)
     whole = sum(entry.result.whole for entry in checked)
     faultless = sum(not entry.faults for entry in checked)
-    means = {name: sum(entry.scores[name] for entry in checked) / count for name in checked[0].scores}
+    risky = sum(entry.risk > RISKY for entry in checked)
+    means = ", ".join(f"{name} {fmean(entry.scores[name] for entry in checked):.3f}" for name in checked[0].scores)
     console.note(
-        f"{count:,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; "
-        + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
-        + f"; {sum(entry.risk > RISKY for entry in checked):,} have a risk over {RISKY}"
+        f"{len(checked):,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; {means}; "
+        f"{risky:,} have a risk over {RISKY}"
     )
 
 

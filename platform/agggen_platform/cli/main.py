@@ -1,11 +1,6 @@
-"""The `agggen` command: its subcommands, errors and exit codes.
+"""The `agggen` command: its subcommands and the printing of errors. README.md lists the exit codes.
 
-Exit codes: 0 success; 1 an internal error (with a traceback), or a closed output pipe; 2 invalid input, option or
-configuration, or an extra that is not installed; 3 an unusable bundle; 4 training or a job failed; 5 the operating
-system or the store refused (disk full, permission); 6 no cluster, another job is running, or entries were not sent to
-MLflow; 8 no such version, alias or registry; 9 a promotion was refused; 10 an endpoint does not answer, or its answer
-is invalid; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM. ``AGGGEN_DEBUG=1`` shows
-the traceback of every error.
+``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
 from __future__ import annotations

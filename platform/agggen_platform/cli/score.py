@@ -92,20 +92,17 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
             write_line(file, scores)
     if json == "-":
         return
-    first = next(iter(scores.values()))
-    columns = ["score", "value"]
-    columns += ["low", "high"] if "low" in first else []
-    columns += ["against", "difference", "difference low", "difference high", "p"] if "against" in first else []
-    columns += ["signature"] + (["test"] if "against" in first else [])
     rows = []
     for name, entry in scores.items():
-        numbers = [entry["score"], *(entry[key] for key in ("low", "high") if key in entry)]
-        signatures = [entry["signature"]]
-        if comparison := entry.get("against"):
-            numbers += [comparison[key] for key in ("score", "difference", "low", "high", "p_value")]
-            signatures.append(comparison["signature"])
-        rows.append((name, *("undefined" if number is None else f"{number:.4f}" for number in numbers), *signatures))
-    console.print_table(columns, rows)
+        numbers = {"value": entry["score"], **{key: entry[key] for key in ("low", "high") if key in entry}}
+        signatures = {"signature": entry["signature"]}
+        if pair := entry.get("against"):
+            numbers |= {"against": pair["score"], "difference": pair["difference"]}
+            numbers |= {"difference low": pair["low"], "difference high": pair["high"], "p": pair["p_value"]}
+            signatures["test"] = pair["signature"]
+        shown = {key: "undefined" if number is None else f"{number:.4f}" for key, number in numbers.items()}
+        rows.append({"score": name, **shown, **signatures})
+    console.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _entry(measured: Measured) -> Entry:

@@ -185,19 +185,14 @@ class Tracker:
 
     def log_text(self, text: str, name: str) -> None:
         """Writes `text` to the file `name` in the run's folder and logs it under this name."""
-        folder = self.path.parent
-        path = (folder / name).resolve()
+        path = self.path.parent / name
         try:
-            if not path.is_relative_to(folder):
-                raise ValueError("it is outside the run's folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        except (OSError, ValueError) as error:  # the run continues without this text
-            self._warn(f"cannot write {folder / name}: {reason(error)}")
+        except OSError as error:  # the run continues without this text
+            self._warn(f"cannot write {path}: {error.strerror}")
         else:
-            inside = path.relative_to(folder)
-            about = {"path": inside.as_posix(), "folder": "" if inside.parent == Path() else inside.parent.as_posix()}
-            self._record("artifact", about)
+            self._record("artifact", {"path": name, "folder": name.rpartition("/")[0]})
 
     def log_texts(self, written: Iterable[tuple[Record, Plan | None, str]]) -> None:
         """Logs records with plans and texts as a table, which MLflow's pages show side by side for several runs."""
