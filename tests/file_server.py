@@ -57,10 +57,3 @@ class Files:
         if request.path == "/absent":
             return 404, b""
         return 200, self.content, self.cut_after.pop(0) if self.cut_after else None
-
-
-@contextmanager
-def serving() -> Iterator[Files]:
-    files = Files()
-    with answering(files.answer) as files.address:
-        yield files
