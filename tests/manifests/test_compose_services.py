@@ -1,4 +1,4 @@
-"""What the containers run, run here as plain processes: the scripts of the S3 servers, and the gate."""
+"""Programs of the containers as plain processes: the script of the S3 server, and the gate."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_empty_buckets(store: Any) -> None:
         assert "Contents" not in store.list_objects_v2(Bucket=name)
 
 
-def test_the_s3_server_keeps_objects_over_a_restart_and_its_secret_to_itself(tmp_path: Path, path: str) -> None:
+def test_the_s3_server_keeps_objects_over_a_restart_and_shows_no_secret(tmp_path: Path, path: str) -> None:
     [port], secrets, ready = free_ports(1), tmp_path / "secrets", tmp_path / "ready"
     secrets.mkdir()
     (secrets / "s3_access_key_id").write_text(KEY)

@@ -1,4 +1,4 @@
-"""The Dockerfiles: linted by hadolint, and held against this project's rules. An image is run by `tests/cluster`."""
+"""The Dockerfiles follow hadolint's rules and those of this project. `tests/cluster` builds and runs the images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands and settings in the manifests are those of this code, and what they ask for fits the pods beside them.
+"""The commands and settings in the manifests are valid, and the resources that they request fit the pods.
 
 The command line parses the entrypoints of jobs, Ray Serve and the endpoint's configuration read the endpoint's file.
 """

@@ -1,4 +1,4 @@
-"""What the READMEs say holds: links lead to files, commands parse and run, Python blocks run.
+"""The READMEs are correct: links lead to files, commands parse and run, Python blocks run.
 
 A shell block is indented by four spaces or fenced. Each of its commands must name programs, files, options and settings
 that exist. A command of `agggen` is also run, on a model of random weights, unless `NEEDS` says what it lacks.
@@ -228,7 +228,7 @@ FILMS = "title,director,year,text\n" + "".join(
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def example_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the READMEs name, and a small model of random weights as the run NAME."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(EXAMPLE).encode())))
@@ -254,7 +254,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if any(block.readme == path for block, _ in OURS)
     ],
 )
-def test_commands_run(readme: Path, desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_run(readme: Path, example_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for block, words in OURS:
         if block.readme == readme and not lacks(words):
             words = [{"BUNDLE": "runs/NAME/bundle", "OTHER": "runs/OTHER/bundle"}.get(word, word) for word in words]
@@ -270,7 +270,7 @@ def test_commands_run(readme: Path, desk: Path, capsys: pytest.CaptureFixture[st
         if "http:" not in block.text  # tests/integration/test_documents.py runs those
     ],
 )
-def test_python_blocks_run(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run(block: Block, example_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agggen.corpora.catalogue.elements_records", lambda split: list(elements_records(split))[:6])
     exec(compile(block.text, str(block), "exec"), {})
 

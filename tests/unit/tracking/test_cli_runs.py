@@ -63,7 +63,7 @@ def test_a_killed_run_is_listed_and_sent_with_its_parent(agggen: Run, track: Tra
     assert sent.data.tags["mlflow.parentRunId"] == result[parent.run_name].info.run_id
     _, out, _ = agggen("list", "--runs", runs)
     assert table(out)[child.run_name]["unsent"] == "0" and table(out)[alive.run_name]["state"] == "FINISHED"
-    code, _, err = agggen("sync", child.run_name, alive.run_name, "--runs", runs)
+    code, _, err = agggen("sync", alive.run_name, "--runs", runs)
     assert (code, "MLflow has all entries" in err) == (0, True)
 
 
