@@ -1,7 +1,5 @@
 """The READMEs of the repository, their blocks of code, the commands in these, and what commands of agggen mean."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

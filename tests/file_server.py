@@ -1,7 +1,5 @@
 """HTTP servers of tests: one that answers by a function, and one of a file that can cut connections and be busy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -4,8 +4,6 @@
 `tests/integration/test_metrics.py`, which compares it with a new scrape each time it runs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields

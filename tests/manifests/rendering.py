@@ -3,8 +3,6 @@
 Without ``kubectl`` or ``kustomize`` the tests that need them are skipped.
 """
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Iterator, Sequence

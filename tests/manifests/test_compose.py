@@ -1,7 +1,5 @@
 """compose.yaml: valid, unprivileged, closed to other machines, no secrets in plain text. No container is started."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

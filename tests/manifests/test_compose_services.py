@@ -1,7 +1,5 @@
 """Programs of the containers as plain processes: the script of the S3 server, and the gate."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The script that creates the folders and secrets of compose.yaml."""
 
-from __future__ import annotations
-
 import configparser
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The Dockerfiles follow hadolint's rules and those of this project. `tests/cluster` builds and runs the images."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Namespaces enforce the "restricted" Pod Security Standard; ``kubectl apply`` checks the objects of KubeRay by its CRDs.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

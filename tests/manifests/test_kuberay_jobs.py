@@ -3,8 +3,6 @@
 The command line parses the entrypoints of jobs, Ray Serve and the endpoint's configuration read the endpoint's file.
 """
 
-from __future__ import annotations
-
 import functools
 import runpy
 import shlex

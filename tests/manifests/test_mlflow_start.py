@@ -1,7 +1,5 @@
 """The start script of MLflow's image: secrets in private files, and invalid settings. The server is not started."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import runpy

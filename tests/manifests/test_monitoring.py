@@ -1,7 +1,5 @@
 """Rules, alerts and dashboards: accepted by promtool, tested, and about metrics and labels that are exported."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

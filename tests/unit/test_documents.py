@@ -4,8 +4,6 @@ A shell block is indented by four spaces or fenced. Each of its commands must na
 that exist. A command of `agggen` is also run, on a model of random weights, unless `NEEDS` says what it lacks.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The rules of the house: layout, imports, what must not be in the source."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The notebooks run from the first cell to the last, and their outputs in the repository are small."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

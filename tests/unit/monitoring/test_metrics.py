@@ -1,7 +1,5 @@
 """Metrics of jobs: values and lifetime; errors of Ray do not reach the job."""
 
-from __future__ import annotations
-
 import logging
 import math
 import sys
