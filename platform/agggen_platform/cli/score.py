@@ -94,14 +94,14 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
         return
     rows = []
     for name, entry in scores.items():
-        numbers = {"value": entry["score"], **{key: entry[key] for key in ("low", "high") if key in entry}}
+        numbers = {"value": entry["score"]} | {key: entry[key] for key in ("low", "high") if key in entry}
         signatures = {"signature": entry["signature"]}
         if pair := entry.get("against"):
             numbers |= {"against": pair["score"], "difference": pair["difference"]}
             numbers |= {"difference low": pair["low"], "difference high": pair["high"], "p": pair["p_value"]}
             signatures["test"] = pair["signature"]
         shown = {key: "undefined" if number is None else f"{number:.4f}" for key, number in numbers.items()}
-        rows.append({"score": name, **shown, **signatures})
+        rows.append({"score": name} | shown | signatures)
     console.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
