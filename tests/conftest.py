@@ -62,7 +62,6 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def files() -> Iterator[Files]:
-    """An HTTP server of one file, on this machine."""
     files = Files()
     with answering(files.answer) as files.address:
         yield files
@@ -88,7 +87,6 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def model(bundle: Path) -> Model:
-    """The tiny bundle as bulk generation opens it."""
     from agggen_platform.bulk.model import open_model
 
     return open_model(str(bundle))

@@ -37,8 +37,6 @@ CONFIGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code of a README."""
-
     readme: Path
     line: int
     language: str

@@ -25,7 +25,7 @@ def answering(answer: Callable[[BaseHTTPRequestHandler, bytes], Answer]) -> Iter
         do_POST = do_PUT = do_GET
 
         def log_message(self, *_: object) -> None:
-            """Prints nothing."""
+            return
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

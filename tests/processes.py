@@ -43,7 +43,6 @@ class Running:
         self.kill()
 
     def output(self) -> str:
-        """Everything it printed so far."""
         return self.log.read_text(errors="replace")
 
     def wait_until(
@@ -57,7 +56,6 @@ class Running:
             time.sleep(pause)
 
     def finish(self, seconds: float = PATIENCE) -> int:
-        """Its exit status."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -77,7 +75,6 @@ class Running:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kills it and its living descendants."""
         pids = [self.process.pid]
         with suppress(psutil.Error):
             pids += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
@@ -98,7 +95,6 @@ def output_of(name: str, *arguments: object, install: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that nothing listens on."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for unused in sockets:

@@ -46,7 +46,6 @@ def read(text: str) -> Known:
 
 
 def merged(scrapes: Iterable[Known]) -> Known:
-    """The union of metrics, labels and values."""
     union: Known = {}
     for known in scrapes:
         for name, labels in known.items():
@@ -57,13 +56,11 @@ def merged(scrapes: Iterable[Known]) -> Known:
 
 
 def recorded() -> Known:
-    """The recorded metrics of Ray, including those of this code."""
     content: Mapping[str, Mapping[str, list[str]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in content.items()}
 
 
 def of_jobs() -> Known:
-    """The metrics of jobs, as the code defines them."""
     items = frozenset(field.name for counts in (bulk.Counts, segmentation.Counts) for field in fields(counts))
     values = {"item": items}
     known = {metric: {label: values.get(label, frozenset()) for label in metric.labels} for metric in METRICS}
@@ -72,7 +69,6 @@ def of_jobs() -> Known:
 
 @cache
 def all_known() -> Known:
-    """Everything that a query may use."""
     stated = {**UNSEEN, **OF_PROMETHEUS}
     unseen = {name: {label: frozenset[str]() for label in labels} for name, labels in stated.items()}
     return merged([recorded(), of_jobs(), unseen])

@@ -23,8 +23,6 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that an object describes."""
-
     owner: str  # kind and name of the object
     role: str  # head, submitter, the name of a worker group, or pod
     template: Object

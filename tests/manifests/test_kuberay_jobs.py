@@ -51,7 +51,6 @@ def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
 
 @functools.cache
 def entrypoint(name: str, job: str) -> tuple[dict[str, Any], Any]:
-    """The parameters and the configuration of a job's command."""
     words = shlex.split(job_of(name, job)["entrypoint"])
     assert words[:2] == ["python", f"/opt/agggen/jobs/{job}.py"]
     command, params = parsed(words)

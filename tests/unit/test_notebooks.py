@@ -13,7 +13,6 @@ NOTEBOOKS = sorted((REPO / "jobs/notebooks").glob("*.ipynb"))
 
 
 def kinds(book: dict[str, Any]) -> list[list[str]]:
-    """The kinds of outputs of each cell of code."""
     return [[out["output_type"] for out in cell["outputs"]] for cell in book["cells"] if cell["cell_type"] == "code"]
 
 

@@ -28,6 +28,5 @@ def levels(findings: Iterable[Finding]) -> dict[str, str]:
 
 
 def finding_about(findings: Iterable[Finding], subject: str) -> Finding:
-    """The only finding about `subject`."""
     (finding,) = [finding for finding in findings if finding.subject == subject]
     return finding

@@ -27,7 +27,6 @@ def empty_registry(folder: Path) -> Path:
 
 
 def small_model(seed: int) -> Bundle:
-    """A bundle with random weights."""
     parts = {"config": {"training": {"seed": seed}}, "metrics": {"joint.dev_loss": 1.25 + seed}}
     return tiny_bundle(RECORDS, seed, **parts, sources={"toy/train": "ab12"})
 

@@ -21,7 +21,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def messages() -> list[str]:
-    """The messages that trackers report."""
     return []
 
 
@@ -37,7 +36,6 @@ def track(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> Ca
 
 
 def run_of(tracker: Tracker) -> Any:
-    """The run of a tracker, as MLflow has it."""
     return mlflow_client(tracker.uri).get_run(str(tracker.run_id))
 
 
