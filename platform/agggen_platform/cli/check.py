@@ -96,8 +96,7 @@ def check(
 def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
     """The texts of a file and their records: a record is repeated for each of its texts.
 
-    Raises:
-        CorpusError: there are no records, or a record is invalid or has no text; a partial check would mislead.
+    A partial check would mislead, so CorpusError is raised if a record is invalid or has no text, or there are none.
     """
     from agggen.errors import CorpusError, RecordError
     from agggen.evaluation.files import json_objects

@@ -78,11 +78,7 @@ def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
 
 
 def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record]:
-    """The records of a file, all of which must be valid, because scores of only the valid records would be misleading.
-
-    Raises:
-        CorpusError: a record is invalid, or there are no records; see `read_records`.
-    """
+    """The records of a file; raises CorpusError if there are none or if one is invalid, since scores would mislead."""
     record: Record | Reject | None = None
     for record in read_records(str(path), columns):
         if isinstance(record, Reject):
@@ -143,11 +139,7 @@ class Rejected:
         self.rejects.append(Reject(source, None, record, reason))
 
     def report(self, output: str) -> None:
-        """Prints unknown predicates and the number of rejects, and writes the rejects.
-
-        Raises:
-            CorpusError: all records were rejected; gives the first reason.
-        """
+        """Prints unknown predicates, writes and counts the rejects; raises CorpusError if no record is left."""
         name_unknown(self.unknown)
         file = None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
         if not self.rejects:

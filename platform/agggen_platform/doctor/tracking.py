@@ -53,11 +53,7 @@ def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
 
 
 def _write(client: Any, name: str) -> str:
-    """Sets a tag of the experiment: this needs the same permission as logging a run.
-
-    Raises:
-        MlflowException: the server refuses the tag, or the experiment was deleted.
-    """
+    """Sets a tag of the experiment, which needs the permission to log a run; raises MlflowException if that fails."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)

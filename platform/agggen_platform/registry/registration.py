@@ -84,11 +84,7 @@ def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluat
 
 
 def resolve(address: str, *, uri: str | None = None) -> str:
-    """The address of the bundle of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
-
-    Raises:
-        RegistryError: there is no such model, version or alias (the message lists those that exist), or no registry.
-    """
+    """The address of the bundle of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``; RegistryError if none exists."""
     return Registry(uri).version(parse_address(address)).source
 
 

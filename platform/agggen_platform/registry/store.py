@@ -158,10 +158,7 @@ class Registry:
     def move(self, name: str, alias: str, move: Move) -> None:
         """Moves an alias if it still has the move's `from_version`; records the move first.
 
-        MLflow has no compare-and-swap: of two concurrent moves the later one takes effect, the other raises an error.
-
-        Raises:
-            RegistryError: another process has moved the alias.
+        MLflow has no compare-and-swap: of two concurrent moves the later takes effect, the other raises RegistryError.
         """
         moves = self.moves(name, alias)
         self._expect(name, alias, move.from_version)

@@ -51,11 +51,7 @@ class Journal:
         self._torn = False  # whether the file's last line is incomplete
 
     def append(self, event: Mapping[str, Any]) -> None:
-        """Writes one line. NaN and infinities, which JSON lacks, become the strings "nan", "inf" and "-inf".
-
-        Raises:
-            OSError: the line could not be written completely.
-        """
+        """Writes one line, or raises OSError. NaN and infinities become the strings "nan", "inf" and "-inf"."""
         text = json.dumps(_finite(event), ensure_ascii=False, allow_nan=False, default=str)
         line = text.encode("utf-8", "replace") + b"\n"
         with self._lock:

@@ -68,11 +68,7 @@ def _read_run(folder: Path) -> Run:
 
 
 def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
-    """The runs of these names, by default all, in the order in which they began.
-
-    Raises:
-        ConfigError: no run has one of the names.
-    """
+    """The runs of these names, by default all, in the order in which they began; ConfigError for an unknown name."""
     logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.NAME}")}
     if unknown := [name for name in names if name not in logs]:
         raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {hint(unknown[0], logs)}")

@@ -85,8 +85,7 @@ class Store:
     def __init__(self, uri: str, experiment: str, runs_dir: Path, rejected: Callable[[str], None]) -> None:
         """Connects; creates the schema of a new SQLite store, with artifacts in `runs_dir`, and the experiment.
 
-        `rejected` is called with a message for each value or file that MLflow rejects. For MLflow's errors see
-        `classify`.
+        `rejected` is called with a message for each value or file that MLflow rejects; see `classify`.
         """
         self._rejected = rejected
         self._run_id = ""
