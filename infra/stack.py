@@ -37,11 +37,7 @@ OTHER_STORES = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Creates the stack's folder and holds its lock.
-
-    Raises:
-        StackError: another stack runs in the folder, or it cannot be created.
-    """
+    """Creates the stack's folder and holds its lock; else raises StackError."""
     try:
         # If root starts the stack, PostgreSQL runs as another user, who must be able to reach its own subfolder.
         folder.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
@@ -67,18 +63,13 @@ def read_passwords(folder: Path) -> dict[str, str]:
 
 
 def write_environment(path: Path, environment: Mapping[str, str]) -> None:
-    """Writes the file that a shell reads with ``source``."""
     lines = [f"unset {' '.join(OTHER_STORES)}"]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(environment.items())]
     write_private(path, "\n".join(lines) + "\n")
 
 
 def choose_ports(free: bool, ray: bool) -> dict[str, int]:
-    """A port for each server: the default ports, or ports that are currently free.
-
-    Raises:
-        StackError: a default port is in use.
-    """
+    """A port for each server: the default ports, or StackError if one is in use; with `free`, unused ones."""
     ports = PORTS | (RAY_PORTS if ray else {})
     if not free:
         if used := [f"{HOST}:{port} ({name})" for name, port in ports.items() if not is_free(port)]:
@@ -90,11 +81,7 @@ def choose_ports(free: bool, ray: bool) -> dict[str, int]:
 
 
 def run(folder: Path, ray: bool, free_ports: bool, command: Sequence[str] | None) -> int:
-    """Runs the stack while `command` runs; without a command, until a signal raises SystemExit(128 + its number).
-
-    Returns:
-        The command's exit status.
-    """
+    """Runs the stack while `command` runs and returns its exit status; without a command, runs until a signal."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in signals:
         signal.signal(number, _exit)

@@ -54,8 +54,7 @@ class Supervisor:
     def start(self, server: Server) -> None:
         """Starts a server and returns when it answers.
 
-        Raises:
-            StackError: the server does not start or answer in time, or a server died. `stop` must still be called.
+        Raises StackError if it does not, or if another server died; `stop` must still be called.
         """
         begin = time.monotonic()
 
@@ -99,7 +98,6 @@ class Supervisor:
         return "\n".join([f"the end of {self.log(server.name)}:", *(f"    {line}" for line in lines)])
 
     def check_running(self) -> None:
-        """Raises StackError if a server has died."""
         for server, process in self._running:
             if (status := process.poll()) is not None:
                 how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
@@ -112,7 +110,6 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """Stops all servers in reverse start order."""
         for server, process in reversed(self._running):
             process.send_signal(server.stop_signal)
             how = "has ended"

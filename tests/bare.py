@@ -1,7 +1,5 @@
 """Runs Python in a new process where given packages cannot be imported, as if they were not installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -25,3 +25,10 @@ def command(capsys: pytest.CaptureFixture[str]) -> Run:
         return ended.value.code, captured.out, captured.err
 
     return call
+
+
+def check_refused(result: tuple[int | str | None, str, str], code: int, message: str) -> None:
+    """Checks that a command ended with this exit code and printed nothing but one line, an error with this message."""
+    actual, out, err = result
+    assert (actual, out) == (code, ""), err
+    assert err.startswith("error: ") and err.count("\n") == 1 and message in err, err

@@ -13,7 +13,7 @@ import torch
 from hypothesis import settings
 
 from tests.command import Run, command
-from tests.file_server import Files, serving
+from tests.file_server import Files, answering
 from tests.s3_faults import FaultyS3
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def files() -> Iterator[Files]:
-    """An HTTP server of one file, on this machine."""
-    with serving() as files:
+    files = Files()
+    with answering(files.answer) as files.address:
         yield files
 
 
@@ -87,7 +87,6 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def model(bundle: Path) -> Model:
-    """The tiny bundle as bulk generation opens it."""
     from agggen_platform.bulk.model import open_model
 
     return open_model(str(bundle))

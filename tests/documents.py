@@ -1,23 +1,42 @@
-"""The READMEs of the repository, their blocks of code, and the commands in these."""
-
-from __future__ import annotations
+"""The READMEs of the repository, their blocks of code, the commands in these, and what commands of agggen mean."""
 
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from markdown_it import MarkdownIt
+
+from agggen.config import load_config, overrides_of, preset_names
+from agggen.generation.config import InferenceConfig
+from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.cli import main as command_line
+from agggen_platform.job_config import JobConfig
+from agggen_platform.segmentation.config import SegmentConfig
+from agggen_platform.serving.config import ServeConfig
 
 REPO = Path(__file__).parents[1]
 READMES = sorted(
     path for path in REPO.rglob("README.md") if not any(part[0] == "." for part in path.relative_to(REPO).parts)
 )
+GROUP: Any = typer.main.get_command(command_line.app)
+CONFIGS: dict[str, Any] = {
+    **dict.fromkeys(("train", "adapt", "distill", "sweep", "doctor", "demo", "reproduce"), JobConfig),
+    **dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig),
+    **dict.fromkeys(("serve", "studio"), ServeConfig),
+    "segment": SegmentConfig,
+    "bulk": BulkConfig,
+}
+"""What the settings of a command configure."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code of a README."""
-
     readme: Path
     line: int
     language: str
@@ -29,27 +48,11 @@ class Block:
 
 def blocks(readme: Path) -> Iterator[Block]:
     """Fenced blocks with their language, and indented ones, as `sh` if they begin like a command, else as `text`."""
-    begun, language, inside = 0, "", list[str]()
-    before = ""
-    for number, line in enumerate([*readme.read_text(encoding="utf-8").splitlines(), ""], start=1):
-        fenced, indented = begun and language != "indented", line.startswith("    ")
-        if fenced and line != "```":
-            inside.append(line)
-        elif begun and not fenced and (indented or not line):
-            inside.append(line[4:])
-        elif begun:
-            text = "\n".join(inside).rstrip()
-            if language == "indented":
-                language = "sh" if re.match(r"[a-z.\d]+( |$)", text, re.M) else "text"
-            yield Block(readme, begun, language, text)
-            begun, inside = 0, []
-            if not fenced and line.startswith("```"):
-                begun, language = number, line[3:]
-        elif line.startswith("```"):
-            begun, language = number, line[3:]
-        elif indented and not before:
-            begun, language, inside = number, "indented", [line[4:]]
-        before = line
+    for token in MarkdownIt().parse(readme.read_text(encoding="utf-8")):
+        if token.type in ("fence", "code_block") and token.map:
+            text = token.content.rstrip()
+            indented = "sh" if re.match(r"[a-z.\d]+( |$)", text, re.M) else "text"
+            yield Block(readme, token.map[0] + 1, token.info if token.type == "fence" else indented, text)
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
@@ -79,3 +82,44 @@ def commands_of(text: str) -> Iterator[list[str]]:
                 words.append(token)
         logical = ""
     assert not logical, f"an open quotation: {logical}"
+
+
+def agggen_words(words: list[str]) -> list[str] | None:
+    """The arguments of `agggen` in a command that runs it, itself or as a job; None in others."""
+    for at, word in enumerate(words):
+        if word == "agggen" and words[at - 1] not in ("-n", "namespace"):
+            return words[at + 1 :]
+        if match := re.search(r"(?:^|/)jobs/(\w+\.py)$", word):
+            called: list[list[str]] = []
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(command_line, "main", called.append)
+                patch.setattr("sys.argv", words[at:])
+                runpy.run_path(str(REPO / "jobs" / match[1]), run_name="__main__")
+            return called[0]
+    return None
+
+
+def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
+    """The name of the subcommand that the words call, what parses its arguments, and the arguments."""
+    parser, names, rest = GROUP, list[str](), list(words)
+    while rest and hasattr(parser, "commands"):
+        assert rest[0] in parser.commands, f"agggen has no command {' '.join([*names, rest[0]])!r}"
+        names.append(rest.pop(0))
+        parser = parser.commands[names[-1]]
+    return " ".join(names), parser, rest
+
+
+def configured(name: str, params: dict[str, Any]) -> Any:
+    """The configuration that a command with these parameters loads; None if it has no settings."""
+    words = [word for word in params.get("overrides") or params.get("settings") or () if "=" in word]
+    settings = [re.sub(r"=\.\.\.$", "=PLACE", word) for word in words]
+    if (kind := CONFIGS.get(name)) is None:
+        assert not settings, f"this test does not know the settings of {name}"
+        return None
+    if kind in (SegmentConfig, BulkConfig) and params["actors"] is not None:
+        settings.append(f"actors={params['actors']}")
+    of_bundle = [f"inference.{setting}" for setting in overrides_of(InferenceConfig())]
+    defaults = {BulkConfig: of_bundle, ServeConfig: ["bundle=BUNDLE"]}.get(kind, [])
+    presets = [params.get("preset"), params.get("source")] if kind is JobConfig else []
+    preset = next((preset for preset in presets if preset in preset_names()), None)
+    return load_config(kind, preset, settings, defaults=defaults)

@@ -1,60 +1,57 @@
-"""An HTTP server of one file that can cut connections and be busy."""
+"""HTTP servers of tests: one that answers by a function, and one of a file that can cut connections and be busy."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 CONTENT = bytes(range(256)) * 2000
-
-
-class Files(ThreadingHTTPServer):
-    """Serves `content` under any path but /absent."""
-
-    daemon_threads = True
-    content = CONTENT
-    cut_after: list[int]
-    """Bytes after which the next connections end."""
-    failures = 0
-    requests = 0
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.cut_after = []
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/{path}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Files
-
-    def do_GET(self) -> None:
-        server = self.server
-        server.requests += 1
-        if server.failures:
-            server.failures -= 1
-            self.send_error(503)
-        elif self.path == "/absent":
-            self.send_error(404)
-        else:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(server.content)))
-            self.end_headers()
-            self.wfile.write(server.content[: server.cut_after.pop(0) if server.cut_after else None])
-
-    def log_message(self, *_: object) -> None:
-        """Writes no log."""
+Answer = tuple[int, bytes] | tuple[int, bytes, int | None]
+"""Status and content, and how many bytes of the content are sent."""
 
 
 @contextmanager
-def serving() -> Iterator[Files]:
-    files = Files()
-    thread = Thread(target=files.serve_forever, args=(0.01,))
-    thread.start()
-    yield files
-    files.shutdown()
-    thread.join()
-    files.server_close()
+def answering(answer: Callable[[BaseHTTPRequestHandler, bytes], Answer]) -> Iterator[str]:
+    """The address of a server; `answer` gets each request and its body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, content, *sent = answer(self, self.rfile.read(int(self.headers["Content-Length"] or 0)))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[: sent[0] if sent else None])
+
+        do_POST = do_PUT = do_GET
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Files:
+    """A server with `content` under any path but /absent."""
+
+    content = CONTENT
+    failures = 0
+    requests = 0
+    address = ""
+
+    def __init__(self) -> None:
+        self.cut_after: list[int] = []  # bytes after which the next connections end
+
+    def url(self, path: str) -> str:
+        return f"{self.address}/{path}"
+
+    def answer(self, request: BaseHTTPRequestHandler, _: bytes) -> Answer:
+        self.requests += 1
+        if self.failures:
+            self.failures -= 1
+            return 503, b""
+        if request.path == "/absent":
+            return 404, b""
+        return 200, self.content, self.cut_after.pop(0) if self.cut_after else None

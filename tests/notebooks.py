@@ -3,8 +3,6 @@
 As in Jupyter, the value of a cell's last expression is an output, also as HTML if it has such a form.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 PATIENCE = 900.0  # seconds: ends a test that hangs; a busy machine can be several times as slow as another
 
@@ -41,7 +43,6 @@ class Running:
         self.kill()
 
     def output(self) -> str:
-        """Everything it printed so far."""
         return self.log.read_text(errors="replace")
 
     def wait_until(
@@ -55,7 +56,6 @@ class Running:
             time.sleep(pause)
 
     def finish(self, seconds: float = PATIENCE) -> int:
-        """Its exit status."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -75,7 +75,6 @@ class Running:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kills it and its living descendants."""
         pids = [self.process.pid]
         with suppress(psutil.Error):
             pids += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
@@ -85,8 +84,17 @@ class Running:
         self.process.wait(60)
 
 
+def output_of(name: str, *arguments: object, install: str) -> str:
+    """Runs a program, which must succeed, and returns its standard output; without the program, the test is skipped."""
+    program = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if program is None:
+        pytest.skip(f"{name} is not installed: {install}")
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that nothing listens on."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for unused in sockets:

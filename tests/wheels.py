@@ -1,7 +1,5 @@
 """The wheel of agggen, built from the sources of this checkout."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

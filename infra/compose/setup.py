@@ -54,14 +54,7 @@ def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
 
 
 def make(state: Path, owner: int) -> list[Path]:
-    """Creates the missing files and folders of `state`, owned by `owner`.
-
-    Returns:
-        The files of secrets that were created.
-
-    Raises:
-        OSError: the system refused, for example because only root may change owners.
-    """
+    """Creates the missing files and folders of `state`, owned by `owner`; returns the new files of secrets."""
     folder = state / "secrets"
     # Other users cannot open the folder, so it is safe to change the owner of its files after they were created.
     for path, mode in {state: 0o755, folder: 0o700, **{state / name: mode for name, mode in FOLDERS.items()}}.items():
@@ -84,7 +77,6 @@ def make(state: Path, owner: int) -> list[Path]:
 
 
 def main() -> None:
-    """Creates missing files and folders, and lists the new secrets' files without their values."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--state", type=Path, default=STATE, help="the folder; compose.yaml expects the default")
     parser.add_argument("--owner", type=int, default=USER, help=f"user and group of the files [default: {USER}]")

@@ -42,15 +42,11 @@ class StartError(Exception):
 
 
 def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The server's command and environment.
+    """The server's command and environment; raises StartError if a secret or setting is missing or invalid.
 
     Args:
         arguments: further options of ``mlflow server``.
-        env: this process's environment.
         folder: an empty folder that only this user can open; the files with secrets are written to it.
-
-    Raises:
-        StartError: a secret or setting is missing or invalid; the message names it and gives a valid value.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     if chosen := [name for name in names if name in _FIXED]:
@@ -126,7 +122,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def main() -> NoReturn:
-    """Replaces this process by the server."""
     try:
         command, env = prepare(sys.argv[1:], os.environ, Path(tempfile.mkdtemp(prefix="agggen-mlflow-")))
     except StartError as error:

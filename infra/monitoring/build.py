@@ -14,7 +14,6 @@ TARGET = HERE / "kubernetes" / "rules.yaml"
 
 
 def rules_object() -> str:
-    """The content of ``rules.yaml``."""
     groups = [
         group
         for path in sorted((HERE / "rules").glob("*.yaml"))

@@ -13,7 +13,6 @@ EXTRAS = {
 
 
 def installed(package: str) -> bool:
-    """Whether a package can be imported."""
     return find_spec(package) is not None
 
 

@@ -29,8 +29,6 @@ _REFRESH_SECONDS = 5.0  # Ray's processes export every 10 seconds
 
 @dataclass(frozen=True)
 class Metric:
-    """The definition of a metric."""
-
     name: str
     kind: Literal["gauge", "counter"]
     description: str
@@ -114,8 +112,6 @@ class JobMetrics:
 
 
 class TrainingMeter(JobMetrics):
-    """The metrics of a training job."""
-
     def __init__(self, run: str, config: JobConfig) -> None:
         super().__init__(run=run)
         self._steps: dict[str, int] = {}
@@ -142,20 +138,16 @@ class TrainingMeter(JobMetrics):
                 self.set("training_loss_nats", values[f"{split}_loss"], stage=stage, split=split)
 
     def workers(self, count: int) -> None:
-        """Sets the number of workers that train now."""
         self.set("training_workers", count)
 
     def restarted(self) -> None:
         self.add("training_restarts", 1)
 
     def checkpoint(self, at: float) -> None:
-        """Sets the Unix time of the last verified checkpoint."""
         self.set("training_checkpoint_timestamp_seconds", at)
 
 
 class ShardsMeter(JobMetrics):
-    """The metrics of a sharded job."""
-
     def __init__(self, kind: str, run: str, shards: Sequence[Shard], max_reject_share: float) -> None:
         super().__init__(kind=kind, run=run)
         self._shards, self._limit = shards, max_reject_share

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import fingerprint, save_bundle
-from agggen_platform.registry import PromotionRefused, Registry, promote, register, resolve, rollback
+from agggen_platform.registry import PromotionRefused, Registry, promote, record, register, resolve, rollback
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.folder import Folder
 from tests.command import Run
@@ -36,7 +36,8 @@ def test_a_bundle_of_an_object_store_from_registration_to_rollback(
     first, second = save_model(tmp_path / "a" / "bundle", 1), save_model(tmp_path / "b" / "bundle", 2)
     assert run("models", "register", first, "--to", f"{s3}/models")[0] == 0
     assert resolve("models:/agggen/1") == f"{s3}/models/{fingerprint(first)[:16]}/bundle"
-    register(put_bundle(second, f"{s3}/runs/toy-2/bundle"), evaluations=[write_report(tmp_path / "r", second)])
+    register(put_bundle(second, f"{s3}/runs/toy-2/bundle"))
+    record("agggen/2", write_report(tmp_path / "r", second))
     version = Registry().versions("agggen")[1]
     assert (version.number, version.source, version.tags["bundle.run"]) == ("2", f"{s3}/runs/toy-2/bundle", "toy-2")
     promote("agggen", "2")

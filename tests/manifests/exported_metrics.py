@@ -4,11 +4,10 @@
 `tests/integration/test_metrics.py`, which compares it with a new scrape each time it runs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -31,8 +30,7 @@ UNSEEN = {
 }
 """Metrics of events or devices that the recording lacks, as their sources define them."""
 OF_PROMETHEUS = {"up": (), "ALERTS": ("alertname", "alertstate")}
-OF_TARGETS = frozenset({"instance", "job"})
-"""Labels that Prometheus adds."""
+OF_TARGETS = frozenset({"instance", "job"})  # labels that Prometheus adds
 
 Known = dict[str, dict[str, frozenset[str]]]
 """Labels of each metric, and their values where these are among `VALUED`; empty where they are not known."""
@@ -40,44 +38,37 @@ Known = dict[str, dict[str, frozenset[str]]]
 
 def read(text: str) -> Known:
     """The metrics of an exposition, by the names of their samples."""
-    known: dict[str, dict[str, set[str]]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            labels = known.setdefault(sample.name, {})
-            for label, value in sample.labels.items():
-                values = labels.setdefault(label, set())
-                if label in VALUED:
-                    values.add(value)
-    return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in known.items()}
+    samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return merged(
+        {sample.name: {label: frozenset({value} if label in VALUED else ()) for label, value in sample.labels.items()}}
+        for sample in samples
+    )
 
 
 def merged(scrapes: Iterable[Known]) -> Known:
-    """The union of metrics, labels and values."""
     union: Known = {}
     for known in scrapes:
         for name, labels in known.items():
-            values_of = union.setdefault(name, {})
+            known_values = union.setdefault(name, {})
             for label, values in labels.items():
-                values_of[label] = values_of.get(label, frozenset()) | values
+                known_values[label] = known_values.get(label, frozenset()) | values
     return union
 
 
 def recorded() -> Known:
-    """The recorded metrics of Ray, including those of this code."""
     content: Mapping[str, Mapping[str, list[str]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in content.items()}
 
 
 def of_jobs() -> Known:
-    """The metrics of jobs, as the code defines them."""
     items = frozenset(field.name for counts in (bulk.Counts, segmentation.Counts) for field in fields(counts))
     values = {"item": items}
     known = {metric: {label: values.get(label, frozenset()) for label in metric.labels} for metric in METRICS}
     return {f"ray_{m.name}{'_total' if m.kind == 'counter' else ''}": labels for m, labels in known.items()}
 
 
+@cache
 def all_known() -> Known:
-    """Everything that a query may use."""
     stated = {**UNSEEN, **OF_PROMETHEUS}
     unseen = {name: {label: frozenset[str]() for label in labels} for name, labels in stated.items()}
     return merged([recorded(), of_jobs(), unseen])

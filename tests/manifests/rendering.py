@@ -3,18 +3,16 @@
 Without ``kubectl`` or ``kustomize`` the tests that need them are skipped.
 """
 
-from __future__ import annotations
-
 import functools
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+
+from tests.processes import output_of
 
 REPO = Path(__file__).parents[2]
 KUBERAY = REPO / "infra" / "kuberay"
@@ -25,14 +23,9 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that an object describes."""
-
-    owner: str
-    """Kind and name of the object."""
-    role: str
-    """head, submitter, the name of a worker group, or pod."""
+    owner: str  # kind and name of the object
+    role: str  # head, submitter, the name of a worker group, or pod
     template: Object
-    """A PodTemplateSpec."""
 
     def __str__(self) -> str:
         return f"{self.owner} {self.role}"
@@ -53,16 +46,9 @@ class Pod:
 @functools.cache
 def rendered(folder: Path) -> list[Object]:
     """The objects of a kustomization. Tests share them and must not change them."""
-    if shutil.which("kubectl"):
-        command = ["kubectl", "kustomize"]
-    elif shutil.which("kustomize"):
-        command = ["kustomize", "build"]
-    else:
-        pytest.skip("neither kubectl nor kustomize is installed")
-    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, f"kustomize fails on {folder.relative_to(REPO)}: {done.stderr.strip()}"
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [item for item in yaml.load_all(done.stdout, loader) if item]
+    command = ("kubectl", "kustomize") if shutil.which("kubectl") else ("kustomize", "build")
+    text = output_of(*command, folder, install="kubectl or kustomize")
+    return [item for item in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if item]
 
 
 @functools.cache
@@ -90,15 +76,13 @@ def ray_objects(objects: Sequence[Object]) -> list[Object]:
 
 def cluster_spec(item: Object) -> Object:
     """The RayClusterSpec of a RayCluster, RayService or RayJob."""
-    spec = item["spec"]
-    return {"RayCluster": spec, "RayService": spec.get("rayClusterConfig"), "RayJob": spec.get("rayClusterSpec")}[
-        item["kind"]
-    ]
+    key = {"RayService": "rayClusterConfig", "RayJob": "rayClusterSpec"}.get(item["kind"])
+    return item["spec"][key] if key else item["spec"]
 
 
 def pods_of(objects: Sequence[Object]) -> Iterator[Pod]:
     for item in objects:
-        if item["apiVersion"].startswith("ray.io/"):
+        if item in ray_objects([item]):
             cluster = cluster_spec(item)
             yield Pod(name_of(item), "head", cluster["headGroupSpec"]["template"])
             for group in cluster["workerGroupSpecs"]:

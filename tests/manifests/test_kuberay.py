@@ -3,8 +3,6 @@
 Namespaces enforce the "restricted" Pod Security Standard; ``kubectl apply`` checks the objects of KubeRay by its CRDs.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -39,7 +37,10 @@ SECRETS = {
 """The secrets that README.md describes, with their keys."""
 SECRET_NAME = re.compile(r"token|passw|secret|credential|api.?key|access.?key|private", re.I)
 
-both_overlays = pytest.mark.parametrize("name", OVERLAYS)
+
+@pytest.fixture(params=OVERLAYS)
+def objects(request: pytest.FixtureRequest) -> list[Object]:
+    return overlay(request.param)
 
 
 # --- validity ------------------------------------------------------------------------------------------------------
@@ -55,9 +56,7 @@ def schema_error(text: str) -> str:
     return ""
 
 
-@both_overlays
-def test_objects_and_pod_templates_are_valid(name: str) -> None:
-    objects = overlay(name)
+def test_objects_and_pod_templates_are_valid(objects: list[Object]) -> None:
     checked = {name_of(item): item for item in objects if item not in ray_objects(objects)}
     for pod in pods_of(ray_objects(objects)):
         meta = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "any"}}
@@ -66,20 +65,14 @@ def test_objects_and_pod_templates_are_valid(name: str) -> None:
     assert {key: error for key, item in checked.items() if (error := schema_error(json.dumps(item)))} == {}
 
 
-@both_overlays
-def test_what_a_pod_refers_to_exists(name: str) -> None:
-    existing = {(item["kind"], item["metadata"]["name"]) for item in overlay(name)}
-    for pod in pods_of(overlay(name)):
+def test_what_a_pod_refers_to_exists(objects: list[Object]) -> None:
+    existing = {(item["kind"], item["metadata"]["name"]) for item in objects}
+    for pod in pods_of(objects):
         needed = {("PriorityClass", pod.spec["priorityClassName"])}
         needed |= {("ServiceAccount", account) for account in [pod.spec.get("serviceAccountName")] if account}
-        for volume in pod.spec.get("volumes", []):
-            needed |= {
-                ("PersistentVolumeClaim", claim["claimName"]) for claim in values(volume, "persistentVolumeClaim")
-            }
-            needed |= {("ConfigMap", config["name"]) for config in values(volume, "configMap") if "name" in config}
-        for container in pod.containers:
-            for source in (*values(container, "configMapRef"), *values(container, "configMapKeyRef")):
-                needed.add(("ConfigMap", source["name"]))
+        needed |= {("PersistentVolumeClaim", c["claimName"]) for c in values(pod.spec, "persistentVolumeClaim")}
+        for key in ("configMap", "configMapRef", "configMapKeyRef"):
+            needed |= {("ConfigMap", source["name"]) for source in values(pod.spec, key) if "name" in source}
         needed.discard(("ConfigMap", "kube-root-ca.crt"))  # Kubernetes creates it
         assert needed <= existing, f"{pod}: {needed - existing}"
 
@@ -99,9 +92,8 @@ def values(tree: Any, key: str) -> list[Any]:
 # --- pods ----------------------------------------------------------------------------------------------------------
 
 
-@both_overlays
-def test_pods_are_unprivileged_and_bounded(name: str) -> None:
-    pods = list(pods_of(overlay(name)))
+def test_pods_are_unprivileged_and_bounded(objects: list[Object]) -> None:
+    pods = list(pods_of(objects))
     assert len(pods) > 14
     for pod in pods:
         security = pod.spec["securityContext"]
@@ -120,16 +112,14 @@ def test_pods_are_unprivileged_and_bounded(name: str) -> None:
         if pod.owner.startswith("Ray"):
             writable = {mount["mountPath"] for mount in pod.containers[0]["volumeMounts"]}
             assert {"/tmp", "/var/lib/agggen"} <= writable, str(pod)
-    for options in values(ray_objects(overlay(name)), "autoscalerOptions"):
+    for options in values(ray_objects(objects), "autoscalerOptions"):
         assert options["securityContext"] == LOCKED
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------
 
 
-@both_overlays
-def test_no_secret_is_in_plain_text(name: str) -> None:
-    objects = overlay(name)
+def test_no_secret_is_in_plain_text(objects: list[Object]) -> None:
     assert of_kind(objects, "Secret") == []
     for item in of_kind(objects, "ConfigMap"):
         assert not any(SECRET_NAME.search(key) for key in item["data"]), name_of(item)
@@ -141,10 +131,9 @@ def test_no_secret_is_in_plain_text(name: str) -> None:
                 assert "value" not in entry or is_file or not SECRET_NAME.search(entry["name"]), f"{pod}: {entry}"
 
 
-@both_overlays
-def test_secrets_are_documented_and_only_their_group_reads_them(name: str) -> None:
+def test_secrets_are_documented_and_only_their_group_reads_them(objects: list[Object]) -> None:
     guide = (KUBERAY / "README.md").read_text(encoding="utf-8")
-    for pod in pods_of(overlay(name)):
+    for pod in pods_of(objects):
         for secret in values(pod.template, "secret"):
             assert {item["key"] for item in secret.get("items", [])} <= SECRETS[secret["secretName"]], str(pod)
             assert secret["defaultMode"] & 0o027 == 0, f"{pod}: others may read {secret['secretName']}"
@@ -157,9 +146,8 @@ def test_secrets_are_documented_and_only_their_group_reads_them(name: str) -> No
         assert all(f"{key}=" in guide for key in keys), f"README.md does not name the keys of {secret}"
 
 
-@both_overlays
-def test_ray_clusters_require_a_token(name: str) -> None:
-    for item in ray_objects(overlay(name)):
+def test_ray_clusters_require_a_token(objects: list[Object]) -> None:
+    for item in ray_objects(objects):
         assert cluster_spec(item)["authOptions"] == {"mode": "token", "secretName": "agggen-ray-token"}, name_of(item)
 
 
@@ -184,32 +172,28 @@ def peers(objects: list[Object], direction: str, side: str) -> list[tuple[Object
     ]
 
 
-@both_overlays
-def test_connections_are_denied_unless_a_policy_of_the_pod_allows_them(name: str) -> None:
-    policies = {item["metadata"]["name"]: item["spec"] for item in of_kind(overlay(name), "NetworkPolicy")}
+def test_connections_are_denied_unless_a_policy_of_the_pod_allows_them(objects: list[Object]) -> None:
+    policies = {item["metadata"]["name"]: item["spec"] for item in of_kind(objects, "NetworkPolicy")}
     assert policies.pop("default-deny") == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     inbound = [spec["podSelector"] for spec in policies.values() if "Ingress" in spec["policyTypes"]]
-    for pod in pods_of(overlay(name)):
+    for pod in pods_of(objects):
         assert any(selects(selector, pod.labels) for selector in inbound), str(pod)
 
 
-@both_overlays
-def test_other_namespaces_reach_three_ports_and_pods_never_reach_the_metadata_service(name: str) -> None:
+def test_other_namespaces_reach_three_ports_and_pods_never_reach_the_metadata_service(objects: list[Object]) -> None:
     admitted = set()
-    for policy, peer, ports in peers(overlay(name), "ingress", "from"):
+    for policy, peer, ports in peers(objects, "ingress", "from"):
         assert "ipBlock" not in peer, name_of(policy)
         if "namespaceSelector" in peer:
             namespace = peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
             admitted |= {(namespace, port) for port in ports or ["any"]}
     assert admitted == {("ingress-nginx", 8000), ("kuberay-system", 8265), ("monitoring", 8080)}
-    for policy, peer, ports in peers(overlay(name), "egress", "to"):
+    for policy, peer, ports in peers(objects, "egress", "to"):
         if block := peer.get("ipBlock"):
             assert ports and (block["cidr"] != "0.0.0.0/0" or "169.254.0.0/16" in block["except"]), name_of(policy)
 
 
-@both_overlays
-def test_ports_of_policies_and_services_are_ports_of_their_pods(name: str) -> None:
-    objects = overlay(name)
+def test_ports_of_policies_and_services_are_ports_of_their_pods(objects: list[Object]) -> None:
     listening = [
         (pod.labels, {value for port in values(pod.template, "ports") for item in port for value in item.values()})
         for pod in pods_of(objects)

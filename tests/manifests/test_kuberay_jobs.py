@@ -1,9 +1,7 @@
-"""The commands and settings in the manifests are those of this code, and what they ask for fits the pods beside them.
+"""The commands and settings in the manifests are valid, and the resources that they request fit the pods.
 
 The command line parses the entrypoints of jobs, Ray Serve and the endpoint's configuration read the endpoint's file.
 """
-
-from __future__ import annotations
 
 import functools
 import runpy
@@ -13,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from agggen.config import load_config, overrides_of
-from agggen_platform.cli import main as command_line
-from agggen_platform.job_config import JobConfig
+from agggen.config import load_config
+from agggen.corpora.catalogue import list_corpora
+from agggen_platform.serving.capacity import check_fits, least, most
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.deploy import APPLICATION
+from agggen_platform.serving.target import settings_of
+from tests.documents import agggen_words, configured, leaf
 from tests.manifests.rendering import OVERLAYS, REPO, Object, cluster_spec, of_kind, overlay
 
 HOME = "/var/lib/agggen"
@@ -42,48 +43,18 @@ def head_of(name: str, job: str) -> Object:
     return job_of(name, job)["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
 
 
-def parsed(arguments: list[str]) -> dict[str, Any]:
-    """The parameters with which `agggen` would call the command.
-
-    Raises:
-        click.UsageError: an unknown option, or a missing argument.
-    """
-    command: Any = typer.main.get_command(command_line.app)
-    while hasattr(command, "commands"):
-        name, *arguments = arguments
-        command = command.commands[name]
-    return dict(command.make_context(name, arguments).params)
+def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
+    """The name of a command of `agggen` and its parameters; fails on unknown options and missing arguments."""
+    name, parser, arguments = leaf(agggen_words(words) or [])
+    return name, dict(parser.make_context(name, arguments).params)
 
 
 @functools.cache
-def entrypoint(name: str, job: str) -> dict[str, Any]:
-    """The parameters of a job's command."""
-    python, script, *arguments = shlex.split(job_of(name, job)["entrypoint"])
-    assert (python, script) == ("python", f"/opt/agggen/jobs/{job}.py")
-    called: list[list[str]] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command_line, "main", called.append)
-        patch.setattr("sys.argv", [script, *arguments])
-        runpy.run_path(str(REPO / "jobs" / f"{job}.py"), run_name="__main__")
-    return parsed(called[0])
-
-
-@functools.cache
-def configured(name: str, job: str) -> Any:
-    """The configuration of a job."""
-    from agggen.generation.config import InferenceConfig
-    from agggen_platform.bulk.config import BulkConfig
-    from agggen_platform.segmentation.config import SegmentConfig
-
-    params = entrypoint(name, job)
-    settings = list(params["overrides"] or ())
-    if job in ("train", "sweep"):
-        return load_config(JobConfig, params["source" if job == "train" else "preset"], settings)
-    settings.append(f"actors={params['actors']}")
-    if job == "segment":
-        return load_config(SegmentConfig, None, settings)
-    of_bundle = [f"inference.{setting}" for setting in overrides_of(InferenceConfig())]
-    return load_config(BulkConfig, None, settings, defaults=of_bundle)
+def entrypoint(name: str, job: str) -> tuple[dict[str, Any], Any]:
+    words = shlex.split(job_of(name, job)["entrypoint"])
+    assert words[:2] == ["python", f"/opt/agggen/jobs/{job}.py"]
+    command, params = parsed(words)
+    return params, configured(command, params)
 
 
 # --- jobs ----------------------------------------------------------------------------------------------------------
@@ -92,8 +63,8 @@ def configured(name: str, job: str) -> Any:
 @every_job
 def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> None:
     assert not set(job_of(name, job)["entrypoint"]) & SHELL, "KubeRay's submitter hands it to a shell unquoted"
-    configured(name, job)
-    assert str(entrypoint(name, job)["runs"]).startswith(f"{HOME}/job/"), "runs must outlive the head"
+    params, _ = entrypoint(name, job)
+    assert str(params["runs"]).startswith(f"{HOME}/job/"), "runs must outlive the head"
     head = head_of(name, job)
     mounts = {mount["mountPath"]: mount["name"] for mount in head["containers"][0]["volumeMounts"]}
     [volume] = [volume for volume in head["volumes"] if volume["name"] == mounts[f"{HOME}/job"]]
@@ -102,7 +73,7 @@ def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> N
 
 @every_job
 def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
-    config, params, cluster = configured(name, job), entrypoint(name, job), job_of(name, job)["rayClusterSpec"]
+    (params, config), cluster = entrypoint(name, job), job_of(name, job)["rayClusterSpec"]
     cpus = gpus = at_start = 0.0
     for group in cluster["workerGroupSpecs"]:
         limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
@@ -126,20 +97,14 @@ def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
 
 @every_job
 def test_the_corpus_of_a_training_is_downloaded_first(name: str, job: str) -> None:
-    from agggen.corpora.catalogue import list_corpora
-
     shipped = {corpus.name for corpus in list_corpora() if corpus.folder is None}
     commands = [container["command"] for container in head_of(name, job).get("initContainers", [])]
-    corpora = [parsed(command[1:])["name"] for command in commands]
-    needed = {configured(name, job).corpus.name} - shipped if job in ("train", "sweep") else set()
+    corpora = [parsed(command)[1]["name"] for command in commands]
+    needed = {entrypoint(name, job)[1].corpus.name} - shipped if job in ("train", "sweep") else set()
     assert corpora == list(needed)
 
 
 # --- the endpoint --------------------------------------------------------------------------------------------------
-
-
-def service_of(name: str) -> Object:
-    return spec_of(name, "RayService", "agggen")
 
 
 def application_of(name: str) -> Any:
@@ -147,38 +112,31 @@ def application_of(name: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of pydantic, in Ray's own code
         from ray.serve.schema import ServeDeploySchema
-    schema = ServeDeploySchema.model_validate(yaml.safe_load(service_of(name)["serveConfigV2"]))
+    schema = ServeDeploySchema.model_validate(yaml.safe_load(spec_of(name, "RayService", "agggen")["serveConfigV2"]))
     [application] = schema.applications
     return application, schema.http_options
 
 
 @functools.cache
 def endpoint_config(name: str) -> Any:
-    from agggen_platform.serving.config import ServeConfig
-    from agggen_platform.serving.target import settings_of
-
     return load_config(ServeConfig, None, settings_of(application_of(name)[0].args))
 
 
 @both_overlays
 def test_the_settings_of_serve_and_of_the_endpoint_agree(name: str) -> None:
-    from agggen_platform.serving.deploy import APPLICATION
-
     (application, http), config = application_of(name), endpoint_config(name)
     assert (http.host, http.port) == (config.http.host, config.http.port)
     assert application.name == APPLICATION and application.route_prefix == "/"
     assert config.bundle == "models:/agggen@champion" and config.security.keys_file is not None
-    spec = service_of(name)
+    spec = spec_of(name, "RayService", "agggen")
     assert spec["rayClusterDeletionDelaySeconds"] > config.limits.longest_deadline_s, "old requests must finish"
     assert spec["upgradeStrategy"] == {"type": "NewCluster"} and spec["excludeHeadPodFromServeSvc"] is True
 
 
 @both_overlays
 def test_the_endpoint_fits_its_nodes(name: str) -> None:
-    from agggen_platform.serving.capacity import check_fits, least, most
-
     config, most_gpus, nodes = endpoint_config(name), 0.0, []
-    for group in service_of(name)["rayClusterConfig"]["workerGroupSpecs"]:
+    for group in spec_of(name, "RayService", "agggen")["rayClusterConfig"]["workerGroupSpecs"]:
         limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
         gpus = float(limits.get("nvidia.com/gpu", 0))
         nodes += [{"CPU": float(limits["cpu"]), "GPU": gpus}] * group["minReplicas"]
@@ -192,7 +150,7 @@ def test_the_endpoint_fits_its_nodes(name: str) -> None:
 @both_overlays
 def test_every_node_of_the_endpoint_mounts_its_keys(name: str) -> None:
     keys_file = Path(endpoint_config(name).security.keys_file)
-    cluster = cluster_spec({"kind": "RayService", "spec": service_of(name)})
+    cluster = cluster_spec({"kind": "RayService", "spec": spec_of(name, "RayService", "agggen")})
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         spec = group["template"]["spec"]
         [mount] = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "api-keys"]

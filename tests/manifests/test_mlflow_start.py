@@ -1,7 +1,5 @@
 """The start script of MLflow's image: secrets in private files, and invalid settings. The server is not started."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import runpy
@@ -43,9 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "private"
 
 
-def test_the_server_requires_accounts_and_its_secrets_stay_in_private_files(
-    env: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_stay_in_private_files(env: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command, environment = START["prepare"]([*HOSTS, "--port", "5000"], env, folder)
     assert " ".join(command) == (
         "mlflow server --app-name basic-auth --workers 1 --serve-artifacts --allowed-hosts localhost:5000 --port 5000"
@@ -99,7 +95,7 @@ def test_unsafe_options_and_missing_settings_are_refused(
         ("password", "short", "shorter than 12"),
     ],
 )
-def test_a_missing_or_wrong_secret_is_named_and_not_shown(
+def test_a_wrong_secret_is_named_and_not_shown(
     env: dict[str, str], name: str, content: str | None, message: str
 ) -> None:
     path = Path(env["AGGGEN_MLFLOW_SECRETS"]) / name

@@ -1,13 +1,9 @@
 """Rules, alerts and dashboards: accepted by promtool, tested, and about metrics and labels that are exported."""
 
-from __future__ import annotations
-
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +11,15 @@ import pytest
 import yaml
 
 from infra.monitoring.build import TARGET, rules_object
-from tests.manifests.exported_metrics import OF_TARGETS, Known, all_known
+from tests.manifests.exported_metrics import OF_TARGETS, all_known
+from tests.manifests.rendering import REPO, of_kind, rendered
+from tests.processes import output_of
 
-REPO = Path(__file__).parents[2]
 MONITORING = REPO / "infra" / "monitoring"
+RULES = sorted((MONITORING / "rules").glob("*.yaml"))
 TESTS = sorted((MONITORING / "tests").glob("*.yaml"))
 BOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
-VARIABLES = {"$__rate_interval": "5m", "$run": ".+", "$kind": ".+"}
-"""What Grafana substitutes in queries."""
+VARIABLES = {"$__rate_interval": "5m", "$run": ".+", "$kind": ".+"}  # what Grafana substitutes in queries
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -30,8 +27,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def rules() -> list[dict[str, Any]]:
-    paths = sorted((MONITORING / "rules").glob("*.yaml"))
-    return [rule for path in paths for group in documents(path)[0]["groups"] for rule in group["rules"]]
+    return [rule for path in RULES for group in documents(path)[0]["groups"] for rule in group["rules"]]
 
 
 def panels(path: Path) -> list[dict[str, Any]]:
@@ -49,15 +45,8 @@ def queries() -> Iterator[tuple[str, str]]:
         for variable in json.loads(path.read_text(encoding="utf-8"))["templating"]["list"][1:]:
             match = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
             assert match, variable["definition"]
-            yield (
-                f"{path.stem}: ${variable['name']}",
-                match[1] if "{" in match[1] else f'{match[1]}{{{match[2]}=~".+"}}',
-            )
-
-
-@cache
-def exported() -> Known:
-    return all_known()
+            selector = match[1] if "{" in match[1] else f'{match[1]}{{{match[2]}=~".+"}}'
+            yield f"{path.stem}: ${variable['name']}", selector
 
 
 def substituted(query: str) -> str:
@@ -67,20 +56,13 @@ def substituted(query: str) -> str:
     return query
 
 
-def promtool(*arguments: object) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not on PATH: apt install prometheus")
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=300)
-
-
-# --- metrics -----------------------------------------------------------------------------------------------------
+promtool = partial(output_of, "promtool", install="apt install prometheus")
 
 
 @pytest.mark.parametrize(("place", "query"), list(queries()))
 def test_queries_are_about_exported_metrics_and_their_labels(place: str, query: str) -> None:
     records = {rule["record"] for rule in rules() if "record" in rule}
-    known = exported()
+    known = all_known()
     query = substituted(query)
     for name in re.findall(r"\b(?:up|ray_\w+|agggen[_:][\w:]+)\b", re.sub(r"\"[^\"]*\"", "", query)):
         assert name in known or name in records, f"{place}: nothing exports {name}"
@@ -89,21 +71,16 @@ def test_queries_are_about_exported_metrics_and_their_labels(place: str, query: 
         assert name in records or labels <= known[name].keys() | OF_TARGETS, f"{place}: labels of {name}"
 
 
-# --- rules -------------------------------------------------------------------------------------------------------
-
-
 def test_promtool_accepts_the_rules_and_the_queries_of_dashboards(tmp_path: Path) -> None:
     exprs = [substituted(target["expr"]) for path in BOARDS for panel in panels(path) for target in panel["targets"]]
     group = {"name": "panels", "rules": [{"record": f"panel:{n}", "expr": expr} for n, expr in enumerate(exprs)]}
     (tmp_path / "panels.yaml").write_text(yaml.safe_dump({"groups": [group]}), encoding="utf-8")
-    done = promtool("check", "rules", *sorted((MONITORING / "rules").glob("*.yaml")), tmp_path / "panels.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("check", "rules", *RULES, tmp_path / "panels.yaml")
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
 def test_alerts_fire_when_they_should(path: Path) -> None:
-    done = promtool("test", "rules", path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("test", "rules", path)
 
 
 def test_every_alert_has_a_test_and_says_what_to_do() -> None:
@@ -119,15 +96,11 @@ def test_every_alert_has_a_test_and_says_what_to_do() -> None:
     "options", [[MONITORING / "prometheus.yaml"], ["--syntax-only", REPO / "infra" / "compose" / "prometheus.yaml"]]
 )
 def test_promtool_accepts_the_configurations(options: list[object]) -> None:
-    done = promtool("check", "config", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool("check", "config", *options)
 
 
 def test_the_operators_rules_are_those_of_prometheus() -> None:
     assert TARGET.read_text(encoding="utf-8") == rules_object(), "run: python -m infra.monitoring.build"
-
-
-# --- dashboards and scrapes --------------------------------------------------------------------------------------
 
 
 def test_every_prometheus_has_the_jobs_of_the_alerts() -> None:
@@ -144,13 +117,7 @@ def pod_endpoints() -> list[dict[str, Any]]:
 
 
 def test_kustomize_renders_the_monitoring() -> None:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("kubectl is not on PATH")
-    done = subprocess.run([kubectl, "kustomize", str(MONITORING)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    objects = [document for document in yaml.safe_load_all(done.stdout) if document]
-    kinds = {"ConfigMap", "NetworkPolicy", "PodMonitor", "PrometheusRule"}
-    assert {document["kind"] for document in objects} == kinds
-    (boards,) = (document for document in objects if document["kind"] == "ConfigMap")
+    objects = rendered(MONITORING)
+    assert {item["kind"] for item in objects} == {"ConfigMap", "NetworkPolicy", "PodMonitor", "PrometheusRule"}
+    (boards,) = of_kind(objects, "ConfigMap")
     assert set(boards["data"]) == {path.name for path in BOARDS}

@@ -78,7 +78,8 @@ def test_no_secret_is_in_the_files_of_a_run_and_its_model(call: Call, tmp_path: 
     call("train", "elements", *TINY, "--name", "tiny")
     bundle = "runs/tiny/bundle"
     call("evaluate", bundle, "--corpus", "elements", "--limit", "4", "--metrics", "bleu", "-o", "report")
-    call("models", "register", bundle, "--evaluation", "report")
+    call("models", "register", bundle)
+    call("models", "record", "agggen/1", "report")
     call("models", "promote", "agggen/1")
     call("models", "show", "agggen@champion")
     call("runs", "list")

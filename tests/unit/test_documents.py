@@ -1,27 +1,30 @@
-"""What the READMEs say holds: links lead to files, commands parse and run, Python blocks run.
+"""The READMEs are correct: links lead to files, commands parse and run, Python blocks run.
 
 A shell block is indented by four spaces or fenced. Each of its commands must name programs, files, options and settings
 that exist. A command of `agggen` is also run, on a model of random weights, unless `NEEDS` says what it lacks.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from agggen_platform.cli.main import app
+from agggen.config import flatten, load_config
+from agggen.corpora.elements import elements_records
+from agggen.generation.config import InferenceConfig
+from agggen.records import Record
+from agggen_platform.job_config import JobConfig
+from agggen_platform.sweep.config import SweepConfig
 from tests.command import command
-from tests.documents import READMES, REPO, Block, blocks, commands_of
+from tests.documents import GROUP, READMES, REPO, Block, agggen_words, blocks, commands_of, configured, leaf
+from tests.unit.cli_write.examples import json_lines
+from tests.unit.serve.conftest import save_tiny_model
 
 BLOCKS = [block for readme in READMES for block in blocks(readme)]
 SHELL = [block for block in BLOCKS if block.language == "sh"]
@@ -36,11 +39,8 @@ INLINE = [
 PROGRAMS = re.compile(
     "agggen|curl|docker|echo|export|jq|kind|kubectl|make|openssl|pip|prometheus|pytest|python3?|ray|serve|source|tr"
 )
+PROGRAM_IN_SENTENCE = r"(sudo )?(agggen|make|pytest|python3?|kubectl|ray job submit|\w+\.py) "
 FILE = r"(?!infra/compose/state)(infra|tests|jobs|serve|agggen|platform)/[a-z][\w./-]*"
-JOBS = {
-    "segment": "segment", "train": "train", "sweep": "sweep", "evaluate": "evaluate", "generate": "bulk",
-    "promote": "models promote", "promote --rollback": "models rollback",
-}  # fmt: skip
 NEEDS = {
     r"s3://|storage\.url": "a store",
     r"cluster\.|--address": "a cluster",
@@ -60,70 +60,14 @@ def name_of(path: Path) -> str:
     return path.relative_to(REPO).as_posix()
 
 
-def agggen_words(words: list[str]) -> list[str] | None:
-    """The arguments of `agggen` in a command that runs it, itself or as a job; None in others."""
-    for at, word in enumerate(words):
-        if word == "agggen" and words[at - 1] not in ("-n", "namespace"):
-            return words[at + 1 :]
-        if match := re.search(r"(?:^|/)jobs/(\w+)\.py$", word):
-            back = ["--rollback"] if "--rollback" in words else []
-            arguments = [other for other in words[at + 1 :] if other not in back]
-            return [*JOBS[" ".join([match[1], *back])].split(), *arguments]
-    return None
-
-
-@cache
-def group() -> Any:
-    return typer.main.get_command(app)
-
-
-def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
-    """The name of the subcommand that the words call, what parses its arguments, and the arguments."""
-    parser, names, rest = group(), list[str](), list(words)
-    while rest and hasattr(parser, "commands"):
-        assert rest[0] in parser.commands, f"agggen has no command {' '.join([*names, rest[0]])!r}"
-        names.append(rest.pop(0))
-        parser = parser.commands[names[-1]]
-    return " ".join(names), parser, rest
-
-
-def check_settings(name: str, given: dict[str, Any]) -> None:
-    """Loads the settings of a command as it would itself."""
-    from agggen.config import load_config
-    from agggen.generation.config import InferenceConfig
-    from agggen_platform.bulk.config import BulkConfig
-    from agggen_platform.job_config import JobConfig
-    from agggen_platform.segmentation.config import SegmentConfig
-    from agggen_platform.serving.config import ServeConfig
-
-    kinds: dict[str, Any] = dict.fromkeys(
-        ("train", "adapt", "distill", "sweep", "doctor", "demo", "reproduce"), JobConfig
-    )
-    kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig, "studio": ServeConfig}
-    kinds |= dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig)
-    settings = [
-        re.sub(r"=\.\.\.$", "=PLACE", setting)
-        for setting in given.get("overrides") or given.get("settings") or ()
-        if "=" in setting
-    ]
-    if name in kinds:
-        bundle = ["bundle=BUNDLE"]
-        defaults = {"bulk": ["inference.plans=5"], "serve": bundle, "studio": bundle}.get(name, [])
-        load_config(kinds[name], given.get("preset") if kinds[name] is JobConfig else None, settings, defaults=defaults)
-    else:
-        assert not settings, f"this test does not know the settings of {name}"
-
-
 def check_files(words: list[str], folder: Path) -> None:
     """What looks like a file of this repository is one."""
-    for word in words:
-        path = word.rpartition("=")[2]
-        if re.fullmatch(FILE, path):
-            assert (REPO / path).exists(), f"{path} does not exist"
-    for option, kind in (("-k", "kubectl"), ("-f", "docker")):
-        if kind in words and option in words and words[words.index(kind) + 1] in ("apply", "build"):
-            path = words[words.index(option) + 1]
-            assert (REPO / path).exists() or (folder / path).exists(), f"{path} does not exist"
+    paths = [path for word in words if re.fullmatch(FILE, path := word.rpartition("=")[2])]
+    for program, verb, option in (("kubectl", "apply", "-k"), ("docker", "build", "-f")):
+        if words[:2] == [program, verb] and option in words:
+            paths.append(words[words.index(option) + 1])
+    for path in paths:
+        assert (REPO / path).exists() or (folder / path).exists(), f"{path} does not exist"
 
 
 def check_script(words: list[str], folder: Path) -> None:
@@ -157,7 +101,7 @@ def check_command(words: list[str], folder: Path, whole: bool) -> None:
     name, parser, rest = leaf(arguments)
     if whole:
         with parser.make_context(name, rest) as context:
-            check_settings(name, context.params)
+            configured(name, context.params)
     elif name and not hasattr(parser, "commands"):
         options = {option for parameter in parser.params for option in (*parameter.opts, *parameter.secondary_opts)}
         used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
@@ -176,18 +120,10 @@ def test_commands_name_what_exists(block: Block) -> None:
 @pytest.mark.parametrize("readme", READMES, ids=name_of)
 def test_commands_in_sentences_name_what_exists(readme: Path) -> None:
     for document, code in INLINE:
-        code = code.replace("COMMAND", "train")
-        if document == readme and re.match(
-            r"(sudo )?(agggen|make|pytest|python3?|kubectl|ray job submit|\w+\.py) ", code
-        ):
-            for words in commands_of(code):
+        if document == readme and re.match(PROGRAM_IN_SENTENCE, code):
+            for words in commands_of(code.replace("COMMAND", "train")):
                 words = ["python", *words] if words[0].endswith(".py") else words
                 check_command(words, readme.parent, whole=any("=" in word for word in words))
-
-
-def anchors(readme: Path) -> set[str]:
-    titles = re.findall(r"^#+ (.*)$", readme.read_text(), re.M)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("readme", READMES, ids=name_of)
@@ -196,36 +132,28 @@ def test_links_and_names_of_files_lead_somewhere(readme: Path) -> None:
         name, _, anchor = target.partition("#")
         path = readme.parent / name if name else readme
         assert path.exists(), target
-        assert not anchor or anchor in anchors(path), target
-    for document, code in INLINE:
-        if (
-            document == readme and re.fullmatch(FILE, code) and not re.search("planets|commas|/count", code)
-        ):  # to be added
+        titles = re.findall(r"^#+ (.*)$", path.read_text(), re.M) if anchor else [""]
+        assert anchor in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}, target
+    for document, code in INLINE:  # but for files that a README asks the reader to add
+        if document == readme and re.fullmatch(FILE, code) and not re.search("planets|commas|/count", code):
             assert (REPO / code).exists(), code
 
 
 def test_the_platforms_readme_lists_every_command() -> None:
-    table = (
-        (REPO / "platform/agggen_platform/README.md").read_text().partition("## Commands")[2].partition("\n\n| exit")[0]
-    )
+    text = (REPO / "platform/agggen_platform/README.md").read_text()
+    table = text.partition("## Commands")[2].partition("\n\n| exit")[0]
     listed = {word for code in re.findall(r"`([^`]+)`", table) for word in code.split()}
-    commands = dict(group().commands)
-    inside = {name for command in commands.values() for name in getattr(command, "commands", ())}
-    assert set(commands) | inside == listed - {"agggen", "COMMAND", "--help", "--html", "FILE"}
+    inside = {name for group in GROUP.commands.values() for name in getattr(group, "commands", ())}
+    assert set(GROUP.commands) | inside == listed - {"agggen", "COMMAND", "--help", "--html", "FILE"}
 
 
 @pytest.mark.parametrize("block", RECORDS, ids=str)
 def test_examples_of_records_are_records(block: Block) -> None:
-    from agggen.records import Record
-
     for line in block.text.splitlines():
         Record.of(json.loads(line))
 
 
 def test_the_example_of_a_space_is_one(tmp_path: Path) -> None:
-    from agggen.config import load_config
-    from agggen_platform.sweep.config import SweepConfig
-
     (example,) = [block for block in BLOCKS if block.language == "yaml"]
     (tmp_path / "space.yaml").write_text(example.text)
     assert load_config(SweepConfig, tmp_path / "space.yaml").trials == 24
@@ -238,7 +166,7 @@ def leaves(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
         yield from leaves(inner, *names, name)
 
 
-@pytest.mark.parametrize(("name", "help_text"), [(name, found.help) for name, found in leaves(group())])
+@pytest.mark.parametrize(("name", "help_text"), [(name, found.help) for name, found in leaves(GROUP)])
 def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> None:
     examples = re.findall(r"^ *(agggen .*(?:\\\n.*)*)", help_text, re.M)
     for words in commands_of("\n".join(examples)):
@@ -248,10 +176,6 @@ def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> N
 
 @pytest.mark.parametrize("title", ["## Settings of search", "## Training on a cluster"])
 def test_tables_of_settings_name_the_defaults(title: str) -> None:
-    from agggen.config import flatten, load_config
-    from agggen.generation.config import InferenceConfig
-    from agggen_platform.job_config import JobConfig
-
     defaults = flatten(InferenceConfig()) | flatten(load_config(JobConfig, "elements"))
     (text,) = [readme.read_text() for readme in READMES if f"{title}\n" in readme.read_text()]
     rows = re.findall(r"^\| (`.*?`) \| (.*?) \|", text.partition(title)[2].partition("\n## ")[0], re.M)
@@ -302,21 +226,18 @@ FILMS = "title,director,year,text\n" + "".join(
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def example_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the READMEs name, and a small model of random weights as the run NAME."""
-    from agggen.corpora.elements import elements_records
-    from tests.unit.serve.conftest import save_tiny_model
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(EXAMPLE).encode())))
     records = list(elements_records("dev"))[:3]
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record.as_dict()) + "\n" for record in records))
+    json_lines(tmp_path / "records.jsonl", [record.as_dict() for record in records])
     for name in ("hyp.txt", "a.txt", "b.txt", "texts.txt"):
         (tmp_path / name).write_text("".join(record.references[0].text + "\n" for record in records))
     (tmp_path / "films.csv").write_text(FILMS)
     (tmp_path / "outputs.csv").write_text("name,food,output\nAromi,Thai,Aromi serves Thai food.\n")
     rated = {"triples": EXAMPLE["triples"], "text": "Aromi.", "system": "x", "Correctness": 50}
-    (tmp_path / "ratings.jsonl").write_text(json.dumps(rated) + "\n")
+    json_lines(tmp_path / "ratings.jsonl", [rated])
     (tmp_path / "new_films.csv").write_text("title,director,year\nBlue River,Ada Moss,1999\n")
     save_tiny_model(tmp_path / "runs/NAME/bundle")
     save_tiny_model(tmp_path / "runs/OTHER/bundle", seed=6)
@@ -331,7 +252,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if any(block.readme == path for block, _ in OURS)
     ],
 )
-def test_commands_run(readme: Path, desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_run(readme: Path, example_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for block, words in OURS:
         if block.readme == readme and not lacks(words):
             words = [{"BUNDLE": "runs/NAME/bundle", "OTHER": "runs/OTHER/bundle"}.get(word, word) for word in words]
@@ -347,9 +268,7 @@ def test_commands_run(readme: Path, desk: Path, capsys: pytest.CaptureFixture[st
         if "http:" not in block.text  # tests/integration/test_documents.py runs those
     ],
 )
-def test_python_blocks_run(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agggen.corpora.elements import elements_records
-
+def test_python_blocks_run(block: Block, example_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agggen.corpora.catalogue.elements_records", lambda split: list(elements_records(split))[:6])
     exec(compile(block.text, str(block), "exec"), {})
 

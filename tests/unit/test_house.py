@@ -1,17 +1,14 @@
 """The rules of the house: layout, imports, what must not be in the source."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).parents[2]
+from tests.bare import REPO, python_without
 
 
 def modules(*folders: Path) -> list[Path]:
@@ -22,24 +19,10 @@ def name_of(path: Path) -> str:
     return path.relative_to(REPO).as_posix()
 
 
-def run_python(code: str) -> str:
-    command = [sys.executable, "-c", code]
-    env = {"PYTHONPATH": f"{REPO}:{REPO / 'platform'}", "PATH": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=REPO, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-# --- layout ------------------------------------------------------------------------------------------------------
-
-
 def test_the_source_root_platform_holds_the_package_and_nothing_else() -> None:
     assert not (REPO / "platform" / "__init__.py").exists(), "it would hide Python's own `platform`"
     result = {path.name for path in (REPO / "platform").iterdir()}
     assert {name for name in result if name != "__pycache__" and not name.endswith(".egg-info")} == {"agggen_platform"}
-
-
-# --- modules -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", modules(REPO / "agggen", REPO / "platform", REPO / "serve"), ids=name_of)
@@ -50,24 +33,21 @@ def test_a_module_opens_with_its_purpose_and_is_below_400_lines(path: Path) -> N
     assert text.count("\n") < 400
 
 
-# --- imports -----------------------------------------------------------------------------------------------------
-
-
-def test_the_library_imports_nothing_of_the_platform() -> None:
+def test_the_library_imports_nothing_of_the_platform(tmp_path: Path) -> None:
     names = [".".join(path.relative_to(REPO).with_suffix("").parts) for path in modules(REPO / "agggen")]
     names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
     heavy = ["ray", "mlflow", "boto3", "fastapi", "typer", "rich", "optuna", "agggen_platform"]
     code = f"import importlib, sys\nfor n in {names}: importlib.import_module(n)\n"
-    assert run_python(code + f"print([n for n in {heavy} if n in sys.modules])").strip() == "[]"
+    done = python_without((), code + f"print([n for n in {heavy} if n in sys.modules])", tmp_path)
+    assert done.stdout == "[]\n", done.stderr
 
 
-def test_the_command_line_starts_without_heavy_imports() -> None:
+def test_the_command_line_starts_without_heavy_imports(tmp_path: Path) -> None:
     heavy = ["torch", "mlflow", "ray", "pyarrow", "pydantic", "numpy", "sklearn"]
     code = f"import sys, agggen_platform.cli.main\nprint([n for n in {heavy} if n in sys.modules])"
-    assert run_python(code).strip() == "[]"
+    done = python_without((), code, tmp_path)
+    assert done.stdout == "[]\n", done.stderr
 
-
-# --- committed files ---------------------------------------------------------------------------------------------
 
 MACHINE_PATH = re.compile(r"(?<![\w.~}*-])/(?:home|root|Users|work)/[\w.]+|/tmp/bash\w*")
 

@@ -1,7 +1,5 @@
 """The notebooks run from the first cell to the last, and their outputs in the repository are small."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ NOTEBOOKS = sorted((REPO / "jobs/notebooks").glob("*.ipynb"))
 
 
 def kinds(book: dict[str, Any]) -> list[list[str]]:
-    """The kinds of outputs of each cell of code."""
     return [[out["output_type"] for out in cell["outputs"]] for cell in book["cells"] if cell["cell_type"] == "code"]
 
 

@@ -1,5 +1,6 @@
 """The stack of one machine: servers that start, die, hang or ignore the stop signal; passwords; environment file."""
 
+import json
 import os
 import socket
 import stat
@@ -8,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import Mock
+from typing import Any
+from unittest.mock import Mock, patch
 
 import psutil
 import pytest
@@ -71,27 +73,21 @@ def test_a_server_that_dies_is_an_error_with_the_end_of_its_log(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("starting", "message"),
     [
-        (FAILS, r"(?s)^one ended with status 3; .*no room for the data"),
-        (SILENT, r"^one does not answer within 1 s \(.*refused\); the end of .*one\.log"),
+        (lambda: server("one", FAILS), r"(?s)^one ended with status 3; .*no room for the data"),
+        (lambda: server("one", SILENT, 1), r"^one does not answer within 1 s \(.*refused\); the end of .*one\.log"),
+        (lambda: Server("one", ["/no/such/program"], Mock()), r"^one cannot be started: .*/no/such"),
     ],
+    ids=["ends", "silent", "missing"],
 )
-def test_a_server_that_ends_or_does_not_answer_is_an_error(code: str, message: str, tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_an_error(starting: Any, message: str, tmp_path: Path) -> None:
     with supervised(tmp_path) as supervisor, pytest.raises(StackError, match=message):
-        supervisor.start(server("one", code, patience=1))
+        supervisor.start(starting())
 
 
-def test_a_missing_program_is_an_error(tmp_path: Path) -> None:
-    with supervised(tmp_path) as supervisor, pytest.raises(StackError, match=r"^one cannot be started: .*/no/such"):
-        supervisor.start(Server("one", ["/no/such/program"], Mock()))
-
-
-def test_a_server_that_ignores_its_stop_signal_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(supervision, "_STOP_SECONDS", 0.5)
-    with supervised(tmp_path) as supervisor:
+def test_a_server_that_does_not_stop_is_killed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with patch.object(supervision, "_STOP_SECONDS", 0.5), supervised(tmp_path) as supervisor:
         supervisor.start(server("one", STUBBORN))
     assert capfd.readouterr().err.endswith("one did not end and was killed\n")
 
@@ -108,7 +104,7 @@ def test_passwords_are_kept_in_a_private_file(tmp_path: Path) -> None:
     passwords = stack.read_passwords(tmp_path)
     assert len(set(passwords.values())) == len(stack.PASSWORDS)
     assert passwords != stack.read_passwords(tmp_path)  # nothing is stored yet
-    servers.write_private(tmp_path / "stack.json", f'{{"secrets": {str(passwords).replace(chr(39), chr(34))}}}')
+    servers.write_private(tmp_path / "stack.json", json.dumps({"secrets": passwords}))
     assert stack.read_passwords(tmp_path) == passwords
     assert stat.S_IMODE((tmp_path / "stack.json").stat().st_mode) == 0o600
 

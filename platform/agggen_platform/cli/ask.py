@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import own_data
 from agggen_platform.cli.records import Input, Output, Rejected, output_lines, write_line
@@ -13,26 +13,23 @@ from agggen_platform.cli.records import Input, Output, Rejected, output_lines, w
 
 @own_data.with_columns(*own_data.TABLE)
 def ask(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The endpoint's address, like http://127.0.0.1:8000.")],
+    url: Annotated[str, Argument(metavar="URL", help="The endpoint's address, like http://127.0.0.1:8000.")],
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
-    plan: Annotated[str | None, typer.Option(help="A plan for every record, followed exactly.")] = None,
-    complete: Annotated[bool, typer.Option(help="Let the model add the predicates that --plan omits.")] = False,
-    level: Annotated[int | None, typer.Option(min=1, help="The largest number of triples in one fact.")] = None,
-    n_best: Annotated[int, typer.Option(min=1, help="The most texts per record, ranked, best first.")] = 1,
+    plan: Annotated[str | None, Option(help="A plan for every record, followed exactly.")] = None,
+    complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
+    level: Annotated[int | None, Option(min=1, help="The largest number of triples in one fact.")] = None,
+    n_best: Annotated[int, Option(min=1, help="The most texts per record, ranked, best first.")] = 1,
     verify: Annotated[
-        Literal["strict", "off"] | None,
-        typer.Option(help="strict: all values in full, no faults; off: no constraints."),
+        Literal["strict", "off"] | None, Option(help="strict: all values in full, no faults; off: no constraints.")
     ] = None,
-    deadline: Annotated[
-        float, typer.Option(min=0.001, help="Seconds to wait for the next text, retries included.")
-    ] = 300.0,
+    deadline: Annotated[float, Option(min=0.001, help="Seconds to wait for the next text, retries included.")] = 300.0,
     columns: own_data.Chosen = own_data.NONE,
 ) -> None:
-    """Have an endpoint (`agggen serve`) write texts for records.
+    """Have an endpoint write texts for records.
 
-    Output and rejects are as for `agggen generate`. Failed requests are retried. If the endpoint requires an API key,
-    set AGGGEN_API_KEY.
+    The endpoint is that of `agggen serve`. Output and rejects are as for `agggen generate`. Failed requests are
+    retried. If the endpoint requires an API key, set AGGGEN_API_KEY.
 
     \b
         agggen ask http://127.0.0.1:8000 -i records.jsonl -o texts.jsonl
@@ -47,27 +44,20 @@ def ask(
         raise ConfigError("--complete needs --plan")
     if human and level is not None:
         raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
-    options: dict[str, Any] = {"n_best": n_best}
-    if verify is not None:
-        options["verify"] = verify
-    if complete:
-        options["complete"] = True
-    if level is not None:
-        options["level"] = level
+    options: dict[str, Any] = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
     rejected = Rejected(columns)
 
     def records() -> Iterator[dict[str, Any]]:
         for block in rejected.blocks(input, lambda record: None):
             for record in block:
-                triples = [[triple.subject, triple.predicate, triple.object] for triple in record.triples]
-                yield {"id": record.id, "triples": triples, **human}
+                yield {"id": record.id, "triples": record.as_dict()["triples"], **human}
 
     with output_lines(output, input) as file, Client(url, deadline=deadline) as client:
-        for answer in client.stream(records(), **options):
+        for answer in client.stream(records(), **{k: v for k, v in options.items() if v is not None}):
             if answer["status"] == "error":
                 rejected.refuse(input, answer["id"], answer["error"]["detail"])
                 continue
-            rejected.note_unknown(answer["texts"][0].get("unknown_predicates", ()))
+            rejected.unknown.update(set(answer["texts"][0].get("unknown_predicates", ())))
             for rank, written in enumerate(answer["texts"], start=1):
                 write_line(file, {"id": answer["id"], **written} | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)

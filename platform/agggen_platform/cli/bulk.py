@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs
@@ -19,33 +19,24 @@ if TYPE_CHECKING:
 def bulk(
     bundle: BundleAddress,
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="Records: .parquet, .jsonl or .csv, or a folder of such; or s3://")
+        str, Argument(metavar="INPUT", help="Records: .parquet, .jsonl, .csv, a folder of such, or s3://")
     ],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="The folder of the texts; or s3://")],
+    out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The folder of the texts; or s3://")],
     overrides: Overrides = None,
     actors: Actors = None,
     fresh: Fresh = False,
     print_config: PrintConfig = False,
-    single_file: Annotated[
-        bool, typer.Option("--single-file", help="Join the parts into DIR/texts.parquet (or .jsonl) too.")
-    ] = False,
-    endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="An endpoint that serves BUNDLE and writes the texts.")
-    ] = None,
-    review: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A CSV of the riskiest texts, to correct and train on; needs critic=included."
-        ),
-    ] = None,
-    worst: Annotated[int, typer.Option(min=1, help="Texts in the review.")] = 100,
+    single_file: Annotated[bool, Option("--single-file", help="Also join the parts, into DIR/texts.parquet.")] = False,
+    endpoint: Annotated[str | None, Option(metavar="URL", help="An endpoint of BUNDLE that writes the texts.")] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="Riskiest texts as CSV; needs critic=included.")] = None,
+    worst: Annotated[int, Option(min=1, help="Texts in the review.")] = 100,
     runs: Runs = Path("runs"),
 ) -> None:
-    """Write texts for many records, each exactly once.
+    """Write texts for millions of records.
 
-    The texts are in the files of DIR/texts, ordered by name; DIR/manifest.json is written last and marks them complete.
-    The same command resumes an interrupted job. Records without a text go to DIR/rejects. A record may have its own
-    plan, in a column or key `plan`.
+    Each text is written exactly once. The texts are in the files of DIR/texts, ordered by name; DIR/manifest.json is
+    written last and marks them complete. The same command resumes an interrupted job. Records without a text go to
+    DIR/rejects. A record may have its own plan, in a column or key `plan`.
 
     \b
         agggen bulk BUNDLE records.jsonl --out texts

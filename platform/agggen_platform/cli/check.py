@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.options import names_in
@@ -19,41 +20,35 @@ if TYPE_CHECKING:
     from agggen.verification.critic.critic import Critic
 
 CriticAddress = Annotated[
-    str, typer.Option("--critic", metavar="ADDRESS", help="A critic of train-critic: a folder, s3:// or models:/.")
+    str, Option("--critic", metavar="ADDRESS", help="A critic of train-critic: a folder, s3:// or models:/.")
 ]
 
 
 @own_data.with_columns(*own_data.TABLE)
 def check(
     records: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet, with or without the texts."
-        ),
+        Path, Argument(metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet, with or without the texts.")
     ],
     texts: Annotated[
         Path | None,
-        typer.Argument(metavar="[TEXTS]", help="One text a line in the records' order, or .jsonl with id and text."),
+        Argument(metavar="[TEXTS]", help="One text a line in the records' order, or .jsonl with id and text."),
     ] = None,
-    json: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="JSON lines, one per text, with all verdicts; or -.")
-    ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
-    review: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A CSV of the riskiest texts, to correct and train on.")
-    ] = None,
-    worst: Annotated[int, typer.Option(min=0, help="Texts to print and to review, the riskiest first.")] = 10,
+    json: Annotated[str | None, Option(metavar="FILE", help="JSON lines with all verdicts of a text; or -.")] = None,
+    report: Annotated[Path | None, Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="The riskiest texts as CSV, to be corrected.")] = None,
+    worst: Annotated[int, Option(min=0, help="Texts to print and to review, the riskiest first.")] = 10,
     critic: CriticAddress = "included",
     meta_evaluate: Annotated[
-        bool, typer.Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
+        bool, Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
     ] = False,
     columns: own_data.Chosen = own_data.NONE,
 ) -> None:
-    """Check what any system's texts say of their records: what is said, missing, contradicted, invented.
+    """Check any system's texts against their records.
 
-    There are two checks: by words (strict about values, but ignores relations), and by a learned critic, which also
-    detects wrong relations, subjects and negations. Each text gets coverage, correctness and fluency (0 to 1), and a
-    risk. Without TEXTS, the texts are those of RECORDS: "text" beside "triples", references, or text columns.
+    Shows what a text says, omits, contradicts and invents. There are two checks: by words (strict about values, but
+    ignores relations), and by a learned critic, which also detects wrong relations, subjects and negations. Each text
+    gets coverage, correctness and fluency (0 to 1), and a risk. Without TEXTS, the texts are those of RECORDS: "text"
+    beside "triples", references, or text columns.
 
     \b
         agggen check records.jsonl texts.txt
@@ -101,8 +96,7 @@ def check(
 def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
     """The texts of a file and their records: a record is repeated for each of its texts.
 
-    Raises:
-        CorpusError: there are no records, or a record is invalid or has no text; a partial check would mislead.
+    A partial check would mislead, so CorpusError is raised if a record is invalid or has no text, or there are none.
     """
     from agggen.errors import CorpusError, RecordError
     from agggen.evaluation.files import json_objects
@@ -137,27 +131,21 @@ def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> N
     """Prints the riskiest texts to stdout and the means over all texts to stderr."""
     from agggen.checks import RISKY
 
-    rows = [
-        (
-            entry.record.id,
-            f"{entry.risk:.2f}",
-            *(f"{score:.2f}" for score in entry.scores.values()),
-            "; ".join(f"{verdict.verdict} {verdict.triple.predicate}" for verdict in entry.judgement.verdicts
-                      if verdict.verdict != "said"),
-            entry.text,
-        )
-        for entry in riskiest
-    ]  # fmt: skip
+    rows = []
+    for entry in riskiest:
+        verdicts = [verdict for verdict in entry.judgement.verdicts if verdict.verdict != "said"]
+        not_said = "; ".join(f"{verdict.verdict} {verdict.triple.predicate}" for verdict in verdicts)
+        numbers = [f"{number:.2f}" for number in (entry.risk, *entry.scores.values())]
+        rows.append((entry.record.id, *numbers, not_said, entry.text))
     if rows:
         console.print_table(["id", "risk", "coverage", "correctness", "fluency", "not said", "text"], rows)
-    count = len(checked)
     whole = sum(entry.result.whole for entry in checked)
     faultless = sum(not entry.faults for entry in checked)
-    means = {name: sum(entry.scores[name] for entry in checked) / count for name in checked[0].scores}
+    risky = sum(entry.risk > RISKY for entry in checked)
+    means = ", ".join(f"{name} {fmean(entry.scores[name] for entry in checked):.3f}" for name in checked[0].scores)
     console.note(
-        f"{count:,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; "
-        + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
-        + f"; {sum(entry.risk > RISKY for entry in checked):,} have a risk over {RISKY}"
+        f"{len(checked):,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; {means}; "
+        f"{risky:,} have a risk over {RISKY}"
     )
 
 
@@ -203,19 +191,15 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
 
 
 def train_critic(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the critic.")],
-    corpora: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Corpora of the catalogue with splits train and dev.")
-    ] = "rel2text,elements",
-    steps: Annotated[
-        int, typer.Option(min=1, help="Updates, of 48 texts each; 6,000 take about half an hour on a core.")
-    ] = 6000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights and the errors.")] = 1,
+    out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The folder of the critic.")],
+    corpora: Annotated[str, Option(metavar="NAME,...", help="Corpora with splits train, dev.")] = "rel2text,elements",
+    steps: Annotated[int, Option(min=1, help="Updates of 48 texts; 6,000 take half an hour on a core.")] = 6000,
+    seed: Annotated[int, Option(min=0, help="Seed of the initial weights and the errors.")] = 1,
 ) -> None:
-    """Train the critic of `agggen check` on texts with synthetic errors. Takes one core, and no GPU.
+    """Train the critic of `agggen check`.
 
-    With rel2text it also learns from the texts that Rel2Text's annotators called corrupted. The included critic was
-    trained with the default options.
+    It learns from texts with synthetic errors, on one core, without a GPU. With rel2text it also learns from the texts
+    that Rel2Text's annotators called corrupted. The included critic was trained with the default options.
 
     \b
         agggen train-critic --out critic

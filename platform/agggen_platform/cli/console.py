@@ -24,7 +24,6 @@ _ONE_LINE = str.maketrans("\t\r\n", "   ")
 
 @cache
 def console() -> Console:
-    """The console of standard output."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
@@ -41,7 +40,6 @@ def note(text: str) -> None:
 
 
 def fail(text: str) -> None:
-    """Prints an error."""
     typer.secho(f"error: {text}", fg="red", bold=True, err=True)  # colours on a terminal only
 
 
@@ -63,8 +61,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     console().print(table, soft_wrap=False)
 
 
-Advance = Callable[[str, int, int | None], None]
-"""Arguments: file, bytes done, total bytes or None."""
+Advance = Callable[[str, int, int | None], None]  # arguments: file, bytes done, total bytes or None
 
 
 def byte_progress() -> Advance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from agggen_platform.cli import console
 
@@ -26,9 +27,7 @@ def list_() -> None:
 
 
 @app.command()
-def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A corpus that `agggen corpora list` names.")],
-) -> None:
+def fetch(name: Annotated[str, Argument(metavar="NAME", help="A corpus that `agggen corpora list` names.")]) -> None:
     """Download a corpus into the data home (AGGGEN_DATA_HOME), checking each file's SHA-256.
 
     Existing files are kept, so the same command continues an interrupted download.

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, Runs
@@ -23,12 +23,12 @@ _SHOWN = 3  # records with texts under three plans
 def demo(
     runs: Runs = Path("runs"),
     overrides: Overrides = None,
-    fresh: Annotated[bool, typer.Option(help="Train again, although an earlier demo has trained a model.")] = False,
+    fresh: Annotated[bool, Option(help="Train again, although an earlier demo has trained a model.")] = False,
 ) -> None:
-    """Train on the chemical elements, evaluate on unseen ones, and show plans and texts.
+    """Train, evaluate and generate on the shipped corpus, in minutes.
 
-    Prepares the shipped corpus, aligns its facts by rules, trains the plain Transformer and the joint model, evaluates
-    on twelve elements that are not in the training data, and logs everything to a local MLflow.
+    Trains the plain Transformer and the joint model on texts about chemical elements, evaluates on twelve elements that
+    are not in the training data, shows plans and texts, and logs everything to a local MLflow.
     """
     from agggen.api import Model
     from agggen.config import load_config
@@ -74,7 +74,6 @@ def demo(
 
 
 def _show(bundle: Bundle, records: Sequence[Record]) -> str:
-    """Texts of a few records by the learned plan, by a human plan, and without aggregation."""
     from agggen.records import Plan
 
     generator = bundle.generator()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, Runs
@@ -16,14 +17,12 @@ EXIT_CODE = 11  # if a finding is an error
 
 def doctor(
     overrides: Overrides = None,
-    preset: Annotated[
-        str | None, typer.Option(metavar="PRESET", help="The job's preset; its cluster, stores and corpus are checked.")
-    ] = None,
+    preset: Annotated[str | None, Option(metavar="PRESET", help="The job's preset: its servers are checked.")] = None,
     runs: Runs = Path("runs"),
-    only: Annotated[list[Area] | None, typer.Option(help="Check only this area; can be repeated.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    only: Annotated[list[Area] | None, Option(help="Check only this area; can be repeated.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Check this machine, and the cluster, stores and servers that a job would use.
+    """Check this machine, and the servers that a job uses.
 
     Exit code 11 if a finding is an error, else 0. A small object is written to the store and deleted again, and
     MLflow's experiment gets a tag; nothing else is changed. Every check has a time limit, and no secret is printed.

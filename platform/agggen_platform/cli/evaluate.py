@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.options import MetricNames, Overrides, names_in, on_this_machine, warn_if_temporary
@@ -18,30 +18,26 @@ if TYPE_CHECKING:
 @own_data.with_columns()
 def evaluate(
     bundle: BundleAddress,
-    corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or data: a file or a folder.")],
-    split: Annotated[str, typer.Option(help="The split; all: all records of a file.")] = "dev",
+    corpus: Annotated[str, Option(help="A corpus of the catalogue, or data: a file or a folder.")],
+    split: Annotated[str, Option(help="The split; all: all records of a file.")] = "dev",
     out: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--out",
             "-o",
             metavar="DIR",
-            help="The folder of the report; or s3://. [default: in evaluation/ beside the folder BUNDLE, or here]",
+            help="The report's folder or s3://. [default: in evaluation/ beside BUNDLE, or here]",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only the first records, at most this many; 0: all.")] = 0,
+    limit: Annotated[int, Option(min=0, help="Only the first records, at most this many; 0: all.")] = 0,
     protocol: Annotated[
         str | None,
-        typer.Option(
-            metavar="plain|e2e|webnlg-2017", help="The scorer. [default: that of published results on the corpus]"
-        ),
+        Option(metavar="plain|e2e|webnlg-2017", help="The scorer. [default: that of published results on the corpus]"),
     ] = None,
     metrics: MetricNames = None,
     runs: Annotated[
         Path | None,
-        typer.Option(
-            "--runs", metavar="DIR", callback=on_this_machine, help="The folder of the run log. [default: the bundle's]"
-        ),
+        Option(metavar="DIR", callback=on_this_machine, help="The folder of the run log. [default: the bundle's]"),
     ] = None,
     run_archives: RunArchives = False,
     device: Device = "cpu",
@@ -49,10 +45,10 @@ def evaluate(
     division_seed: own_data.DivisionSeed = 1,
     overrides: Overrides = None,
 ) -> None:
-    """Generate texts for a split, score texts, plans and alignments, and write a report.
+    """Score texts, plans and alignments on a split.
 
-    The report is a folder with report.html, report.json and records.jsonl; the scores are also printed and logged. The
-    report of another evaluation is never overwritten.
+    Generates the texts, prints and logs the scores, and writes a report: a folder with report.html, report.json and
+    records.jsonl. The report of another evaluation is never overwritten.
 
     \b
         agggen evaluate BUNDLE --corpus webnlg --split dev

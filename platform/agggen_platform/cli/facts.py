@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import FactSource
@@ -17,29 +18,22 @@ if TYPE_CHECKING:
     from agggen.facts.tree import Level, Node
     from agggen.records import Record
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show the facts of texts.")
 
 _SETTING = re.compile(r"facts\.[\w.]+=")
-
-
-@app.callback()
-def _facts() -> None:
-    """Show the facts of texts."""
 
 
 @app.command()
 def inspect(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, such as facts.level=paper"),
+        Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, such as facts.level=paper"),
     ] = None,
     facts: FactSource = None,
-    corpus: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Show texts of this corpus: a name, or a prepared folder.")
-    ] = None,
-    split: Annotated[str, typer.Option(help="The split of the corpus.")] = "dev",
-    record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this record; can be repeated.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The largest number of texts.")] = 5,
+    corpus: Annotated[str | None, Option(metavar="NAME", help="Show texts of a corpus: a name or a folder.")] = None,
+    split: Annotated[str, Option(help="The split of the corpus.")] = "dev",
+    record: Annotated[list[str] | None, Option(metavar="ID", help="Only this record; can be repeated.")] = None,
+    limit: Annotated[int, Option(min=1, help="The largest number of texts.")] = 5,
 ) -> None:
     """Show the facts of texts, and the tree of semantic roles that they come from.
 
@@ -73,9 +67,9 @@ def inspect(
         console.say(f"{source.id}: {text}" if source else text)
         for sentence in sentences:
             console.say(f"    {bracketed(sentence, frames.level if frames else 'full')}")
-        for number, (fact, predicates) in enumerate(_aligned(source, facts_of_text), start=1):
-            stated = "" if predicates is None else f"   [{' '.join(predicates)}]"
-            console.say(f"  {number}. {fact.strip()}{stated}")
+        stated = _stated(source, facts_of_text)
+        for number, (fact, predicates) in enumerate(zip(facts_of_text, stated, strict=True), start=1):
+            console.say(f"  {number}. {fact.strip()}{predicates}")
     if not frames:
         console.note(f"The segmenter {fact_segmenter.name!r} uses no semantic roles, so there are no trees")
 
@@ -95,16 +89,14 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
     return list(islice(pairs, limit))
 
 
-def _aligned(record: Record | None, facts: Sequence[str]) -> list[tuple[str, tuple[str, ...] | None]]:
-    """The facts, each with the predicates that it states, or with None if there is no record."""
+def _stated(record: Record | None, facts: Sequence[str]) -> list[str]:
+    """For each fact, the predicates that it states, in brackets; without a record, empty strings."""
     if record is None or not facts:
-        return [(fact, None) for fact in facts]
+        return [""] * len(facts)
     from agggen.alignment import align
 
     pairs = list(zip(record.predicates, align(record, facts).fact_of, strict=True))
-    return [
-        (fact, tuple(name for name, fact_number in pairs if fact_number == number)) for number, fact in enumerate(facts)
-    ]
+    return [f"   [{' '.join(name for name, at in pairs if at == number)}]" for number in range(len(facts))]
 
 
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
@@ -114,29 +106,23 @@ def bracketed(sentence: Sentence, level: Level = "full") -> str:
     """
     from agggen.facts.tree import build_tree
 
-    words = sentence.words.words
-    roots = build_tree(sentence, level)
-    return f"(S {' '.join(_between(words, roots, 0, len(words)))})"
+    words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.words.words]
 
+    def with_frames(nodes: Sequence[Node], start: int, end: int) -> str:
+        """The words in [start, end), with the frames in this range in brackets."""
+        parts: list[str] = []
+        for node in nodes:
+            parts += [*words[start : node.start], f"({words[node.predicate]} {frame(node)})"]
+            start = node.end
+        return " ".join([*parts, *words[start:end]])
 
-def _between(words: Sequence[str], nodes: Sequence[Node], start: int, end: int) -> Iterator[str]:
-    """The words in [start, end), with the frames in this range in brackets."""
-    for node in nodes:
-        yield from _plain(words[start : node.start])
-        yield f"({' '.join(_inside(words, node))})"
-        start = node.end
-    yield from _plain(words[start:end])
+    def frame(node: Node) -> str:
+        parts: list[str] = []
+        position = node.start
+        for number, phrase in enumerate(node.phrases):
+            inside = with_frames(node.children.get(number, ()), phrase.start, phrase.end)
+            parts += [*words[position : phrase.start], f"({phrase.role} {inside})"]
+            position = phrase.end
+        return " ".join(parts)
 
-
-def _inside(words: Sequence[str], node: Node) -> Iterator[str]:
-    yield from _plain(words[node.predicate : node.predicate + 1])
-    position = node.start
-    for number, phrase in enumerate(node.phrases):
-        yield from _plain(words[position : phrase.start])
-        inside = _between(words, node.children.get(number, ()), phrase.start, phrase.end)
-        yield f"({phrase.role} {' '.join(inside)})"
-        position = phrase.end
-
-
-def _plain(words: Sequence[str]) -> Iterator[str]:
-    return (word.replace("(", "-LRB-").replace(")", "-RRB-") for word in words)
+    return f"(S {with_frames(build_tree(sentence, level), 0, len(words))})"

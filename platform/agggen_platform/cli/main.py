@@ -1,10 +1,5 @@
-"""The `agggen` command: its subcommands, errors and exit codes.
+"""The `agggen` command: its subcommands and the printing of errors. README.md lists the exit codes.
 
-Exit codes: 0 success; 1 an internal error (with a traceback), or a closed output pipe; 2 invalid input, option or
-configuration, or an extra that is not installed; 3 an unusable bundle; 4 training or a job failed; 5 the operating
-system or the store refused (disk full, permission); 6 no cluster, another job is running, or entries were not sent to
-MLflow; 8 no such version, alias or registry; 9 a promotion was refused; 10 an endpoint does not answer, or its
-answer is invalid; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM.
 ``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
@@ -19,6 +14,7 @@ from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from agggen.errors import AggGenError
@@ -54,7 +50,6 @@ FIRST = ("demo", "studio", "prepare", "train", "generate", "evaluate")
 
 class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Lists the commands for beginners, then all other commands."""
         width = formatter.width - 6 - max(map(len, self.commands))
         others = [name for name in self.commands if name not in FIRST]
         for title, names in (("Commands to begin with", FIRST), ("More commands", others)):
@@ -72,35 +67,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# --- the commands, in the order of their use; their modules import heavy packages inside functions only -----------
-app.command("doctor", short_help="Check this machine, and the servers that a job uses.")(doctor.doctor)
-app.command("demo", short_help="Train, evaluate and generate on the shipped corpus, in minutes.")(demo.demo)
-app.add_typer(corpora.app, name="corpora")
-app.command("prepare", short_help="Read your own data, check it, write it as a corpus.")(own_data.prepare)
-app.command("segment", short_help="Segment the texts of a corpus into facts.")(segment.segment)
-app.add_typer(facts.app, name="facts")
-app.add_typer(srl.app, name="srl")
-app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
-app.command("adapt", short_help="Continue training a model on new data.")(train.adapt)
-app.command("distill", short_help="Train a model on texts of trained models.")(train.distill)
-app.command("sweep", short_help="Search a space of settings: many trainings, the best bundle.")(sweep.sweep)
-app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(evaluate.evaluate)
-app.command("reproduce", short_help="Show the paper's tables with our numbers.")(reproduce.reproduce)
-app.add_typer(runs.app, name="runs")
-app.command("generate")(write.generate)
-app.command("bulk", short_help="Write texts for millions of records.")(bulk.bulk)
-app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
-app.command("align", short_help="Find which triples each fact of a text states.")(write.align)
-app.command("inspect")(write.inspect)
-app.command("adjust", short_help="Write a bundle with other inference settings.")(write.adjust)
-app.add_typer(models.app, name="models")
-app.command("serve", short_help="Serve a model over HTTP.")(serve.serve)
-app.command("studio", short_help="Move facts of a plan and watch the text change, in a browser.")(serve.studio)
-app.command("ask", short_help="Have an endpoint write texts for records.")(ask.ask)
-app.command("serve-key", short_help="Create an API key for the endpoint.")(serve.serve_key)
-app.command("check", short_help="Check any system's texts against their records.")(check.check)
-app.command("train-critic", short_help="Train the critic of `agggen check`.")(check.train_critic)
-app.command("score", short_help="Score any system's texts against references.")(score.score)
+# In the order of their use. The modules import heavy packages inside functions only.
+COMMANDS = (
+    doctor.doctor, demo.demo, own_data.prepare, segment.segment, train.train, train.adapt, train.distill, sweep.sweep,
+    evaluate.evaluate, reproduce.reproduce, write.generate, bulk.bulk, write.plan, write.align, write.inspect,
+    write.adjust, serve.serve, serve.studio, ask.ask, serve.serve_key, check.check, check.train_critic, score.score,
+)  # fmt: skip
+for _command in COMMANDS:
+    app.command()(_command)
+for _module in (corpora, facts, srl, runs, models):
+    app.add_typer(_module.app, name=_module.__name__.rpartition(".")[2])
 
 
 def _print_version(requested: bool) -> None:
@@ -117,7 +93,7 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def _agggen(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Learns to plan and write: texts from data, by plans you can read and change.

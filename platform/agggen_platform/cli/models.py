@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.records import is_elsewhere
@@ -18,22 +19,22 @@ app = typer.Typer(no_args_is_help=True, help="Register versions of trained model
 
 RegistryUri = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--registry",
         metavar="URI",
         help="MLflow's. [default: MLFLOW_REGISTRY_URI or MLFLOW_TRACKING_URI, else runs/mlflow.db]",
     ),
 ]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A version: NAME/VERSION or NAME@ALIAS.")]
-Alias = Annotated[str, typer.Option(help="The alias to move.")]
+Model = Annotated[str, Argument(metavar="MODEL", help="A version: NAME/VERSION or NAME@ALIAS.")]
+Alias = Annotated[str, Option(help="The alias to move.")]
 
 
-@app.command("list", short_help="Show all versions.")
+@app.command("list")
 def list_models(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only versions of this model.")] = None,
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="Only versions of this model.")] = None,
     registry: RegistryUri = None,
 ) -> None:
-    """List the registered models with their versions, aliases and bundle addresses."""
+    """Show all versions, with their aliases and bundle addresses."""
     from agggen_platform.registry import Registry
     from agggen_platform.registry.store import RUN
 
@@ -53,9 +54,9 @@ def list_models(
     console.print_table(("version", "aliases", "bundle", "run", "registered", "address"), rows)
 
 
-@app.command("show", short_help="Show a version.")
+@app.command()
 def show(model: Model, registry: RegistryUri = None) -> None:
-    """Show a version: its bundle, configuration, data, metrics, evaluations, aliases and their history.
+    """Show a version: its bundle, data, scores, and the history of its aliases.
 
     \b
         agggen models show agggen@champion
@@ -81,24 +82,21 @@ def show(model: Model, registry: RegistryUri = None) -> None:
     console.print_table(("field", "value"), rows)
 
 
-@app.command("register", short_help="Register a bundle as a version of a model.")
+@app.command()
 def register(
-    bundle: Annotated[str, typer.Argument(metavar="BUNDLE", help="A trained model or critic: its folder or s3://...")],
-    name: Annotated[str, typer.Option(help="The model's name.")] = "agggen",
+    bundle: Annotated[str, Argument(metavar="BUNDLE", help="A trained model or critic: its folder or s3://...")],
+    name: Annotated[str, Option(help="The model's name.")] = "agggen",
     to: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="First copy it below this folder or s3:// prefix, under its fingerprint."),
-    ] = None,
-    evaluation: Annotated[
-        list[str] | None,
-        typer.Option("--evaluation", metavar="REPORT", help="A report for `agggen models record`; can be repeated."),
+        str | None, Option(metavar="ADDRESS", help="First copy it below this folder or s3:// prefix.")
     ] = None,
     registry: RegistryUri = None,
 ) -> None:
-    """Register a bundle as a version of a model and make it the candidate, unless it is registered already.
+    """Register a bundle as a version of a model.
+
+    The version becomes the candidate, unless the bundle is registered already.
 
     \b
-        agggen models register runs/elements-0123456789ab/bundle --evaluation report
+        agggen models register runs/elements-0123456789ab/bundle
         agggen models register runs/webnlg-0123456789ab/bundle --to s3://models/agggen
         agggen models register critic --name critic
     """
@@ -115,7 +113,7 @@ def register(
     if to is not None:
         folder = get_bundle(bundle)
         bundle = put_bundle(folder, Folder(to).at(f"{fingerprint(folder)[:16]}/bundle"))
-    version = models.register(bundle, name, tags=tags, evaluations=evaluation or (), uri=registry)
+    version = models.register(bundle, name, tags=tags, uri=registry)
     message = f"{version} is {bundle}"
     if not version.new:
         message = f"{bundle} is already version {version.number} of {name}; the candidate did not change"
@@ -123,18 +121,15 @@ def register(
     console.say(f"models:/{version}")
 
 
-@app.command("record", short_help="Record an evaluation of a version.")
+@app.command()
 def record(
     model: Model,
     report: Annotated[
-        str,
-        typer.Argument(
-            metavar="REPORT", help="A report of `agggen evaluate`: a folder, s3://..., or MLflow's runs:/RUN_ID."
-        ),
+        str, Argument(metavar="REPORT", help="A report of `agggen evaluate`: a folder, s3:// or runs:/RUN_ID.")
     ],
     registry: RegistryUri = None,
 ) -> None:
-    """Record the scores of a report with its version; promotion compares them.
+    """Record an evaluation of a version; promotion compares the scores.
 
     \b
         agggen evaluate models:/agggen@candidate --corpus webnlg --split dev -o report
@@ -147,20 +142,16 @@ def record(
     console.say(f"{len(evaluation.scores)} scores on {evaluation}")
 
 
-@app.command("promote", short_help="Check a version and give it an alias.")
+@app.command()
 def promote(
     model: Model,
     alias: Alias = "champion",
-    metric: Annotated[
-        str, typer.Option(help="The metric that is compared, on each evaluation that both versions have.")
-    ] = "plain/bleu",
-    tolerance: Annotated[
-        float, typer.Option(help="By how many points it may be worse than the present version.")
-    ] = 0.0,
-    force: Annotated[bool, typer.Option(help="Skip the comparison; the other checks stay.")] = False,
+    metric: Annotated[str, Option(help="The metric to compare on the evaluations that both have.")] = "plain/bleu",
+    tolerance: Annotated[float, Option(help="By how many points it may be worse than the present version.")] = 0.0,
+    force: Annotated[bool, Option(help="Skip the comparison; the other checks stay.")] = False,
     registry: RegistryUri = None,
 ) -> None:
-    """Give a version the alias, champion by default, if it passes all checks.
+    """Check a version and give it an alias.
 
     Its bundle must be unchanged; it must not be worse than the present version on the same evaluation; it must generate
     texts with valid plans. A refusal lists every failed check.
@@ -178,9 +169,9 @@ def promote(
     console.say(f"models:/{version.name}@{alias} is version {version.number}{_before(done.before)}")
 
 
-@app.command("rollback", short_help="Give an alias back to its previous version.")
+@app.command()
 def rollback(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The model's name.")],
     alias: Alias = "champion",
     registry: RegistryUri = None,
 ) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen.errors import ConfigError
 from agggen_platform.cli import console
@@ -23,17 +23,17 @@ def on_this_machine(folder: Path | None) -> Path | None:
 
 
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, by their names in the configuration.")
+    list[str] | None, Argument(metavar="KEY=VALUE", help="Settings, by their names in the configuration.")
 ]
 Runs = Annotated[
-    Path, typer.Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=on_this_machine)
+    Path, Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=on_this_machine)
 ]
-Fresh = Annotated[bool, typer.Option(help="Start over: remove earlier results of the same name or folder.")]
-FactSource = Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")]
+Fresh = Annotated[bool, Option(help="Start over: remove earlier results of the same name or folder.")]
+FactSource = Annotated[str | None, Option(metavar="NAME", help="The fact segmenter. [default: embedded]")]
 MetricNames = Annotated[
-    str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, such as bleu,ter. [default: all]")
+    str | None, Option(metavar="NAME,...", help="Metrics of the protocol, such as bleu,ter. [default: all]")
 ]
-PrintConfig = Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")]
+PrintConfig = Annotated[bool, Option(help="Print the resolved configuration and stop.")]
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -42,11 +42,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def warn_if_temporary(folder: Path | str, instead: str) -> None:
-    """Warns if `folder` is in the copy of the working directory that Ray deletes after a job.
-
-    Args:
-        instead: the option or setting by which the user can choose another folder.
-    """
+    """Warns if Ray deletes `folder` after a job, and names the option or setting by which to choose another folder."""
     if not (_SCHEME.match(str(folder)) or Path(folder).is_absolute()) and "working_dir_files" in Path.cwd().parts:
         console.note(
             f"warning: {folder} is in {Path.cwd()}, Ray's copy of the working directory, which is deleted after the "

@@ -9,42 +9,31 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from agggen.errors import ConfigError
 from agggen_platform.cli import console
 
 _SHOWN = 30  # predicates
 
-_COLUMNS: dict[str, Any] = {
-    "id": Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The record's id. [default: id]")],
-    "subject": Annotated[
-        str | None,
-        typer.Option("--subject", metavar="COLUMN", help="The subject of the row's triples. [default: name, title]"),
-    ],
-    "text": Annotated[
-        list[str] | None,
-        typer.Option("--text", metavar="COLUMN", help="A reference text; can be repeated. [default: text, text2, ...]"),
-    ],
-    "split": Annotated[
-        str | None,
-        typer.Option("--split-column", metavar="COLUMN", help="The split: train, dev or test. [default: split]"),
-    ],
-    "category": Annotated[
-        str | None, typer.Option("--category", metavar="COLUMN", help="The record's category. [default: category]")
-    ],
-    "ignore": Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to ignore; can be repeated.")
-    ],
-    "rename": Annotated[
-        list[str] | None,
-        typer.Option("--rename", metavar="COLUMN=PREDICATE", help="The predicate of a column; can be repeated."),
-    ],
+
+def _column(option: str, help_text: str, kind: Any = str, metavar: str = "COLUMN") -> Any:
+    return Annotated[kind | None, Option(option, metavar=metavar, help=help_text)]
+
+
+_COLUMNS = {
+    "id": _column("--id", "The record's id. [default: id]"),
+    "subject": _column("--subject", "The subject of the row's triples. [default: name, title]"),
+    "text": _column("--text", "A reference text; can be repeated. [default: text, text2, ...]", list[str]),
+    "split": _column("--split-column", "The split: train, dev or test. [default: split]"),
+    "category": _column("--category", "The record's category. [default: category]"),
+    "ignore": _column("--ignore", "A column to ignore; can be repeated.", list[str]),
+    "rename": _column("--rename", "The predicate of a column; can be repeated.", list[str], "COLUMN=PREDICATE"),
 }
 TABLE = ("id", "subject", "text", "ignore", "rename")
 """The column options of commands that read records; commands that read a corpus have all column options."""
 _DIVISION = "Seed of the 80/10/10 division of data without splits."
-DivisionSeed = Annotated[int, typer.Option("--division-seed", help=_DIVISION)]
+DivisionSeed = Annotated[int, Option("--division-seed", help=_DIVISION)]
 Command = Callable[..., None]
 Chosen = Mapping[str, Any]
 NONE: Chosen = MappingProxyType({})
@@ -56,21 +45,21 @@ def with_columns(*names: str) -> Callable[[Command], Command]:
     The command gets their values as a mapping of arguments for `Columns` or `load_dataset`. ConfigError is raised if
     --rename is not COLUMN=PREDICATE.
     """
-    options = {name: _COLUMNS[name] for name in names or _COLUMNS}
+    options = {f"{name}_column": _COLUMNS[name] for name in names or _COLUMNS}
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(**arguments: Any) -> None:
-            columns = {name: arguments.pop(f"{name}_column") for name in options}
+            columns = {name.removesuffix("_column"): arguments.pop(name) for name in options}
             columns |= {name: tuple(columns[name] or ()) for name in ("text", "ignore")}
             command(**arguments, columns=columns | {"rename": _renamed(columns["rename"])})
 
         parameters = dict(signature(command, eval_str=True).parameters)
         del parameters["columns"]
-        for name, option in options.items():
-            parameters[f"{name}_column"] = Parameter(
-                f"{name}_column", Parameter.KEYWORD_ONLY, default=None, annotation=option
-            )
+        parameters |= {
+            name: Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=option)
+            for name, option in options.items()
+        }
         run.__signature__ = Signature([p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters.values()])  # type: ignore[attr-defined]
         run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
         return run
@@ -87,21 +76,13 @@ def _renamed(rename: list[str] | None) -> dict[str, str]:
 
 @with_columns()
 def prepare(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="A file (.csv .tsv .jsonl .json .parquet), a folder of them, or a corpus of the catalogue.",
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the corpus, with one file per split.")
-    ],
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated.")] = None,
+    source: Annotated[str, Argument(metavar="DATA", help="File (.csv .tsv .jsonl .json .parquet), folder or corpus.")],
+    out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The folder of the corpus, one file per split.")],
+    split: Annotated[list[str] | None, Option(help="Only this split; can be repeated.")] = None,
     columns: Chosen = NONE,
-    seed: Annotated[int, typer.Option(help=_DIVISION)] = 1,
+    seed: Annotated[int, Option(help=_DIVISION)] = 1,
 ) -> None:
-    """Read data, report what matters for training, and write it as a corpus.
+    """Read your own data, check it, write it as a corpus.
 
     A CSV has one triple per row (columns subject, predicate, object) or one record per row (every other column is a
     predicate). Data without splits are divided 80/10/10 by record. Rows that cannot be read go to DIR/rejects.jsonl

@@ -6,13 +6,13 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import typer
+from typer import Argument, Option
 
 from agggen.corpora.rejects import Reject, write_rejects
 from agggen.corpora.tables import Columns
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 SHIPPED_BUNDLE = "elements"
 BundleAddress = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="BUNDLE",
         help="A trained model: its folder, s3://..., models:/NAME@ALIAS, models:/NAME/VERSION, or elements (shipped).",
     ),
 ]
 RunArchives = Annotated[
-    bool, typer.Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code.")
+    bool, Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code.")
 ]
 Device = Annotated[
-    str, typer.Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second.")
+    str, Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second.")
 ]
 Input = Annotated[
-    str, typer.Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -.")
+    str, Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -.")
 ]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
+Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
 
 _DEFAULT_COLUMNS = Columns()
 _BATCH_RECORDS = 256  # records per batch
@@ -78,11 +78,7 @@ def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
 
 
 def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record]:
-    """The records of a file, all of which must be valid, because scores of only the valid records would be misleading.
-
-    Raises:
-        CorpusError: a record is invalid, or there are no records; see `read_records`.
-    """
+    """The records of a file; raises CorpusError if there are none or if one is invalid, since scores would mislead."""
     record: Record | Reject | None = None
     for record in read_records(str(path), columns):
         if isinstance(record, Reject):
@@ -115,8 +111,7 @@ class Rejected:
         self._columns = Columns(**columns)
         self.rejects: list[Reject] = []
         self.used = 0
-        self.unknown: Counter[str] = Counter()
-        """Number of records by unknown predicate."""
+        self.unknown: Counter[str] = Counter()  # number of records by unknown predicate
 
     def blocks(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
         """The records of `source` that pass `check`, in batches; all others are rejected with the reason."""
@@ -143,16 +138,8 @@ class Rejected:
         self.used -= 1
         self.rejects.append(Reject(source, None, record, reason))
 
-    def note_unknown(self, predicates: Iterable[str]) -> None:
-        """Counts the unknown predicates of a record."""
-        self.unknown.update(set(predicates))
-
     def report(self, output: str) -> None:
-        """Prints unknown predicates and the number of rejects, and writes the rejects.
-
-        Raises:
-            CorpusError: all records were rejected; gives the first reason.
-        """
+        """Prints unknown predicates, writes and counts the rejects; raises CorpusError if no record is left."""
         name_unknown(self.unknown)
         file = None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
         if not self.rejects:
@@ -177,7 +164,6 @@ class Rejected:
 
 
 def name_unknown(predicates: Mapping[str, int]) -> None:
-    """Prints the most frequent unknown predicates with their numbers of records."""
     if not predicates:
         return
     by_count = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))

@@ -5,39 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
-from agggen_platform.cli.options import on_this_machine
+from agggen_platform.cli.options import Overrides, on_this_machine
 
 
 def reproduce(
-    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="A table. [default: list them]")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Settings of all trainings, such as training.threads=1"),
-    ] = None,
+    table: Annotated[str | None, Argument(metavar="TABLE", help="A table. [default: list them]")] = None,
+    overrides: Overrides = None,
     runs: Annotated[
         Path | None,
-        typer.Option(
-            "--runs",
+        Option(
             metavar="DIR",
             callback=on_this_machine,
-            help="Use the records in this folder of runs, and write new ones there. [default: the shipped records]",
+            help="The folder of runs and new records. [default: the records that agggen ships]",
         ),
     ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="SEED,...", help="First make the missing records for these seeds.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option(help="Evaluate again and replace the records; finished trainings are kept.")
-    ] = False,
+    seeds: Annotated[str | None, Option(metavar="SEED,...", help="First make missing records for these seeds.")] = None,
+    fresh: Annotated[bool, Option(help="Evaluate again and replace the records; finished trainings are kept.")] = False,
 ) -> None:
-    """Show a table of the paper with our numbers beside the published ones.
+    """Show the paper's tables with our numbers.
 
-    Our numbers come from run records that ship with agggen. --runs and --seeds make new records: a Transformer and
-    AggGen are trained for each seed, and each system is evaluated once on the table's test split. The same command
-    resumes after a kill and repeats nothing.
+    Our numbers, beside the published ones, come from run records that ship with agggen. --runs and --seeds make new
+    records: a Transformer and AggGen are trained for each seed, and each system is evaluated once on the table's test
+    split. The same command resumes after a kill and repeats nothing.
 
     \b
         agggen reproduce
@@ -67,7 +59,6 @@ def reproduce(
 
 
 def _list_tables(runs: Path | None) -> None:
-    """Prints the tables, their requirements, and the systems and seeds that have records."""
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import TABLES
 
@@ -89,7 +80,6 @@ def _where(runs: Path | None) -> str:
 
 
 def _seeds(text: str) -> list[int]:
-    """The seeds of ``1,2,3``."""
     from agggen.errors import ConfigError
 
     parts = [part.strip() for part in text.split(",")]

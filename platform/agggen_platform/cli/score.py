@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import MetricNames, names_in
@@ -20,42 +20,32 @@ Entry = dict[str, Any]
 """A score in JSON: "score" (None if undefined), "signature", and, if computed, its interval and comparison."""
 
 Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
+    str | None, Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
 ]
 
 
 def score(
-    records: Annotated[Path, typer.Option(metavar="FILE", help="Records with references: .jsonl, .csv or .parquet.")],
+    records: Annotated[Path, Option(metavar="FILE", help="Records with references: .jsonl, .csv or .parquet.")],
     hypotheses: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="One text per line in the records' order, or .jsonl with id and text, such as a report's.",
-        ),
+        Path, Option(metavar="FILE", help="One text a line in the records' order, or .jsonl with id and text.")
     ],
     protocol: Annotated[
         str,
-        typer.Option(
-            metavar="plain|e2e|webnlg-2017", help="The scorer; scores of different protocols are not comparable."
-        ),
+        Option(metavar="plain|e2e|webnlg-2017", help="The scorer; scores of different protocols are not comparable."),
     ] = "plain",
     metrics: MetricNames = None,
-    tokenised: Annotated[bool, typer.Option("--tokenised", help="Texts and references are already tokenised.")] = False,
-    against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Another system's texts, for a paired comparison.")
-    ] = None,
-    confidence: Annotated[
-        bool, typer.Option("--confidence", help="Give each score a 95 % bootstrap interval.")
-    ] = False,
+    tokenised: Annotated[bool, Option("--tokenised", help="Texts and references are already tokenised.")] = False,
+    against: Annotated[Path | None, Option(metavar="FILE", help="Another system's texts: a paired comparison.")] = None,
+    confidence: Annotated[bool, Option("--confidence", help="Give each score a 95 % bootstrap interval.")] = False,
     json: Json = None,
 ) -> None:
-    """Score any system's texts against references with the scorers of published results.
+    """Score any system's texts against references.
 
-    plain: BLEU, chrF and TER of sacreBLEU. e2e: bleu, nist, meteor, rouge_l, cider and, for records with E2E's
-    predicates, ser (slot error rate). webnlg-2017: bleu, meteor and ter. All have values_whole (strict: triples whose
-    value is stated in full), values_lenient (triples with at least 60 % of the value's words in the text),
-    texts_without_faults (strict) and invented (hallucinated values per 100 texts). Scores are percentages, except nist,
-    cider and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics can leave them out.
+    The scorers are those of published results. plain: BLEU, chrF and TER of sacreBLEU. e2e: bleu, nist, meteor,
+    rouge_l, cider and, for records with E2E's predicates, ser (slot error rate). webnlg-2017: bleu, meteor and ter. All
+    have values_whole (strict: triples whose value is stated in full), values_lenient (triples with at least 60 % of the
+    value's words in the text), texts_without_faults (strict) and invented (hallucinated values per 100 texts). Scores
+    are percentages, except nist, cider and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics can leave them out.
 
     \b
         agggen score --records records.jsonl --hypotheses REPORT/records.jsonl --metrics bleu,values_whole,invented
@@ -102,20 +92,17 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
             write_line(file, scores)
     if json == "-":
         return
-    first = next(iter(scores.values()))
-    columns = ["score", "value"]
-    columns += ["low", "high"] if "low" in first else []
-    columns += ["against", "difference", "difference low", "difference high", "p"] if "against" in first else []
-    columns += ["signature"] + (["test"] if "against" in first else [])
     rows = []
     for name, entry in scores.items():
-        numbers = [entry["score"], *(entry[key] for key in ("low", "high") if key in entry)]
-        signatures = [entry["signature"]]
-        if comparison := entry.get("against"):
-            numbers += [comparison[key] for key in ("score", "difference", "low", "high", "p_value")]
-            signatures.append(comparison["signature"])
-        rows.append((name, *("undefined" if number is None else f"{number:.4f}" for number in numbers), *signatures))
-    console.print_table(columns, rows)
+        numbers = {"value": entry["score"]} | {key: entry[key] for key in ("low", "high") if key in entry}
+        signatures = {"signature": entry["signature"]}
+        if pair := entry.get("against"):
+            numbers |= {"against": pair["score"], "difference": pair["difference"]}
+            numbers |= {"difference low": pair["low"], "difference high": pair["high"], "p": pair["p_value"]}
+            signatures["test"] = pair["signature"]
+        shown = {key: "undefined" if number is None else f"{number:.4f}" for key, number in numbers.items()}
+        rows.append({"score": name} | shown | signatures)
+    console.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _entry(measured: Measured) -> Entry:

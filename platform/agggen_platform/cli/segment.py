@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import FactSource, Fresh, Overrides, Runs
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def segment(
-    source: Annotated[str, typer.Argument(metavar="CORPUS", help="A prepared corpus: its folder or a file; or s3://")],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="The folder of the result; or s3://")],
+    source: Annotated[str, Argument(metavar="CORPUS", help="A prepared corpus: its folder or a file; or s3://")],
+    out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The folder of the result; or s3://")],
     overrides: Overrides = None,
     facts: FactSource = None,
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated. [default: all]")] = None,
+    split: Annotated[list[str] | None, Option(help="Only this split; can be repeated. [default: all]")] = None,
     actors: Actors = None,
     fresh: Fresh = False,
     runs: Runs = Path("runs"),
 ) -> None:
-    """Segment the reference texts of a corpus into facts and align each fact with the triples that it states.
+    """Segment the texts of a corpus into facts.
 
-    The result is a corpus to train on (facts.source=corpus): the files of DIR/SPLIT, ordered by name, and
-    DIR/manifest.json, written last. The same command resumes an interrupted job. Texts that cannot be segmented go to
-    DIR/rejects.
+    Each fact is aligned with the triples that it states. The result is a corpus to train on (facts.source=corpus): the
+    files of DIR/SPLIT, ordered by name, and DIR/manifest.json, written last. The same command resumes an interrupted
+    job. Texts that cannot be segmented go to DIR/rejects.
 
     \b
         agggen prepare e2e --out prepared/e2e

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
+from agggen_platform.cli.options import Overrides
 from agggen_platform.cli.records import SHIPPED_BUNDLE, BundleAddress
 
 if TYPE_CHECKING:
@@ -18,26 +20,21 @@ _POLL_SECONDS = 0.25
 
 def serve(
     bundle: BundleAddress = SHIPPED_BUNDLE,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, such as http.port=8080 generator.cpus=4")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster, or auto. [default: a new local one]")
-    ] = None,
+    overrides: Overrides = None,
+    address: Annotated[str | None, Option(metavar="ADDRESS", help="A cluster, or auto. [default: a local one]")] = None,
     follow: Annotated[
         float,
-        typer.Option(
-            metavar="SECONDS", min=0, help="How often to check for a new version of the alias. [default: never]"
-        ),
+        Option(metavar="SECONDS", min=0, help="How often to check for a new version of the alias. [default: never]"),
     ] = 0,
-    preset: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings from a YAML file.")] = None,
-    print_config: Annotated[bool, typer.Option(help="Print a file for `serve deploy` instead.")] = False,
+    preset: Annotated[str | None, Option("--config", metavar="FILE", help="Settings from a YAML file.")] = None,
+    print_config: Annotated[bool, Option(help="Print a file for `serve deploy` instead.")] = False,
 ) -> None:
-    """Serve a model over HTTP until Ctrl-C or SIGTERM; then finish running requests and end.
+    """Serve a model over HTTP.
 
-    It listens on 127.0.0.1:8000, where a browser shows the plan studio. To be reachable from other machines, it needs
-    keys (http.host=0.0.0.0 security.keys_file=FILE; agggen serve-key creates them). With --follow, the endpoint is
-    updated without failed requests when the alias is moved to a bundle that passes its self-test.
+    Serves until Ctrl-C or SIGTERM, and then finishes the running requests. It listens on 127.0.0.1:8000, where a
+    browser shows the plan studio. To be reachable from other machines, it needs keys (http.host=0.0.0.0
+    security.keys_file=FILE; agggen serve-key creates them). With --follow, the endpoint is updated without failed
+    requests when the alias is moved to a bundle that passes its self-test.
 
     \b
         agggen serve                                    # the shipped model of the chemical elements
@@ -94,21 +91,15 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
 
 def studio(
     bundle: BundleAddress = SHIPPED_BUNDLE,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Settings as of agggen serve, such as http.port=8080"),
-    ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(metavar="BUNDLE", help="A second bundle, whose texts are shown beside those of the first."),
-    ] = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    overrides: Overrides = None,
+    compare: Annotated[str | None, Option(metavar="BUNDLE", help="A second bundle, to show its texts beside.")] = None,
+    browser: Annotated[bool, Option(help="Open the page in the browser.")] = True,
 ) -> None:
-    """Open the plan studio, a page on which you move the facts of a plan and see the text change.
+    """Move facts of a plan and watch the text change, in a browser.
 
-    Serves the model in this process, without a cluster, until Ctrl-C, and opens the page. Without BUNDLE it is the
-    small model of the chemical elements that agggen ships. With --compare, the page shows the texts of two bundles by
-    the same plan and marks the differences.
+    Serves the model in this process, without a cluster, until Ctrl-C, and opens the page, the plan studio. Without
+    BUNDLE it is the small model of the chemical elements that agggen ships. With --compare, the page shows the texts of
+    two bundles by the same plan and marks the differences.
 
     \b
         agggen studio
@@ -138,12 +129,12 @@ def studio(
 
 
 def serve_key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The owner of the key; it is in logs and limits.")],
-    file: Annotated[
-        Path | None, typer.Option("--file", help="Add the key's line to this file, which is created with mode 0600.")
-    ] = None,
+    name: Annotated[str, Argument(metavar="NAME", help="The owner of the key; it is in logs and limits.")],
+    file: Annotated[Path | None, Option(help="Add the key's line to this file, created with mode 0600.")] = None,
 ) -> None:
-    """Create a random key and print it. Only its hash is stored.
+    """Create an API key for the endpoint.
+
+    Prints the random key; only its hash is stored.
 
     \b
         agggen serve-key alice                             # prints the key, and its line for the file of keys

@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import warn_if_temporary
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 Format = Callable[["Progress[Any]"], str]
 
-Actors = Annotated[
-    int | None, typer.Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")
-]
+Actors = Annotated[int | None, Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")]
 
 
 class RunLog:
@@ -31,20 +30,20 @@ class RunLog:
     def __init__(self, runs: Path) -> None:
         warn_if_temporary(runs, "--runs")
         self._runs = runs
-        self._tracker: Tracker | None = None
+        self._ui_command = ""
 
     def __call__(self, name: str) -> Tracker:
         from agggen_platform.tracking import Tracker
 
-        self._tracker = Tracker(run_name=name, runs_dir=self._runs)
-        return self._tracker
+        tracker = Tracker(run_name=name, runs_dir=self._runs)
+        self._ui_command = tracker.ui_command()
+        return tracker
 
     def finish(self, out: str, rejects: int) -> None:
-        """Prints the final messages of a job."""
         if rejects:
             console.note(f"Rejected: {rejects:,}, see {out}/rejects")
-        if self._tracker is not None and (command := self._tracker.ui_command()):
-            console.note(f"Compare runs: {command}")
+        if self._ui_command:
+            console.note(f"Compare runs: {self._ui_command}")
         console.say(out)
 
 
@@ -55,12 +54,7 @@ def reused(progress: Progress[Any]) -> str:
 
 @contextmanager
 def shard_progress(speed: Format, counts: Format) -> Iterator[Callable[[Progress[Any]], None]]:
-    """Yields a callback that prints the progress of the job every few seconds. Redirects Ray's output to stderr.
-
-    Args:
-        speed: formats the speed of this run.
-        counts: formats the results so far.
-    """
+    """Yields a callback that prints speed and counts of the job every few seconds. Redirects Ray's output to stderr."""
     last = time.monotonic()
 
     def show(now: Progress[Any]) -> None:
@@ -79,5 +73,4 @@ def _time_left(now: Progress[Any]) -> list[str]:
     finished = now.shards - now.reused
     if not finished:
         return []
-    seconds = round((now.total - now.shards) * now.seconds / finished)
-    return [f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"]
+    return [f"{timedelta(seconds=round((now.total - now.shards) * now.seconds / finished))} left"]

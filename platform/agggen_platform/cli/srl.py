@@ -6,27 +6,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from agggen_platform.cli import console
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Semantic role labelling by AllenNLP's models.")
 
 
-@app.callback()
-def _srl() -> None:
-    """Semantic role labelling by AllenNLP's models."""
-
-
-@app.command(short_help="Check that AllenNLP's environment works.")
+@app.command()
 def check(
     folder: Annotated[
         Path | None,
-        typer.Option(
-            "--dir", metavar="DIR", help="The environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"
-        ),
+        Option("--dir", metavar="DIR", help="The environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"),
     ] = None,
 ) -> None:
-    """Check that AllenNLP can be imported in its environment, and print the versions.
+    """Check that AllenNLP's environment works, and print the versions.
 
     To see the semantic roles that an archive finds in a text:
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, Runs, warn_if_temporary
@@ -19,25 +19,23 @@ _TERMINATED = 143
 
 
 def sweep(
-    preset: Annotated[str, typer.Argument(metavar="PRESET", help="A preset's name, or the path of a YAML file.")],
+    preset: Annotated[str, Argument(metavar="PRESET", help="A preset's name, or the path of a YAML file.")],
     overrides: Overrides = None,
     space: Annotated[
-        str, typer.Option(metavar="SPACE", help="A space's name (predicate-sizes, rates), or a YAML file.")
+        str, Option(metavar="SPACE", help="A space's name (predicate-sizes, rates), or a YAML file.")
     ] = "predicate-sizes",
     runs: Runs = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="The sweep's name. [default: sweep-HASH]")] = None,
-    trials: Annotated[int | None, typer.Option(help="The number of all trials. [default: the space's]")] = None,
-    concurrent: Annotated[
-        int | None,
-        typer.Option(help="Concurrent trials; 0: as many as the CPUs and GPUs allow. [default: the space's]"),
-    ] = None,
-    model: Annotated[str, typer.Option(help="Register the best bundle as a version of this model.")] = "agggen",
-    no_register: Annotated[bool, typer.Option("--no-register", help="Do not register the best bundle.")] = False,
+    name: Annotated[str | None, Option(help="The sweep's name. [default: sweep-HASH]")] = None,
+    trials: Annotated[int | None, Option(help="The number of all trials. [default: the space's]")] = None,
+    concurrent: Annotated[int | None, Option(help="Trials at once; 0: as many as fit. [default: the space's]")] = None,
+    model: Annotated[str, Option(help="Register the best bundle as a version of this model.")] = "agggen",
+    no_register: Annotated[bool, Option("--no-register", help="Do not register the best bundle.")] = False,
 ) -> None:
-    """Search a space of settings: train many times, stop weak trials early, register the best bundle as candidate.
+    """Search a space of settings: many trainings, the best bundle.
 
-    The same command resumes an interrupted sweep, and with a larger --trials it extends a finished one. Trials that
-    were running resume from their checkpoints.
+    Weak trials are stopped early, and the best bundle is registered as candidate. The same command resumes an
+    interrupted sweep, and with a larger --trials it extends a finished one. Trials that were running resume from their
+    checkpoints.
 
     \b
         agggen sweep elements --space predicate-sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs, warn_if_temporary
@@ -18,29 +18,21 @@ if TYPE_CHECKING:
 
 @own_data.with_columns()
 def train(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="PRESET|DATA", help="A preset (its name or a YAML file), or data: a file or a folder."),
-    ],
+    source: Annotated[str, Argument(metavar="PRESET|DATA", help="A preset (name, YAML) or data (file, folder).")],
     overrides: Overrides = None,
     runs: Runs = Path("runs"),
-    name: Annotated[
-        str | None, typer.Option(help="The run's name. [default: PRESET-HASH of configuration and data]")
-    ] = None,
+    name: Annotated[str | None, Option(help="The run's name. [default: PRESET-HASH of configuration and data]")] = None,
     print_config: PrintConfig = False,
     fresh: Fresh = False,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="The preset for DATA, which may then also be a corpus of the catalogue. [default: by size]"),
-    ] = None,
+    preset: Annotated[str | None, Option(help="The preset for DATA (file, folder, corpus). [default: by size]")] = None,
     columns: own_data.Chosen = own_data.NONE,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
-    """Train the plain Transformer, then the joint model, and write a bundle.
+    """Train a model by a preset and write a bundle.
 
-    The same command resumes an interrupted run. Unknown settings are refused, with the nearest valid one. Ctrl-C and
-    SIGTERM save a checkpoint first. With cluster.workers, workers of a Ray cluster divide each batch, and the model is
-    the same as with one worker.
+    Trains the plain Transformer, then the joint model. The same command resumes an interrupted run; Ctrl-C and SIGTERM
+    save a checkpoint first. Unknown settings are refused, with the nearest valid one. With cluster.workers, workers of
+    a Ray cluster divide each batch, and the model is the same as with one worker.
 
     \b
         agggen train elements
@@ -74,29 +66,25 @@ def train(
 
 @own_data.with_columns()
 def adapt(
-    bundle: Annotated[
-        str, typer.Argument(metavar="BUNDLE", help="A folder, s3://bucket/prefix, or models:/NAME@ALIAS.")
-    ],
-    source: Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder, or a corpus of the catalogue.")],
+    bundle: Annotated[str, Argument(metavar="BUNDLE", help="A folder, s3://bucket/prefix, or models:/NAME@ALIAS.")],
+    source: Annotated[str, Argument(metavar="DATA", help="A file, a folder, or a corpus of the catalogue.")],
     overrides: Overrides = None,
     replay: Annotated[
         str | None,
-        typer.Option(
-            metavar="CORPUS",
-            help="The corpus of replayed texts. [default: the one BUNDLE was trained on, if it is on this machine]",
-        ),
+        Option(metavar="CORPUS", help="The corpus to replay. [default: that of BUNDLE, if it is on this machine]"),
     ] = None,
     runs: Runs = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="The run's name. [default: adapt-DATA-HASH]")] = None,
+    name: Annotated[str | None, Option(help="The run's name. [default: adapt-DATA-HASH]")] = None,
     fresh: Fresh = False,
     columns: own_data.Chosen = own_data.NONE,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
-    """Continue training a model on new data and write a new bundle; BUNDLE is not changed.
+    """Continue training a model on new data.
 
-    New words and predicates are added to the model; its sizes and inference settings stay. Texts of the old corpus are
-    replayed, so that the model forgets less: as many as new texts, at least 200; training.replay=0.2 makes them a fifth
-    of all texts, 0 turns replay off. The same command resumes an interrupted run.
+    Writes a new bundle with new words and predicates; sizes and inference settings stay. BUNDLE is not changed. Texts
+    of the old corpus are replayed, so that the model forgets less: as many as new texts, at least 200;
+    training.replay=0.2 makes them a fifth of all texts, 0 turns replay off. The same command resumes an interrupted
+    run.
 
     \b
         agggen adapt runs/elements-1f2e/bundle films.csv
@@ -115,27 +103,26 @@ def adapt(
 @own_data.with_columns()
 def distill(
     bundle: Annotated[
-        str, typer.Argument(metavar="BUNDLE", help="The first teacher, from whose weights the student starts.")
+        str, Argument(metavar="BUNDLE", help="The first teacher, whose weights the student starts from.")
     ],
-    source: Annotated[str, typer.Argument(metavar="DATA", help="A corpus of the catalogue, a folder or a file.")],
+    source: Annotated[str, Argument(metavar="DATA", help="A corpus of the catalogue, a folder or a file.")],
     overrides: Overrides = None,
-    teacher: Annotated[
-        list[str] | None, typer.Option(metavar="BUNDLE", help="Another teacher, such as one of another seed.")
-    ] = None,
-    subsets: Annotated[int, typer.Option(min=0, help="Subsets of training records that get texts, too.")] = 5000,
+    teacher: Annotated[list[str] | None, Option(metavar="BUNDLE", help="A further teacher; can be repeated.")] = None,
+    subsets: Annotated[int, Option(min=0, help="Subsets of training records that get texts, too.")] = 5000,
     actors: Actors = None,
     runs: Runs = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="The run's name. [default: distill-DATA-HASH]")] = None,
+    name: Annotated[str | None, Option(help="The run's name. [default: distill-DATA-HASH]")] = None,
     fresh: Fresh = False,
     columns: own_data.Chosen = own_data.NONE,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
-    """Train a student on texts of trained models, so that fewer plans suffice and fewer texts have faults.
+    """Train a model on texts of trained models.
 
-    The teachers write texts for the records of DATA and for connected subsets of their triples. Of each record's texts
-    that the constrained search would accept, the one most similar to the others is kept. The student continues BUNDLE's
-    training on these texts, which are in RUNS/texts-HASH. Texts of DATA are not used; DATA without texts needs the
-    splits train and dev. The same command resumes an interrupted run.
+    With such a model (the student), fewer plans suffice and fewer texts have faults. The trained models (teachers)
+    write texts for the records of DATA and for connected subsets of their triples. Of each record's texts that the
+    constrained search would accept, the one most similar to the others is kept. The student continues BUNDLE's training
+    on these texts, which are in RUNS/texts-HASH. Texts of DATA are not used; DATA without texts needs the splits train
+    and dev. The same command resumes an interrupted run.
 
     \b
         agggen distill runs/a/bundle webnlg --teacher runs/b/bundle --teacher runs/c/bundle

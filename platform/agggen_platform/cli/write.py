@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.records import (
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from agggen.records import Record
 
 Settings = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Inference settings, such as level=1; see agggen inspect."),
+    list[str] | None, Argument(metavar="KEY=VALUE", help="Inference settings, such as level=1; see agggen inspect.")
 ]
 _PLANNING_SETTINGS = ("plans", "planner", "ablation", "level", "top_p", "seed")
 
@@ -37,13 +36,9 @@ def generate(
     settings: Settings = None,
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
-    plan: Annotated[
-        str | None, typer.Option(help="A plan for every record, followed exactly: '[eatType] [near customerRating]'.")
-    ] = None,
-    complete: Annotated[bool, typer.Option(help="Let the model add the predicates that --plan omits.")] = False,
-    n_best: Annotated[
-        int, typer.Option(min=1, help="The largest number of texts per record, best first; each has its rank.")
-    ] = 1,
+    plan: Annotated[str | None, Option(help="A plan for every record, followed exactly: '[food] [near area]'.")] = None,
+    complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
+    n_best: Annotated[int, Option(min=1, help="The most texts per record, best first; each has its rank.")] = 1,
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
@@ -76,7 +71,7 @@ def generate(
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
             for texts in generator.generate(block, [human] * len(block), complete, n_best, config):
-                rejected.note_unknown(texts[0].unknown_predicates)
+                rejected.unknown.update(set(texts[0].unknown_predicates))
                 for rank, generation in enumerate(texts, start=1):
                     write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)
@@ -88,14 +83,15 @@ def plan(
     settings: Settings = None,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
-    k: Annotated[int, typer.Option("-k", min=1, help="Plans per record, best first.")] = 5,
+    k: Annotated[int, Option("-k", min=1, help="Plans per record, best first.")] = 5,
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
-    """Find the most probable plans of records, or sample plans by their probabilities (planner=sample).
+    """Find the most probable plans of records.
 
-    "search" says how plans were found: "exact" plans are the most probable ones; "beam" plans are the best of a beam
-    search, for records with too many plans, and their probabilities are unknown.
+    planner=sample draws plans by their probabilities instead. "search" says how plans were found: "exact" plans are the
+    most probable ones; "beam" plans are the best of a beam search, for records with too many plans, and their
+    probabilities are unknown.
 
     \b
         agggen plan BUNDLE -i records.jsonl -k 3
@@ -111,7 +107,7 @@ def plan(
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: planner.check(record, config=config)):
             for record, planned in zip(block, planner.plan(block, k, config), strict=True):
-                rejected.note_unknown(planner.encoder.unknown(record))
+                rejected.unknown.update(set(planner.encoder.unknown(record)))
                 plans = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in planned]
                 write_line(file, {"id": record.id, "search": planned[0].search, "plans": plans})
         rejected.report(output)
@@ -126,10 +122,11 @@ def align(
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
-    """Find which triples each fact of a text states (Viterbi); the texts are the records' references.
+    """Find which triples each fact of a text states.
 
-    A reference may have its own facts; other texts are segmented as the model's training texts were, or, if those came
-    with facts (corpus), by the shipped tagger.
+    The texts are the records' references; the alignment is the most probable one (Viterbi). A reference may have its
+    own facts; other texts are segmented as the model's training texts were, or, if those came with facts (corpus), by
+    the shipped tagger.
 
     \b
         agggen align BUNDLE -i records.jsonl
@@ -189,24 +186,22 @@ def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
 
 def adjust(
     bundle: BundleAddress,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The new bundle's folder, which must not exist yet.")],
+    output: Annotated[Path, Option("--output", "-o", help="The new bundle's folder, which must not exist yet.")],
     settings: Settings = None,
     wordings: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help='More wordings of values, JSON: {"United_States": ["the States"]}.'),
+        Path | None, Option(metavar="FILE", help='More wordings of values, JSON: {"United_States": ["the States"]}.')
     ] = None,
     phrases: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|CORPUS", help="Sentences for predicates: lines PREDICATE<tab>SENTENCE, or a corpus, rel2text."
-        ),
+        Option(metavar="FILE|CORPUS", help="Sentences for predicates: lines PREDICATE<tab>SENTENCE, or rel2text."),
     ] = None,
 ) -> None:
-    """Write a bundle with the same weights and other inference settings.
+    """Write a bundle with other inference settings.
 
-    With --wordings the strict check also accepts these wordings of values, and the model may write them. With --phrases
-    a triple that the model cannot express, such as one with an unknown predicate, is stated by such a sentence instead
-    of a plain clause. The new bundle has its own fingerprint, and lists BUNDLE's fingerprint among its sources.
+    The weights stay the same. With --wordings the strict check also accepts these wordings of values, and the model may
+    write them. With --phrases a triple that the model cannot express, such as one with an unknown predicate, is stated
+    by such a sentence instead of a plain clause. The new bundle has its own fingerprint, and lists BUNDLE's fingerprint
+    among its sources.
 
     \b
         agggen adjust BUNDLE --wordings wordings.json -o reworded

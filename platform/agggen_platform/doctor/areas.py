@@ -1,8 +1,8 @@
 """Runs the checks of each area in a child process with a time limit.
 
 A library that crashes, hangs or prints therefore does not affect other areas. The child process is
-``python -m agggen_platform.doctor.areas AREA``: it reads the settings as JSON from its standard input, and the last
-line of its standard output is a JSON list of findings.
+``python -m agggen_platform.doctor.areas MODULE:FUNCTION``: it reads the settings as JSON from its standard input, and
+the last line of its standard output is a JSON list of findings.
 """
 
 from __future__ import annotations
@@ -21,28 +21,17 @@ from pkgutil import resolve_name
 from agggen_platform.doctor.findings import Finding, error
 from agggen_platform.doctor.settings import Settings
 
-
-class Area(StrEnum):
-    PYTHON = "python"
-    TORCH = "torch"
-    RAY = "ray"
-    MLFLOW = "mlflow"
-    STORAGE = "storage"
-    DATA = "data"
-    DISK = "disk"
-
-
+Area = StrEnum("Area", "python torch ray mlflow storage data disk")
 AREAS = {  # the function of each area
-    Area.PYTHON: "machine.packages",
-    Area.TORCH: "machine.accelerator",
-    Area.RAY: "cluster.check",
-    Area.MLFLOW: "tracking.check",
-    Area.STORAGE: "store.check",
-    Area.DATA: "machine.data",
-    Area.DISK: "machine.disk",
+    Area.python: "machine:packages",
+    Area.torch: "machine:accelerator",
+    Area.ray: "cluster:check",
+    Area.mlflow: "tracking:check",
+    Area.storage: "store:check",
+    Area.data: "machine:data",
+    Area.disk: "machine:disk",
 }
 SECONDS = 120.0
-"""Time limit of an area."""
 
 
 def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[Finding]]:
@@ -53,7 +42,7 @@ def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[F
 
 
 def _in_child(area: Area, settings: Settings) -> list[Finding]:
-    command = [sys.executable, "-P", "-m", "agggen_platform.doctor.areas", area]
+    command = [sys.executable, "-P", "-m", "agggen_platform.doctor.areas", AREAS[area]]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     stdin = json.dumps(asdict(settings))
     try:
@@ -73,6 +62,5 @@ def _in_child(area: Area, settings: Settings) -> list[Finding]:
 
 
 if __name__ == "__main__":
-    module, _, function = AREAS[Area(sys.argv[1])].partition(".")
-    check = resolve_name(f"agggen_platform.doctor.{module}:{function}")
+    check = resolve_name(f"agggen_platform.doctor.{sys.argv[1]}")
     print(json.dumps([asdict(finding) for finding in check(Settings(**json.load(sys.stdin)))]))

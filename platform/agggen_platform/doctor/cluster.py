@@ -34,7 +34,6 @@ def check(settings: Settings) -> Iterator[Finding]:
 
 
 def token(settings: Settings) -> Iterator[Finding]:
-    """Whether Ray requires a token, and whether other users can read it."""
     mode = os.environ.get("RAY_AUTH_MODE", "").lower()
     source = _token_source()
     if mode == "disabled":
@@ -101,7 +100,6 @@ def _reason(failure: Exception) -> str:
 
 
 def remedy(message: str, address: str) -> str:
-    """How to fix a connection that failed with `message`."""
     message = message.lower()
     if "authenti" in message or "token" in message:
         return f"{_USE_TOKEN}  # the token of the cluster's nodes"
@@ -114,7 +112,6 @@ def remedy(message: str, address: str) -> str:
 
 
 def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
-    """Whether the cluster has enough CPUs and GPUs for the workers of a training job."""
     for unit, per_worker, available in (
         ("CPU", settings.cpus_per_worker, cpus),
         ("GPU", settings.gpus_per_worker, gpus),

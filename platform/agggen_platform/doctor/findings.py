@@ -16,13 +16,10 @@ _SHORTEST_SECRET = 6  # a shorter value would mask ordinary words
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check."""
-
     level: Level
     subject: str  # what was checked
     message: str
-    remedy: str | None = None
-    """A command, or the setting to change. Every warning and error has a remedy."""
+    remedy: str | None = None  # a command, or the setting to change; every warning and error has one
 
 
 ok, note = partial(Finding, "ok"), partial(Finding, "note")

@@ -61,7 +61,6 @@ def _installed_version(package: str) -> str | None:
 
 
 def accelerator(settings: Settings) -> Iterator[Finding]:
-    """torch, and the GPUs that it can use."""
     try:
         import torch
     except (ImportError, OSError) as failure:  # OSError: a shared library is missing
@@ -83,7 +82,6 @@ def accelerator(settings: Settings) -> Iterator[Finding]:
 
 
 def data(settings: Settings) -> Iterator[Finding]:
-    """The corpora in the data home."""
     from agggen.corpora.catalogue import data_home, get_corpus, list_corpora
 
     home = data_home()
@@ -127,7 +125,6 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
 
 
 def disk(settings: Settings) -> Iterator[Finding]:
-    """The folders that jobs write to, and their free space."""
     yield _folder("runs", Path(settings.runs), "agggen train PRESET --runs FOLDER")
     temporary = Path(tempfile.gettempdir())
     yield _folder("temporary files", temporary, "export TMPDIR=FOLDER")

@@ -38,12 +38,9 @@ class Settings:
 
 
 def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Settings:
-    """The settings that ``agggen train PRESET OVERRIDES`` would use.
+    """The settings that ``agggen train PRESET OVERRIDES`` would use; raises ConfigError if one does not exist.
 
     Without a preset or overrides no configuration is read, because that imports torch, which may be broken.
-
-    Raises:
-        ConfigError: the preset, a key or a value does not exist.
     """
     if not preset and not overrides:
         return Settings(runs)

@@ -53,7 +53,6 @@ def _store(folder: Folder) -> Iterator[Finding]:
 
 
 def _remedy(message: str, address: str) -> str:
-    """How to fix a request that failed with `message`."""
     if not address.startswith("s3://"):
         return "storage.url=FOLDER"
     if "there is no bucket" in message:

@@ -53,11 +53,7 @@ def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
 
 
 def _write(client: Any, name: str) -> str:
-    """Sets a tag of the experiment: this needs the same permission as logging a run.
-
-    Raises:
-        MlflowException: the server refuses the tag, or the experiment was deleted.
-    """
+    """Sets a tag of the experiment, which needs the permission to log a run; raises MlflowException if that fails."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)
@@ -75,7 +71,6 @@ def _read_registry(client: Any) -> str:
 
 
 def remedy(message: str, uri: str) -> str:
-    """How to fix a request that failed with `message`."""
     text, shown = message.lower(), without_credentials(uri)
     if "401" in text or "not authenticated" in text:
         return "export MLFLOW_TRACKING_USERNAME=NAME MLFLOW_TRACKING_PASSWORD=..."

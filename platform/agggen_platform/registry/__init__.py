@@ -7,19 +7,14 @@ rollback("agggen")                        makes the previous champion the champi
 resolve("models:/agggen@champion")        returns the address of the champion's bundle
 """
 
-from agggen_platform.registry.address import CANDIDATE, CHAMPION, RegistryError, is_model_address, parse_address
-from agggen_platform.registry.evaluations import Evaluation, Gate, evaluations_of
-from agggen_platform.registry.promotion import Promotion, PromotionRefused, promote, rollback
+from agggen_platform.registry.address import RegistryError, is_model_address, parse_address
+from agggen_platform.registry.evaluations import Gate, evaluations_of
+from agggen_platform.registry.promotion import PromotionRefused, promote, rollback
 from agggen_platform.registry.registration import record, register, resolve
-from agggen_platform.registry.store import Move, Registry, Version
+from agggen_platform.registry.store import Registry, Version
 
 __all__ = [
-    "CANDIDATE",
-    "CHAMPION",
-    "Evaluation",
     "Gate",
-    "Move",
-    "Promotion",
     "PromotionRefused",
     "Registry",
     "RegistryError",

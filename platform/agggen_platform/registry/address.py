@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from agggen.errors import AggGenError
 
 SCHEME = "models:/"
-CHAMPION = "champion"
-"""The alias of the version in use."""
-CANDIDATE = "candidate"
-"""The alias of the version that was registered last."""
+CHAMPION = "champion"  # the alias of the version in use
+CANDIDATE = "candidate"  # the alias of the version that was registered last
 
 _NAME = re.compile(r"\w[\w.\-]*")
 _ALIAS = re.compile(r"(?!v\d+$|latest$)[a-z][a-z0-9_\-]{0,62}", re.ASCII)
@@ -36,7 +34,6 @@ class ModelAddress:
 
 
 def is_model_address(address: str) -> bool:
-    """Whether `address` names a registered model."""
     return address.startswith("models:")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from agggen.bundle import CRITIC_FILES, Bundle, files_of, fingerprint, load_bundle
 from agggen.corpora.elements import elements_records
-from agggen.errors import BundleError, ConfigError
+from agggen.errors import BundleError
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.planning import resolve_plan
 from agggen.records import Record, Triple
@@ -20,32 +20,14 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.verified import holds
 
 
-@dataclass(frozen=True)
-class Admitted:
-    """A checked bundle or critic."""
-
-    bundle: Bundle | Critic
-    fingerprint: str
-
-    @property
-    def inference(self) -> InferenceConfig:
-        """The bundle's inference settings, with which reports must be made; raises ConfigError for a critic."""
-        if isinstance(self.bundle, Critic):
-            raise ConfigError("a critic writes no texts, so no report of `agggen evaluate` is about it")
-        return self.bundle.inference
-
-
-def admit(address: str, expected: str | None = None) -> Admitted:
-    """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``.
+def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, str]:
+    """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``; also returns its fingerprint.
 
     Files that do not belong to a bundle are refused without reading them. Weights are read as safetensors, never as a
     pickle, so a bundle cannot run code.
 
-    Args:
-        expected: the required fingerprint; None: any.
-
     Raises:
-        BundleError: the bundle is missing, incomplete or changed, is not the expected one, or has other files.
+        BundleError: the bundle is missing, incomplete or changed, has not the fingerprint `expected`, or other files.
         StorageError: the store refused access or did not answer.
     """
     folder = Folder(address)
@@ -54,7 +36,7 @@ def admit(address: str, expected: str | None = None) -> Admitted:
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
-    return Admitted(load(path), actual)
+    return load(path), actual
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:
@@ -99,8 +81,8 @@ def smoke(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
     faults = []
     for record in _smoke_records(bundle):
         per_config = (_fault(generator, record, config) for config in configs.values())
-        faults.append(next(filter(None, per_config), None))  # the first fault of each record
-    return [fault for fault in faults if fault is not None]
+        faults += list(islice(filter(None, per_config), 1))  # the first fault of each record
+    return faults
 
 
 def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str | None:

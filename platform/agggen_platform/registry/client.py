@@ -26,14 +26,9 @@ def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
 
 
 def connect(uri: str, create: bool = False) -> Any:
-    """An ``MlflowClient`` of the registry at `uri`.
+    """An ``MlflowClient`` of the registry at `uri`; raises RegistryError if there is none or it does not answer.
 
-    Args:
-        create: whether to create a missing SQLite file, which takes seconds; otherwise a missing file is an error.
-
-    Raises:
-        RegistryError: there is no registry, or it does not answer.
-        ConfigError: MLflow is not installed.
+    `create`: creates a missing SQLite file, which takes seconds.
     """
     require("mlflow")
     if uri.startswith("sqlite:"):

@@ -15,10 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agggen.bundle import Bundle
 from agggen.config import flatten
 from agggen.errors import ConfigError
 from agggen.evaluation import method
 from agggen.generation.generator import InferenceConfig
+from agggen.verification.critic.critic import Critic
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.client import registry_errors
 from agggen_platform.registry.store import EVALUATION, Version
@@ -40,17 +42,12 @@ class Evaluation:
 
     corpus: str
     split: str
-    records: str
-    """The fingerprint of the records."""
-    count: int
-    """The number of records."""
-    partial: bool
-    """Whether only the first records of the split were evaluated."""
+    records: str  # the fingerprint of the records
+    count: int  # the number of records
+    partial: bool  # whether only the first records of the split were evaluated
     protocol: str
-    at: str
-    """When the evaluation was recorded, in UTC."""
-    scores: Mapping[str, tuple[float, str]]
-    """Value and signature by ``section/name``."""
+    at: str  # when the evaluation was recorded, in UTC
+    scores: Mapping[str, tuple[float, str]]  # value and signature by ``section/name``
 
     @property
     def key(self) -> str:
@@ -65,7 +62,6 @@ class Evaluation:
         return f"--corpus {self.corpus} --split {self.split} --protocol {self.protocol}{limit}"
 
     def to_json(self) -> str:
-        """The value of the evaluation's tag."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
@@ -79,23 +75,22 @@ class Evaluation:
 
 
 def evaluations_of(version: Version) -> list[Evaluation]:
-    """The evaluations of a version, oldest first."""
     return sorted(map(Evaluation.from_json, version.tagged(EVALUATION).values()), key=lambda evaluation: evaluation.at)
 
 
-def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceConfig, uri: str) -> Evaluation:
+def read_evaluation(report: Path | str, fingerprint: str, bundle: Bundle | Critic, uri: str) -> Evaluation:
     """Reads a report that `agggen evaluate` wrote.
 
     Args:
-        report: a folder, local or in a store, or ``runs:/RUN_ID`` of MLflow.
-        fingerprint: the fingerprint of the bundle that must have been evaluated.
-        inference: the bundle's settings, with which the report must have been made.
-        uri: the address of MLflow.
+        report: a folder, local or in a store, or ``runs:/RUN_ID`` of the MLflow at `uri`.
+        bundle: must have been evaluated with its own inference settings; it has this `fingerprint`.
 
     Raises:
-        ConfigError: there is no report, or another bundle or other settings were evaluated.
+        ConfigError: there is no report, another bundle or other settings were evaluated, or `bundle` is a critic.
         RegistryError, StorageError: MLflow or the store refused access or did not answer.
     """
+    if isinstance(bundle, Critic):
+        raise ConfigError("a critic writes no texts, so no report of `agggen evaluate` is about it")
     address = str(report)
     file = f"{address.rstrip('/')}/report.json"
     in_mlflow = address.startswith("runs:/")
@@ -104,14 +99,11 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
         raise ConfigError(f"{address} has no report of `agggen evaluate`: there is no {file}")
     try:
         read = json.loads(content)
-        identity, run, bundle = read["identity"], read["run"], read["identity"]["bundle"]
+        identity, run, evaluated = read["identity"], read["run"], read["identity"]["bundle"]
         evaluation = Evaluation(
-            corpus=identity["corpus"],
-            split=identity["split"],
-            records=identity["records"],
+            **{name: identity[name] for name in ("corpus", "split", "records", "protocol")},
             count=int(run["records"]),
             partial=bool(read["partial"]),
-            protocol=identity["protocol"],
             at=utc_now(),
             scores={
                 f"{section}/{measure['name']}": (float(measure["value"]), str(measure["signature"]))
@@ -122,9 +114,9 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file} is not a report of `agggen evaluate` ({type(error).__name__}: {error})") from error
-    if bundle != fingerprint:
-        raise ConfigError(f"the report in {address} is about another bundle: {bundle}, not {fingerprint}")
-    if differs := _other_settings(run, inference):
+    if evaluated != fingerprint:
+        raise ConfigError(f"the report in {address} is about another bundle: {evaluated}, not {fingerprint}")
+    if differs := _other_settings(run, bundle.inference):
         raise ConfigError(f"the report in {address} is about other inference settings than the bundle's: {differs}")
     return evaluation
 
@@ -166,8 +158,7 @@ class Gate:
     """The metric gate: a candidate must not be worse than the champion on any evaluation that both have."""
 
     metric: str = "plain/bleu"
-    tolerance: float = 0.0
-    """By how much the candidate may be worse, in points of the metric."""
+    tolerance: float = 0.0  # by how much the candidate may be worse, in points of the metric
 
     def __post_init__(self) -> None:
         if _leaf(self.metric) not in _HIGHER | _LOWER or "/" not in self.metric:
@@ -220,7 +211,5 @@ class Gate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision of the gate."""
-
     passed: bool
     note: str

@@ -4,7 +4,7 @@
     (b) metric gate: its metric is not worse than that of the version that has the alias, on all common evaluations
     (c) smoke test: the bundle generates non-empty texts by plans that fit their records
 
-All three are checked before the alias is moved, and every failure is reported. `rollback` only checks (a).
+Every failure is reported. `rollback` only checks (a).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agggen.bundle import Bundle
 from agggen.errors import AggGenError
+from agggen.verification.critic.critic import Critic
 from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias
-from agggen_platform.registry.admission import Admitted, admit, smoke
+from agggen_platform.registry.admission import admit, smoke
 from agggen_platform.registry.evaluations import Gate, utc_now
 from agggen_platform.registry.store import Move, Registry, Version
 
@@ -34,9 +36,8 @@ class Promotion:
     """The version that got an alias, the version that had it before, and the note of the metric gate."""
 
     version: Version
-    alias: str
     before: Version | None
-    note: str
+    note: str = ""
     forced: bool = False
 
 
@@ -52,10 +53,9 @@ def promote(
     """Gives the alias to a version that passes all checks; if the version already has the alias, nothing is checked.
 
     Args:
-        version: the version's number.
-        gate: the metric gate; by default BLEU must not be worse at all.
+        gate: by default BLEU must not be worse at all.
         force: ignore the metric gate, but not the other checks. The alias's history records this.
-        uri: the registry's address; see `registry_uri`.
+        uri: see `registry_uri`.
 
     Raises:
         PromotionRefused: lists every check that failed.
@@ -65,19 +65,19 @@ def promote(
     candidate = registry.version(ModelAddress(name, version=version))
     before = registry.holder(name, check_alias(alias))
     if before is not None and before.number == candidate.number:
-        return Promotion(candidate, alias, before, f"it is {alias} already")
+        return Promotion(candidate, before, f"it is {alias} already")
     verdict = (gate or Gate()).judge(candidate, before)
-    admitted, failures = _admitted(candidate)
+    bundle, failures = _admitted(candidate)
     if not verdict.passed and not force:
         failures.append(f"metric gate: {verdict.note}")
-    if admitted is not None:
-        failures += [f"smoke test: {fault}" for fault in smoke(admitted.bundle)]
+    if bundle is not None:
+        failures += [f"smoke test: {fault}" for fault in smoke(bundle)]
     if failures:
         raise PromotionRefused(f"{candidate} as {alias}", failures)
     forced = force and not verdict.passed
     origin = None if before is None else before.number
     registry.move(name, alias, Move(utc_now(), origin, candidate.number, forced=forced, gate=verdict.note))
-    return Promotion(candidate, alias, before, verdict.note, forced)
+    return Promotion(candidate, before, verdict.note, forced)
 
 
 def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Promotion:
@@ -103,7 +103,7 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
         choice = f"; choose another version: agggen models promote {name}/VERSION{option}"
         raise PromotionRefused(f"rollback to {name}/{number}", [failure + choice for failure in failures])
     registry.move(name, alias, Move(utc_now(), None if current is None else current.number, number, back=True))
-    return Promotion(target, alias, current, "rolled back")
+    return Promotion(target, current)
 
 
 def earlier_versions(moves: Sequence[Move]) -> list[str]:
@@ -118,11 +118,11 @@ def earlier_versions(moves: Sequence[Move]) -> list[str]:
     return earlier
 
 
-def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
+def _admitted(version: Version) -> tuple[Bundle | Critic | None, list[str]]:
     """The version's checked bundle, or the reasons why it is refused."""
     if not version.fingerprint:
         return None, [f"bundle: {version} was not registered by agggen: it has no fingerprint"]
     try:
-        return admit(version.source, version.fingerprint), []
+        return admit(version.source, version.fingerprint)[0], []
     except AggGenError as error:
         return None, [f"bundle: {error}"]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agggen.bundle import fingerprint
+from agggen.bundle import Bundle, fingerprint
 from agggen.config import config_hash
 from agggen.errors import AggGenError
 from agggen.verification.critic.critic import Critic
 from agggen_platform.mlflow_client import mlflow_key
 from agggen_platform.registry.address import CANDIDATE, RegistryError, check_name, parse_address
-from agggen_platform.registry.admission import Admitted, admit
+from agggen_platform.registry.admission import admit
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.evaluations import Evaluation, read_evaluation
 from agggen_platform.registry.store import CONFIG_HASH, DATA, FINGERPRINT, METRIC, RUN, Registry, Version
@@ -28,7 +28,6 @@ def register(
     metrics: Mapping[str, float] | None = None,
     tags: Mapping[str, str] | None = None,
     *,
-    evaluations: Sequence[Path | str] = (),
     uri: str | None = None,
 ) -> Version:
     """Registers the bundle or critic at `bundle_address` as a version of the model `name`, and makes it the candidate.
@@ -37,15 +36,13 @@ def register(
     version is returned, and the candidate does not change. `Version.new` shows whether a version was created.
 
     Args:
-        bundle_address: a folder or ``s3://...``; an MLflow server accepts no local folder.
-        metrics: metrics to store with the version in addition to the bundle's own.
-        tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
-        evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
-        uri: the registry's address; see `registry_uri`.
+        bundle_address: a folder or ``s3://...``.
+        metrics: further metrics to store with the version.
+        tags: further tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
+        uri: see `registry_uri`.
 
     Raises:
         BundleError: the bundle cannot be loaded, or its folder has files that do not belong to a bundle.
-        ConfigError: a report is about another bundle.
         RegistryError: the registry cannot be reached, or refuses the version.
     """
     check_name(name)
@@ -56,14 +53,11 @@ def register(
             f"the registry {masked(uri)} accepts no folder of this machine ({address}), which other machines cannot "
             "read; copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
         )
-    admitted = admit(address)
-    reports = [read_evaluation(file, admitted.fingerprint, admitted.inference, uri) for file in evaluations]
+    bundle, actual = admit(address)
     registry = Registry(uri, create=True)
-    existing = _known(registry, name, admitted.fingerprint, address)
-    described = {**_tags_of(admitted, address, metrics or {}), **(tags or {}), FINGERPRINT: admitted.fingerprint}
+    existing = _known(registry, name, actual, address)
+    described = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), FINGERPRINT: actual}
     version = existing or registry.add_version(name, address, {key: tag for key, tag in described.items() if tag})
-    for report in reports:
-        registry.tag(version, report.key, report.to_json())
     if existing is None:
         registry.set_alias(name, CANDIDATE, version.number)
     return replace(registry.version(parse_address(str(version))), new=existing is None)
@@ -75,31 +69,22 @@ def accepts(uri: str, address: str) -> bool:
 
 
 def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluation:
-    """Stores the scores of a report with the version that was evaluated.
-
-    Args:
-        report: see `read_evaluation`.
-        model: ``models:/NAME/VERSION`` or ``models:/NAME@ALIAS``.
+    """Stores the scores of a report with the version `model`; see `parse_address` and `read_evaluation`.
 
     Raises:
         RegistryError: there is no such version.
-        ConfigError: `report` is not a report, or is about another bundle.
         BundleError: the version's bundle cannot be read.
     """
     registry = Registry(uri)
     version = registry.version(parse_address(model))
-    admitted = admit(version.source, version.fingerprint)
-    evaluation = read_evaluation(report, version.fingerprint, admitted.inference, registry_uri(uri))
+    bundle, actual = admit(version.source, version.fingerprint)
+    evaluation = read_evaluation(report, actual, bundle, registry_uri(uri))
     registry.tag(version, evaluation.key, evaluation.to_json())
     return evaluation
 
 
 def resolve(address: str, *, uri: str | None = None) -> str:
-    """The address of the bundle of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
-
-    Raises:
-        RegistryError: there is no such model, version or alias (the message lists those that exist), or no registry.
-    """
+    """The address of the bundle of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``; RegistryError if none exists."""
     return Registry(uri).version(parse_address(address)).source
 
 
@@ -107,10 +92,10 @@ def _known(registry: Registry, name: str, expected: str, address: str) -> Versio
     """The registered version of this bundle, if its source is `address` or still holds the unchanged bundle."""
     if name not in registry.names():
         return None
-    for version in registry.versions(name, expected):
-        if version.source == address or _is_at(version.source, expected):
-            return version
-    return None
+    versions = registry.versions(name, expected)
+    return next(
+        (version for version in versions if version.source == address or _is_at(version.source, expected)), None
+    )
 
 
 def _is_at(address: str, expected: str) -> bool:
@@ -120,9 +105,7 @@ def _is_at(address: str, expected: str) -> bool:
         return False
 
 
-def _tags_of(admitted: Admitted, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
-    """The tags that describe a bundle or critic and its origin."""
-    bundle = admitted.bundle
+def _tags_of(bundle: Bundle | Critic, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
     described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
     described[RUN] = run_of(address)
     for source, value in bundle.sources.items():

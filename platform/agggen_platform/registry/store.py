@@ -26,18 +26,13 @@ _NOTE_LENGTH = 240
 
 @dataclass(frozen=True)
 class Version:
-    """A version of a registered model."""
-
     name: str
     number: str
-    source: str
-    """The bundle's address."""
+    source: str  # the bundle's address
     tags: Mapping[str, str]
-    registered: float
-    """Seconds since 1970."""
+    registered: float  # seconds since 1970
     aliases: tuple[str, ...] = ()
-    new: bool = field(default=False, compare=False)
-    """Whether the call that returned this object created the version."""
+    new: bool = field(default=False, compare=False)  # whether the call that returned this object created the version
 
     @property
     def fingerprint(self) -> str:
@@ -60,13 +55,9 @@ class Move:
     from_version: str | None
     to_version: str | None
     back: bool = False
-    """Whether this was a rollback."""
-    forced: bool = False
-    """Whether the metric gate was skipped."""
-    gate: str = ""
-    """The note of the metric gate."""
-    done: bool = False
-    """Whether the alias was moved: a move is recorded before and again after it is made."""
+    forced: bool = False  # whether the metric gate was skipped
+    gate: str = ""  # the note of the metric gate
+    done: bool = False  # whether the alias was moved: a move is recorded before and again after it is made
 
     def __str__(self) -> str:
         how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
@@ -87,7 +78,6 @@ class Registry:
             return sorted(filter(is_name, (model.name for model in _all(self._client.search_registered_models))))
 
     def aliases(self, name: str) -> dict[str, str]:
-        """The version number of each alias of a model."""
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
 
     def versions(self, name: str, fingerprint: str | None = None) -> list[Version]:
@@ -99,7 +89,6 @@ class Registry:
         return sorted((_version(version, aliases) for version in versions), key=lambda version: int(version.number))
 
     def version(self, address: ModelAddress) -> Version:
-        """The version that an address names."""
         aliases = self.aliases(address.name)
         number = address.version
         if address.alias:
@@ -163,17 +152,13 @@ class Registry:
             self._client.set_model_version_tag(version.name, version.number, key, value)
 
     def set_alias(self, name: str, alias: str, number: str) -> None:
-        """Sets an alias without checks or a history entry."""
         with registry_errors(self.uri):
             self._client.set_registered_model_alias(name, check_alias(alias), number)
 
     def move(self, name: str, alias: str, move: Move) -> None:
         """Moves an alias if it still has the move's `from_version`; records the move first.
 
-        MLflow has no compare-and-swap: of two concurrent moves the later one takes effect, the other raises an error.
-
-        Raises:
-            RegistryError: another process has moved the alias.
+        MLflow has no compare-and-swap: of two concurrent moves the later takes effect, the other raises RegistryError.
         """
         moves = self.moves(name, alias)
         self._expect(name, alias, move.from_version)
@@ -213,11 +198,9 @@ def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
 
 
 def _all(search: Any, **options: Any) -> list[Any]:
-    """The results of all pages of a search."""
-    results: list[Any] = []
     page = search(**options)
-    while True:
-        results += page
-        if not page.token:
-            return results
+    results = list(page)
+    while page.token:
         page = search(**options, page_token=page.token)
+        results += page
+    return results

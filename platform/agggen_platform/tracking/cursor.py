@@ -13,7 +13,7 @@ from agggen_platform.locks import locked
 from agggen_platform.tracking import journal
 
 NAME = "tracking.sent.json"
-_LOCK = "tracking.lock"
+LOCK = "tracking.lock"  # the file that a process locks while it may send the run log beside it
 
 
 @dataclass
@@ -58,14 +58,9 @@ def save(folder: Path, cursor: Cursor) -> None:
     os.replace(temporary, folder / NAME)
 
 
-def lock_of(folder: Path) -> Path:
-    """The lock file that a process holds while it may send the run log in `folder`."""
-    return folder / _LOCK
-
-
 def is_held(folder: Path) -> bool:
     """Whether a running process holds the lock of the run log in `folder`."""
-    if not lock_of(folder).exists():
+    if not (folder / LOCK).exists():
         return False
-    with locked(lock_of(folder), wait=False) as acquired:
+    with locked(folder / LOCK, wait=False) as acquired:
         return not acquired

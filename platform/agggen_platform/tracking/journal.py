@@ -33,8 +33,6 @@ Event = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """A line of the file."""
-
     event: Event | None  # None: the line is not an event (incomplete, or edited by hand)
     end: int  # offset of the next line, in bytes
 
@@ -53,11 +51,7 @@ class Journal:
         self._torn = False  # whether the file's last line is incomplete
 
     def append(self, event: Mapping[str, Any]) -> None:
-        """Writes one line. NaN and infinities, which JSON lacks, become the strings "nan", "inf" and "-inf".
-
-        Raises:
-            OSError: the line could not be written completely.
-        """
+        """Writes one line, or raises OSError. NaN and infinities become the strings "nan", "inf" and "-inf"."""
         text = json.dumps(_finite(event), ensure_ascii=False, allow_nan=False, default=str)
         line = text.encode("utf-8", "replace") + b"\n"
         with self._lock:
@@ -100,7 +94,6 @@ def entries(path: Path, start: int = 0) -> Iterator[Entry]:
 
 
 def numbers(event: Event) -> dict[str, float]:
-    """The values of a ``metrics`` event."""
     return {name: float(value) for name, value in event["values"].items()}
 
 

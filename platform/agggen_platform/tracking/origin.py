@@ -78,7 +78,6 @@ def masked_command(words: Iterable[str]) -> str:
 
 
 def command_line() -> str:
-    """The command that is running, with secrets masked."""
     script = Path(sys.argv[0])
     program = ["python", f"jobs/{script.name}"] if script.parent.name == "jobs" else ["agggen"]
     return masked_command([*program, *sys.argv[1:]])

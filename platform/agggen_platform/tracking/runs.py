@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError, ConfigError, hint
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import cursor, journal
 from agggen_platform.tracking.journal import numbers
@@ -21,8 +20,6 @@ from agggen_platform.tracking.store import reason
 
 
 class UnsentError(AggGenError):
-    """Entries of runs could not be sent to MLflow."""
-
     exit_code = 6
 
 
@@ -48,8 +45,7 @@ class Run:
         return self.folder.name
 
 
-def read_run(folder: Path, uri: str | None = None) -> Run:
-    """The run whose log is in `folder`; `Run.unsent` is for the MLflow at `uri`, by default the one in the log."""
+def _read_run(folder: Path) -> Run:
     run = Run(folder, size=(folder / journal.NAME).stat().st_size)
     for event, _ in journal.entries(folder / journal.NAME):
         run.entries += 1
@@ -66,39 +62,26 @@ def read_run(folder: Path, uri: str | None = None) -> Run:
                 run.status = event["status"]
     if run.status == "RUNNING" and not cursor.is_held(folder):
         run.status = "CUT OFF"
-    sent = cursor.load(folder, without_credentials(uri or run.uri), run.experiment)
+    sent = cursor.load(folder, without_credentials(run.uri), run.experiment)
     run.unsent, run.rejected, run.run_id = sent.unsent(folder, None), sent.rejected, sent.run_id
     return run
 
 
-def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> Iterator[Run]:
-    """The runs of these names, by default all, in the order in which they began.
-
-    Raises:
-        ConfigError: no run has one of the names.
-    """
+def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
+    """The runs of these names, by default all, in the order in which they began; ConfigError for an unknown name."""
     logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.NAME}")}
-    for name in names:
-        if name not in logs:
-            near = difflib.get_close_matches(name, logs, 1)
-            raise ConfigError(
-                f"there is no run {name!r} in {runs_dir}" + (f"; did you mean {near[0]}?" if near else "")
-            )
-    selected = [read_run(folder) for name, folder in logs.items() if not names or name in names]
-    return iter(sorted(selected, key=lambda run: (run.began, run.name)))
+    if unknown := [name for name in names if name not in logs]:
+        raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {hint(unknown[0], logs)}")
+    selected = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
+    return sorted(selected, key=lambda run: (run.began, run.name))
 
 
 def sync(
     runs: Sequence[Run], report: Callable[[str], None], uri: str | None = None, patience: float = 60.0
 ) -> dict[str, int]:
-    """Sends missing entries to MLflow; returns the number of entries sent for each run.
+    """Sends missing entries to MLflow, by default the one in each run's log; returns the number sent for each run.
 
-    Args:
-        uri: the address of MLflow; by default the one in each run's log.
-        patience: the longest wait for MLflow for each run, in seconds.
-
-    Raises:
-        UnsentError: some entries could not be sent.
+    Raises UnsentError if MLflow did not take all entries of a run within `patience` seconds.
     """
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
@@ -133,9 +116,6 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
     The page shows the curves of `metric`, or by default parameters, metrics and tags side by side. The run of a sweep
     is left out, because it has no parameters or metrics in common with its trials.
 
-    Args:
-        port: the port of `agggen runs ui`.
-
     Raises:
         ConfigError: fewer than two runs, runs of several servers or experiments, a run that MLflow does not have, or an
             MLflow that does not answer.
@@ -163,10 +143,7 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
         raise ConfigError(f"MLflow ({uri}) has no experiment {compared[0].experiment!r} any more")
     server = uri if uri.startswith(("http://", "https://")) else f"http://127.0.0.1:{port}"
     # MLflow's pages only work if the runs are the first parameter.
-    query: dict[str, Any] = {
-        "runs": [run.run_id for run in compared],
-        "experiments": [experiment.experiment_id],
-    }
+    query: dict[str, Any] = {"runs": [run.run_id for run in compared], "experiments": [experiment.experiment_id]}
     if metric:
         query |= {"metric": metric, "plot_metric_keys": [metric], "plot_layout": {}, "show_point": True}
     encoded = "&".join(f"{name}={quote(json.dumps(ids, separators=(',', ':')))}" for name, ids in query.items())

@@ -42,22 +42,16 @@ class Sender:
         *,
         cut_off: int | None = None,
     ) -> None:
-        """
-        Args:
-            folder: the run's folder.
-            parent: the name of the parent run.
-            report: called with messages for the user.
-            cut_off: the size of a killed run's log; if it is unchanged, MLflow's run gets the status KILLED.
+        """`report` gets messages for the user.
+
+        `cut_off` is the size of a killed run's log; if it is unchanged, MLflow's run gets the status KILLED.
         """
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._report_to, self._cut_off = uri, experiment, report, cut_off
         self.cursor = self._load()
-        self.failure = ""
-        """Why the last attempt failed; empty if it succeeded."""
-        self.answered = False
-        """Whether MLflow has answered."""
-        self.busy = False
-        """Whether another process sends this run log."""
+        self.failure = ""  # why the last attempt failed; empty if it succeeded
+        self.answered = False  # whether MLflow has answered
+        self.busy = False  # whether another process sends this run log
         self._store: Store | None = None
         self._failures = 0
         self._sent_steps = _SentSteps()
@@ -97,7 +91,7 @@ class Sender:
     def _lock(self) -> Iterator[bool]:
         """Waits for the run log's lock; yields False if another process holds it until this sender is closed."""
         while True:
-            with locked(cursors.lock_of(self.folder), wait=False) as acquired:
+            with locked(self.folder / cursors.LOCK, wait=False) as acquired:
                 self.cursor = self._load()
                 self.busy = not acquired
                 if acquired or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
@@ -291,7 +285,6 @@ class _SentSteps:
         return event | {"tags": event["tags"] | {"continued": str(self.starts), ENDED_TAG: "not yet"}}
 
     def sent(self, event: Event) -> None:
-        """Records that the event was sent."""
         self.last, step = event["time"], event.get("step", 0)
         match event["event"]:
             case "start":

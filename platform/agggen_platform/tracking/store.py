@@ -73,7 +73,6 @@ def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
 
 
 def reason(error: BaseException) -> str:
-    """A one-line description of an error."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     if cause := _CAUSE.search(line):  # the error of the connection, without the exceptions that wrap it
         line = cause.group(1)
@@ -84,15 +83,9 @@ class Store:
     """A connection to MLflow; after `open`, to one run in it."""
 
     def __init__(self, uri: str, experiment: str, runs_dir: Path, rejected: Callable[[str], None]) -> None:
-        """Connects; creates the schema of a new SQLite store, and the experiment.
+        """Connects; creates the schema of a new SQLite store, with artifacts in `runs_dir`, and the experiment.
 
-        Args:
-            uri: the address of MLflow, with credentials if it needs them.
-            experiment: created if it does not exist; with SQLite, its artifacts are in `runs_dir`.
-            rejected: called with a message for each value or file that MLflow rejects.
-
-        Raises:
-            Exception: whatever MLflow raises; see `classify`.
+        `rejected` is called with a message for each value or file that MLflow rejects; see `classify`.
         """
         self._rejected = rejected
         self._run_id = ""
@@ -118,7 +111,7 @@ class Store:
         return runs[0].info.run_id if runs else None
 
     def open(self, run_id: str | None, key: str, run_name: str, first: Event) -> tuple[str, bool]:
-        """Finds the run of a run log, or creates it; returns its id, and whether it replaces a deleted `run_id`.
+        """Finds the run of a run log, or creates it; returns its id, and whether it replaces a deleted run.
 
         Args:
             run_id: the run to which the log was sent before.
@@ -136,17 +129,14 @@ class Store:
                     raise
             replaced = run is None or run.info.lifecycle_stage != "active"
         if run is None or replaced:
-            existing = self._search(f"tags.`{_LOG_TAG}` = '{key}'")
-            if existing:
+            if existing := self._search(f"tags.`{_LOG_TAG}` = '{key}'"):
                 run = self._client.get_run(existing)
             else:
-                tags = {_LOG_TAG: key}
-                run = self._client.create_run(self._experiment_id, _milliseconds(first), tags, run_name)
+                run = self._client.create_run(self._experiment_id, _milliseconds(first), {_LOG_TAG: key}, run_name)
         self._run_id, self._params = run.info.run_id, dict(run.data.params)
         return self._run_id, replaced
 
     def metrics(self, events: Sequence[Event]) -> None:
-        """Sends the values of ``metrics`` events in few calls."""
         from mlflow.entities import Metric
 
         points: list[Any] = []
@@ -156,7 +146,6 @@ class Store:
         self._log("metrics", points, METRICS_PER_BATCH)
 
     def send(self, event: Event) -> None:
-        """Sends an event that is not ``metrics``."""
         match event["event"]:
             case "start":
                 self._set_tags(event["tags"])

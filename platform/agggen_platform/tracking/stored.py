@@ -12,8 +12,7 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import journal
 
-SECONDS = 30.0
-"""Seconds between two copies; if the machine fails, at most these seconds of the log are lost."""
+SECONDS = 30.0  # seconds between two copies; if the machine fails, at most these seconds of the log are lost
 
 
 @contextmanager
@@ -27,9 +26,6 @@ def stored_log(
     Args:
         others: names of files and folders in `folder` that do not belong to the log.
         claimed: raises if the store's claim is lost; called before each copy.
-
-    Raises:
-        StorageError: the stored log cannot be fetched, or `folder` cannot be written.
     """
     local = Folder(str(folder))
 

@@ -25,7 +25,6 @@ class SystemMetrics:
             self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread and waits for it."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()

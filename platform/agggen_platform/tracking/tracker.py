@@ -1,7 +1,6 @@
-"""The run log: a local JSONL file, which is authoritative, and MLflow as a copy for viewing.
+"""A run's log: every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl``; a thread sends them to MLflow.
 
-Every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread sends the lines to MLflow. If
-MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; the missing lines are
+If MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; the missing lines are
 sent when MLflow answers again, by the next run of the same name, or by `agggen runs sync`. If MLflow is not installed,
 only the file is written, without system metrics.
 
@@ -77,15 +76,12 @@ class Tracker:
         """Nothing is written before the ``with`` block.
 
         Args:
-            uri: the address of MLflow; see `default_uri`.
+            uri: see `default_uri`.
             tags: tags of the run in addition to those of `origin`.
             report: called with one line for each problem, from any thread.
             patience: the longest wait for MLflow at the end of the ``with`` block, in seconds.
             parent: the name of the parent run in `runs_dir`.
             system_seconds: the interval of system metrics; 0: none.
-
-        Raises:
-            ConfigError: `run_name` or `parent` cannot be the name of a folder.
         """
         for name in (run_name, parent):
             if name is not None and not _RUN_NAME.fullmatch(name):
@@ -145,7 +141,6 @@ class Tracker:
             )
 
     def log_params(self, params: Mapping[str, Scalar]) -> None:
-        """Logs parameters, such as the resolved configuration."""
         self._record("params", {"values": _masked(params)})
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
@@ -177,11 +172,9 @@ class Tracker:
         dataset: str,
         digest: str,
     ) -> None:
-        """Logs the metrics of a bundle on a dataset, as an MLflow LoggedModel without weights.
+        """Logs the metrics of a bundle on a dataset with the fingerprint `digest`, as a LoggedModel without weights.
 
-        Args:
-            name, params: of the model; used only if MLflow has no model with this fingerprint yet.
-            dataset: the name of the dataset; `digest` is its fingerprint.
+        MLflow uses `name` and `params` only if it has no model with this fingerprint yet.
         """
         about = {"name": name, "fingerprint": fingerprint, "params": _masked(params), "metrics": dict(metrics)}
         self._record("model", about | {"dataset": dataset, "digest": digest})
@@ -192,19 +185,14 @@ class Tracker:
 
     def log_text(self, text: str, name: str) -> None:
         """Writes `text` to the file `name` in the run's folder and logs it under this name."""
-        folder = self.path.parent
-        path = (folder / name).resolve()
+        path = self.path.parent / name
         try:
-            if not path.is_relative_to(folder):
-                raise ValueError("it is outside the run's folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        except (OSError, ValueError) as error:  # the run continues without this text
-            self._warn(f"cannot write {folder / name}: {reason(error)}")
+        except OSError as error:  # the run continues without this text
+            self._warn(f"cannot write {path}: {error.strerror}")
         else:
-            inside = path.relative_to(folder)
-            about = {"path": inside.as_posix(), "folder": "" if inside.parent == Path() else inside.parent.as_posix()}
-            self._record("artifact", about)
+            self._record("artifact", {"path": name, "folder": name.rpartition("/")[0]})
 
     def log_texts(self, written: Iterable[tuple[Record, Plan | None, str]]) -> None:
         """Logs records with plans and texts as a table, which MLflow's pages show side by side for several runs."""
@@ -246,19 +234,6 @@ class Tracker:
             self._report(
                 masked(f"warning: the run log misses parts of this run: {why}. The run continues; see {self.path}")
             )
-
-
-def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
-    """The command that opens the MLflow server `uri` in a browser or serves the database `uri`, and its environment.
-
-    The address of a database is in an environment variable, because every user of the machine can read command lines.
-    """
-    if uri.startswith(("http://", "https://")):
-        return [sys.executable, "-m", "webbrowser", without_credentials(uri)], {}
-    # One worker and no job runner: starts in 10 s with 0.5 GB of memory, instead of in 40 s with 2 GB.
-    words = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": uri}
-    return [sys.executable, "-m", "mlflow", "server", *words], variables
 
 
 def _final_status(error: BaseException | None) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -18,13 +19,17 @@ from agggen.run import FactsConfig
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
 from agggen_platform.cli import records as cli_records
-from tests.command import Run
+from tests.command import Run, check_refused
 from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, json_lines, parsed
 
 
 def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path, records: Path) -> None:
     code, out, err = run("generate", bundle, "-i", records)
     assert (code, err) == (0, "")
+    assert out == run("generate", bundle, "-i", records, "verify=strict")[1], "the default"
+    free = run("generate", bundle, "-i", records, "verify=off")
+    assert (free[0], free[2]) == (0, "")
+    assert not any(line["fulfilled"] for line in parsed(free[1])), "the model has random weights"
     lines = parsed(out)
     assert [line["id"] for line in lines] == ["1", "2", "3", "4", "5"]
     for line, record in zip(lines, RESTAURANTS, strict=True):
@@ -32,7 +37,7 @@ def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path,
         assert sorted(plan.predicates) == sorted(triple[1] for triple in record["triples"])
         assert [tuple(fact["predicates"]) for fact in line["facts"]] == list(plan.states)
         assert "".join(fact["text"] for fact in line["facts"]) == line["text"]
-        assert line["fulfilled"] == (not any("missing" in fact for fact in line["facts"]))
+        assert line["fulfilled"] and not any("missing" in fact for fact in line["facts"])
         assert "rank" not in line
 
 
@@ -54,15 +59,6 @@ def test_options_change_plans_and_the_number_of_texts(run: Run, bundle: Path, re
     assert line["plan"].startswith("[near area]") and len(Plan.parse(line["plan"]).predicates) == 4
 
 
-def test_verify_decides_whether_texts_must_be_faithful(run: Run, bundle: Path, records: Path) -> None:
-    strict = run("generate", bundle, "-i", records, "verify=strict")
-    assert all(line["fulfilled"] for line in parsed(strict[1]))
-    assert strict == run("generate", bundle, "-i", records), "the default"
-    off = run("generate", bundle, "-i", records, "verify=off")
-    assert (off[0], off[2]) == (0, "")
-    assert not any(line["fulfilled"] for line in parsed(off[1])), "the model has random weights"
-
-
 @pytest.mark.parametrize("command", ["generate", "plan"])
 def test_unknown_predicates_are_listed_once(run: Run, bundle: Path, tmp_path: Path, command: str) -> None:
     strange = [["Mill", "owner", "Oda"], ["Mill", "built", "1871"]]
@@ -76,9 +72,10 @@ def test_unknown_predicates_are_listed_once(run: Run, bundle: Path, tmp_path: Pa
 def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: Path) -> None:
     text = {"text": "Aromi is English, near Crown Hall.", "facts": ["Aromi is English, ", "near Crown Hall."]}
     record = RESTAURANTS[0] | {"references": [text, "Near Crown Hall."]}
-    code, out, _ = run("align", bundle, "-i", json_lines(tmp_path / "r.jsonl", [record]))
+    without_text = {key: value for key, value in RESTAURANTS[1].items() if key != "references"}
+    code, out, err = run("align", bundle, "-i", json_lines(tmp_path / "r.jsonl", [record, without_text]))
     first, second = parsed(out)
-    assert code == 0
+    assert (code, "1 of 2 records rejected, first: record '2' has no reference text to align" in err) == (0, True)
     assert [(line["id"], line["reference"]) for line in (first, second)] == [("1", 0), ("1", 1)]
     assert [fact["text"] for fact in first["facts"]] == text["facts"]
     assert "".join(fact["text"] for fact in second["facts"]) == "Near Crown Hall."
@@ -87,36 +84,23 @@ def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: 
         assert 0 < fact["posterior"] <= 1
 
 
-TWO = ["Aromi serves English food ", "and is loved by Crown Hall."]
-
-
 @pytest.mark.parametrize(
-    ("config", "facts"),
+    ("source", "facts"),
     [
-        (FactsConfig(source="sentences"), ["Aromi serves English food and is loved by Crown Hall."]),
-        (FactsConfig(source="corpus"), TWO),
+        ("sentences", ["Aromi serves English food and is loved by Crown Hall."]),
+        ("corpus", ["Aromi serves English food ", "and is loved by Crown Hall."]),  # by the shipped tagger
     ],
 )
-def test_new_texts_are_segmented_as_the_bundle_says(
-    run: Run, bundle: Path, tmp_path: Path, config: FactsConfig, facts: list[str]
-) -> None:
-    """If the training facts came with their texts, the shipped tagger is used."""
+def test_segmentation_of_new_texts(run: Run, bundle: Path, source: Any, facts: list[str]) -> None:
+    config = FactsConfig(source=source)
     other = replace(load_bundle(bundle), facts=config.source, segmenter=config.for_new_texts)
-    save_bundle(tmp_path / "other", other)
-    path = json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0] | {"references": ["".join(facts)]}])
-    code, out, _ = run("align", tmp_path / "other", "-i", path)
+    save_bundle("other", other)
+    path = json_lines(Path("r.jsonl"), [RESTAURANTS[0] | {"references": ["".join(facts)]}])
+    code, out, _ = run("align", "other", "-i", path)
     (line,) = parsed(out)
     assert (code, [fact["text"] for fact in line["facts"]]) == (0, facts)
-    shown = dict(row.split("\t") for row in run("inspect", tmp_path / "other")[1].splitlines())
+    shown = dict(row.split("\t") for row in run("inspect", "other")[1].splitlines())
     assert (shown["facts"], shown["new texts are segmented by"]) == (config.source, config.for_new_texts.source)
-
-
-def test_a_record_without_a_text_cannot_be_aligned(run: Run, bundle: Path, tmp_path: Path) -> None:
-    silent = {key: value for key, value in RESTAURANTS[1].items() if key != "references"}
-    path = json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0], silent])
-    code, out, err = run("align", bundle, "-i", path)
-    assert (code, [line["id"] for line in parsed(out)]) == (0, ["1"])
-    assert "1 of 2 records rejected, first: record '2' has no reference text to align" in err
 
 
 def test_inspect_describes_a_bundle(run: Run, bundle: Path) -> None:
@@ -173,55 +157,42 @@ def test_unknown_predicates_are_stated_by_sentences_of_a_user(run: Run, bundle: 
     (line,) = parsed(run("generate", "new", "-i", "r.jsonl")[1])
     assert sorted(line["text"].rstrip(".").split(". ")) == ["Ann owns Mill", "Mill was built by Bob"]
     assert line["fulfilled"] and line["unknown_predicates"] == ["owner", "builder"]
-    code, _, err = run("adjust", bundle, "--phrases", "nowhere.tsv", "-o", "newer")
-    assert code == 2 and "cannot read nowhere.tsv" in err
-
-
-def test_a_corpus_whose_name_has_a_suffix_is_not_read_as_a_file_of_sentences(
-    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGGGEN_DATA_HOME", "empty")
-    code, _, err = run("adjust", bundle, "--phrases", "webnlg-3.0", "-o", "new")
-    assert code == 2 and "agggen corpora fetch webnlg-3.0" in err
 
 
 @pytest.mark.parametrize(
-    ("settings", "output", "code", "message"),
+    ("options", "output", "code", "message"),
     [
         ((), "new", 2, "nothing to adjust; give settings (level=2), --wordings FILE or --phrases FILE"),
         (("plan_weigth=1",), "new", 2, "did you mean 'plan_weight'"),
         (("level=4",), "new", 2, "level 4 exceeds this model's largest group of 3"),
         (("plans=0",), "new", 2, "plans must be at least 1"),
         (("plans=2",), "there", 3, "there exists already; a bundle is never overwritten"),
+        (("--phrases", "nowhere.tsv"), "new", 2, "cannot read nowhere.tsv"),
+        (("--phrases", "webnlg-3.0"), "new", 2, "agggen corpora fetch webnlg-3.0"),  # not a file
     ],
 )
-def test_invalid_adjustments_write_no_bundle(
-    run: Run, bundle: Path, settings: tuple[str, ...], output: str, code: int, message: str
+def test_invalid_adjustments(
+    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch, options: Any, output: str, code: int, message: str
 ) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", "empty")
     Path("there").mkdir()
-    actual, out, err = run("adjust", bundle, *settings, "-o", output)
-    assert (actual, out) == (code, "")
-    assert message in err
+    check_refused(run("adjust", bundle, *options, "-o", output), code, message)
     assert not Path("new").exists() and not list(Path("there").iterdir())
 
 
-@pytest.mark.parametrize("block", [1, 2])
-def test_output_does_not_depend_on_how_records_are_batched(
-    run: Run, bundle: Path, records: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_output_does_not_depend_on_batches(run: Run, bundle: Path, records: Path) -> None:
     def lines() -> Iterator[dict[str, Any]]:
         for command in (("generate", "--n-best", "2"), ("plan",), ("align",)):
             yield from parsed(run(command[0], bundle, "-i", records, *command[1:])[1])
 
     together = list(lines())
-    monkeypatch.setattr(cli_records, "_BATCH_RECORDS", block)
-    for line, expected in zip(lines(), together, strict=True):
-        for key in ("id", "text", "plan", "rank"):
-            assert line.get(key) == expected.get(key)
-        assert line.get("score", 0) == pytest.approx(expected.get("score", 0), abs=1e-4)
-
-
-# --- formats --------------------------------------------------------------------------------------------------------
+    for size in (1, 2):
+        with patch.object(cli_records, "_BATCH_RECORDS", size):
+            batched = list(lines())
+        for line, expected in zip(batched, together, strict=True):
+            for key in ("id", "text", "plan", "rank"):
+                assert line.get(key) == expected.get(key)
+            assert line.get("score", 0) == pytest.approx(expected.get("score", 0), abs=1e-4)
 
 
 def test_csv_parquet_and_json_lines_give_the_same_texts(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:

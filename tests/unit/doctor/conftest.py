@@ -8,7 +8,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home folder, which is the working folder too."""
     for name in os.environ:
         if name.startswith(("AWS_", "RAY_", "MLFLOW_", "AGGGEN_")):
             monkeypatch.delenv(name)

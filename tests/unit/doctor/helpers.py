@@ -1,36 +1,25 @@
 """An HTTP server with fixed answers, and shortcuts for findings."""
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler
 
 from agggen_platform.doctor.findings import Finding
+from tests.file_server import answering
 
 Answer = tuple[int, str]
 
 
-@contextmanager
-def stub_server(answers: Mapping[str, Answer], otherwise: Answer = (404, "no such page")) -> Iterator[str]:
+def stub_server(
+    answers: Mapping[str, Answer], otherwise: Answer = (404, "no such page")
+) -> AbstractContextManager[str]:
     """The address of a server with these answers by path, and one answer for all other paths."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, text = answers.get(self.path.partition("?")[0], otherwise)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text.encode())))
-            self.end_headers()
-            self.wfile.write(text.encode())
+    def answer(request: BaseHTTPRequestHandler, _: bytes) -> tuple[int, bytes]:
+        status, text = answers.get(request.path.partition("?")[0], otherwise)
+        return status, text.encode()
 
-        do_POST = do_GET
-
-        def log_message(self, *_: object) -> None:
-            """Nothing is printed."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    return answering(answer)
 
 
 def levels(findings: Iterable[Finding]) -> dict[str, str]:
@@ -39,6 +28,5 @@ def levels(findings: Iterable[Finding]) -> dict[str, str]:
 
 
 def finding_about(findings: Iterable[Finding], subject: str) -> Finding:
-    """The only finding about `subject`."""
     (finding,) = [finding for finding in findings if finding.subject == subject]
     return finding

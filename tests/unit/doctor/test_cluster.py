@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from agggen_platform.doctor import cluster, store, tracking
 from agggen_platform.doctor.findings import Finding
 from agggen_platform.doctor.settings import Settings
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.storage.folder import Folder
 from tests.processes import free_ports
 from tests.s3_faults import FaultyS3
@@ -33,12 +35,10 @@ TOKEN = "0123456789abcdef" * 4
         (JOINING, {"RAY_AUTH_TOKEN_PATH": "absent"}, "error"),
     ],
 )
-def test_the_token(
-    settings: Settings, variables: dict[str, str], level: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_token(settings: Settings, variables: dict[str, str], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, mode in (("private", 0o600), ("readable", 0o644)):
-        (home / name).write_text(TOKEN)
-        (home / name).chmod(mode)
+        Path(name).write_text(TOKEN)
+        Path(name).chmod(mode)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     findings = list(cluster.token(settings))
@@ -86,32 +86,34 @@ def test_a_store_that_works(s3: str, faulty_s3: FaultyS3) -> None:
     assert Folder(s3).names() == ["models/runs/model"]
 
 
+REFUSED, KEYS = "AccessDenied", "export AWS_ACCESS_KEY_ID"
+
+
 @pytest.mark.parametrize(
-    ("method", "path", "step"),
-    [("PUT", "", "put"), ("GET", "/.agggen-doctor", "get"), ("GET", "list-type=2", "list"), ("DELETE", "", "delete")],
+    ("fault", "method", "path", "step", "message", "remedy"),
+    [
+        ("403", "PUT", "", "put", REFUSED, KEYS),
+        ("403", "GET", "/.agggen-doctor", "get", REFUSED, KEYS),
+        ("403", "GET", "list-type=2", "list", REFUSED, KEYS),
+        ("403", "DELETE", "", "delete", REFUSED, KEYS),
+        ("503", "", "", "put", "failed 2 times", "curl "),
+        ("short upload", "PUT", "", "get", "differs from the one that was written", "aws s3 ls "),
+    ],
 )
-def test_the_step_that_is_refused_is_named(method: str, path: str, step: str, s3: str, faulty_s3: FaultyS3) -> None:
-    faulty_s3.inject("403", -1, method=method, path=path)
+def test_the_step_that_fails_is_named(
+    fault: str, method: str, path: str, step: str, message: str, remedy: str, s3: str, faulty_s3: FaultyS3
+) -> None:
+    faulty_s3.inject(fault, -1, method=method, path=path)
     finding = finding_about(check_store(f"{s3}/models"), step)
-    assert (finding.level, "AccessDenied" in finding.message) == ("error", True)
-    assert ("may be left there" in finding.message) == (step != "put")
-    assert "AWS_ACCESS_KEY_ID" in str(finding.remedy)
-
-
-def test_an_object_that_is_read_back_differently_is_an_error(s3: str, faulty_s3: FaultyS3) -> None:
-    faulty_s3.inject("short upload", method="PUT")
-    assert levels(check_store(s3))["get"] == "error"
-
-
-def test_a_bucket_that_does_not_exist(s3: str) -> None:
-    assert str(finding_about(check_store(f"{s3}-other/models"), "put").remedy).startswith("aws s3 mb s3://test-")
+    assert (finding.level, message in finding.message) == ("error", True), finding
+    assert ("may be left there" in finding.message) == (fault == "403" and step != "put")
+    assert str(finding.remedy).startswith(remedy)
 
 
 def test_a_store_that_is_busy_or_down(s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> None:
     faulty_s3.inject("503", 1)
     assert levels(check_store(s3)) == {"objects": "ok"}
-    faulty_s3.inject("503", -1)
-    assert "failed 2 times" in finding_about(check_store(s3), "put").message
+    assert str(finding_about(check_store(f"{s3}-other/models"), "put").remedy).startswith("aws s3 mb s3://test-")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
     finding = finding_about(check_store(s3), "put")
     assert "nothing answers at http://127.0.0.1" in finding.message
@@ -119,18 +121,15 @@ def test_a_store_that_is_busy_or_down(s3: str, faulty_s3: FaultyS3, monkeypatch:
 
 
 def test_folders(home: Path) -> None:
-    (home / "file").write_text("")
-    assert levels(check_store(f"{home}/runs")) == {"objects": "ok"}
-    assert finding_about(check_store(f"{home}/file/runs"), "put").remedy == "storage.url=FOLDER"
-    assert [path.name for path in home.rglob("*") if path.is_file()] == ["file"]
-
-
-def test_a_job_on_a_cluster_needs_a_store_that_all_nodes_share(home: Path) -> None:
     job = {"address": "head:6379", "workers": 2}
     assert levels(store.check(Settings())) == {"storage": "note"}
     assert levels(store.check(Settings(**job))) == {"storage": "warning"}
     finding = finding_about(store.check(Settings(**job, storage=str(home))), "objects")
     assert "other nodes must see the same folder" in finding.message
+    (home / "file").write_text("")
+    assert levels(check_store(f"{home}/runs")) == {"objects": "ok"}
+    assert finding_about(check_store(f"{home}/file/runs"), "put").remedy == "storage.url=FOLDER"
+    assert [path.name for path in home.rglob("*") if path.is_file()] == ["file"]
 
 
 EXPERIMENT, MODELS = "/api/2.0/mlflow/experiments/get-by-name", "/api/2.0/mlflow/registered-models/search"
@@ -149,20 +148,17 @@ def test_the_file_in_runs(home: Path) -> None:
     assert levels(check_mlflow()) == {"tracking": "error", "registry": "error"}
 
 
-def test_experiments_that_are_writable_outdated_and_deleted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiments_that_are_writable_outdated_and_deleted(home: Path) -> None:
     """One file for all cases: MLflow takes seconds to create it."""
-    from mlflow import MlflowClient
-
     path = home / "mlflow.db"
     uri = f"sqlite:///{path}"
-    client = MlflowClient(uri)
+    client = mlflow_client(uri)
     number = client.create_experiment("agggen")
     assert "lets this user write to the experiment 'agggen'" in finding_about(check_mlflow(uri), "tracking").message
     assert "agggen.doctor" in client.get_experiment(number).tags
     shutil.copy(path, home / "old.db")
-    with sqlite3.connect(home / "old.db") as connection:
+    with closing(sqlite3.connect(home / "old.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
-    connection.close()
     old = finding_about(check_mlflow(f"sqlite:///{home}/old.db"), "tracking")
     assert str(old.remedy).startswith("mlflow db upgrade sqlite:///")
     client.delete_experiment(number)
@@ -170,28 +166,24 @@ def test_experiments_that_are_writable_outdated_and_deleted(home: Path, monkeypa
     assert (finding.level, str(finding.remedy).startswith("mlflow experiments restore")) == ("error", True)
 
 
-def test_a_server_that_works() -> None:
-    with stub_server({EXPERIMENT: ABSENT, MODELS: (200, "{}")}) as url:
-        findings = check_mlflow(url)
-    assert levels(findings) == {"tracking": "ok", "registry": "ok"}
-    assert "will create the experiment 'agggen'" in finding_about(findings, "tracking").message
-
-
 @pytest.mark.parametrize(
-    ("answer", "remedy"),
+    ("answer", "level", "text"),
     [
-        ((401, "You are not authenticated."), "MLFLOW_TRACKING_PASSWORD="),
-        ((403, "Invalid Host header - possible DNS rebinding attack detected"), "--allowed-hosts"),
-        ((403, "Permission denied"), "MLFLOW_TRACKING_USERNAME="),
-        ((200, json.dumps({"experiment": DELETED})), "mlflow experiments restore"),
-        ((404, "no such page"), "curl -sS"),
-        ((400, json.dumps({"error_code": "INTERNAL_ERROR"})), "curl -sS"),
+        (ABSENT, "ok", "the first run will create the experiment 'agggen'"),
+        ((401, "You are not authenticated."), "error", "MLFLOW_TRACKING_PASSWORD="),
+        ((403, "Invalid Host header - possible DNS rebinding attack detected"), "error", "--allowed-hosts"),
+        ((403, "Permission denied"), "error", "MLFLOW_TRACKING_USERNAME="),
+        ((200, json.dumps({"experiment": DELETED})), "error", "mlflow experiments restore"),
+        ((404, "no such page"), "error", "curl -sS"),
+        ((400, json.dumps({"error_code": "INTERNAL_ERROR"})), "error", "curl -sS"),
     ],
 )
-def test_a_server_that_refuses(answer: Answer, remedy: str) -> None:
+def test_a_server_of_mlflow(answer: Answer, level: str, text: str) -> None:
     with stub_server({EXPERIMENT: answer, MODELS: (200, "{}")}) as url:
-        finding = finding_about(check_mlflow(url), "tracking")
-    assert (finding.level, remedy in str(finding.remedy)) == ("error", True), finding
+        findings = check_mlflow(url)
+    assert levels(findings) == {"tracking": level, "registry": "ok"}
+    finding = finding_about(findings, "tracking")
+    assert text in (finding.remedy or finding.message), finding
 
 
 @pytest.mark.parametrize("scheme", ["http", "postgresql"])

@@ -30,14 +30,14 @@ def test_the_settings_of_a_job() -> None:
         ("import time; time.sleep(600)", "torch", "no answer within 2 s"),
     ],
 )
-def test_a_library_that_breaks_or_hangs_is_a_finding(
-    torch: str, subject: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_library_that_breaks_or_hangs(
+    torch: str, subject: str, words: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "torch.py").write_text(torch)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    (home / "torch.py").write_text(torch)
+    monkeypatch.syspath_prepend(str(home))
     if "sleep" in torch:
         monkeypatch.setattr(areas, "SECONDS", 2.0)
-    (finding,) = areas.examine(Settings(), [areas.Area.TORCH])[areas.Area.TORCH]
+    (finding,) = areas.examine(Settings(), [areas.Area.torch])[areas.Area.torch]
     assert (finding.level, finding.subject, words in finding.message) == ("error", subject, True), finding
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agggen.corpora.fetch import read_manifest
 from agggen_platform.doctor.machine import accelerator, data, disk, packages
 from agggen_platform.doctor.settings import Settings
 from tests.unit.doctor.helpers import finding_about, levels
@@ -65,8 +66,6 @@ def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatc
     assert {levels(findings)[name] for name in ("e2e", "webnlg", "webnlg-plans")} == {"note"}
     assert finding_about(findings, "e2e").remedy == "agggen corpora fetch e2e"
     assert levels(data(Settings(corpus="e2e")))["e2e"] == "error"
-    from agggen.corpora.fetch import read_manifest
-
     files = read_manifest("e2e")
     for file in files:
         path = home / "e2e" / file.path
@@ -78,13 +77,9 @@ def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatc
         stream.write(b"x")
     finding = finding_about(data(HERE), "e2e")
     assert (finding.level, f"the first is {files[0].path}" in finding.message) == ("warning", True)
-
-
-def test_a_corpus_that_does_not_exist(home: Path) -> None:
     assert levels(data(Settings(corpus="webnlk")))["corpus"] == "error"
-    (home / "prepared").mkdir()
-    (home / "films.csv").touch()
-    for existing in ("prepared", "films.csv", "my/{train,dev}.jsonl", "s3://corpora/films"):
+    (home / "films").mkdir()
+    for existing in ("films", "my/{train,dev}.jsonl", "s3://corpora/films"):
         assert "corpus" not in levels(data(Settings(corpus=existing)))
 
 

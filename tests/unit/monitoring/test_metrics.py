@@ -1,7 +1,5 @@
 """Metrics of jobs: values and lifetime; errors of Ray do not reach the job."""
 
-from __future__ import annotations
-
 import logging
 import math
 import sys
@@ -12,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -39,14 +38,14 @@ class Ray:
     def instrument(self, metric: Metric) -> Any:
         def record(value: float, tags: dict[str, str]) -> None:
             assert set(tags) == set(metric.labels), "Ray refuses other labels"
-            key = (metric.name, *(tags[label] for label in metric.labels))
+            key = (metric.name.removeprefix("agggen_"), *(tags[label] for label in metric.labels))
             self.calls += 1
             self.values[key] = value + (self.values.get(key, 0.0) if metric.kind == "counter" else 0.0)
 
         return SimpleNamespace(set=record, inc=record)
 
-    def __getitem__(self, key: tuple[str, ...] | str) -> float | None:
-        return self.values.get((key,) if isinstance(key, str) else key)
+    def __getitem__(self, key: tuple[str, ...]) -> float | None:
+        return self.values.get(key)
 
 
 @pytest.fixture
@@ -57,11 +56,8 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ray]:
     yield stand_in
 
 
-def threads() -> int:
-    return sum(thread.name == "metrics" for thread in threading.enumerate())
-
-
-# --- a job's metrics ----------------------------------------------------------------------------------------------
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "metrics"]
 
 
 def test_without_a_connected_ray_nothing_is_recorded(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,13 +65,13 @@ def test_without_a_connected_ray_nothing_is_recorded(ray: Ray, monkeypatch: pyte
     with JobMetrics(run="r") as job_metrics:
         job_metrics.set("tracking_unsent_bytes", 1)
         job_metrics.add("training_restarts", 1)
-        assert (ray.calls, threads()) == (0, 0)
+        assert (ray.calls, threads()) == (0, [])
         ray.connected = True
         job_metrics.set("tracking_unsent_bytes", 2)
-        assert ray["agggen_tracking_unsent_bytes", "r"] == 2
+        assert ray["tracking_unsent_bytes", "r"] == 2
         monkeypatch.delitem(sys.modules, "ray")
         job_metrics.set("tracking_unsent_bytes", 3)
-        assert ray["agggen_tracking_unsent_bytes", "r"] == 2
+        assert ray["tracking_unsent_bytes", "r"] == 2
 
 
 def test_gauges_are_refreshed_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,39 +81,30 @@ def test_gauges_are_refreshed_until_the_end(ray: Ray, monkeypatch: pytest.Monkey
         job_metrics.set("tracking_unsent_bytes", 7)
         job_metrics.set("tracking_unsent_bytes", 7)
         until(lambda: ray.calls >= 5, "refreshed gauge", 60)
-        (thread,) = (thread for thread in threading.enumerate() if thread.name == "metrics")
+        (thread,) = threads()
         assert thread.daemon
     thread.join(60)
     assert not thread.is_alive()
-    assert ray.values == {("agggen_tracking_unsent_bytes", "r"): 7}
+    assert ray.values == {("tracking_unsent_bytes", "r"): 7}
 
 
 def test_values_that_are_not_numbers_are_left_out(ray: Ray) -> None:
     with JobMetrics(run="r") as job_metrics:
-        job_metrics.set("training_loss_nats", math.inf, stage="joint", split="dev")
-        job_metrics.set("training_loss_nats", math.nan, stage="joint", split="dev")
-        job_metrics.add("training_restarts", 0)
-        job_metrics.add("training_restarts", -1)
+        for value in (math.inf, math.nan):
+            job_metrics.set("training_loss_nats", value, stage="joint", split="dev")
+        for amount in (0, -1):
+            job_metrics.add("training_restarts", amount)
     assert ray.values == {}
 
 
-def test_a_failing_ray_is_reported_once_and_otherwise_ignored(
-    ray: Ray, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(metric: Metric) -> Any:
-        raise RuntimeError(f"the agent is gone {metric.kind}")
-
+def test_a_failing_ray_is_reported_once(ray: Ray, caplog: pytest.LogCaptureFixture) -> None:
     metrics._warn_once.cache_clear()
-    monkeypatch.setattr(metrics, "_instrument", broken)
-    with caplog.at_level(logging.WARNING), JobMetrics(run="r") as job_metrics:
+    broken = patch.object(metrics, "_instrument", side_effect=RuntimeError("the agent is gone"))
+    with caplog.at_level(logging.WARNING), broken, JobMetrics(run="r") as job_metrics:
         for value in range(3):
             job_metrics.set("tracking_unsent_bytes", value)
-    assert [record.getMessage() for record in caplog.records] == [
-        "metrics of this job are missing: RuntimeError: the agent is gone gauge"
-    ]
-
-
-# --- training -----------------------------------------------------------------------------------------------------
+    (record,) = caplog.records
+    assert record.getMessage() == "metrics of this job are missing: RuntimeError: the agent is gone"
 
 
 def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> TrainingEvent:
@@ -126,24 +113,17 @@ def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> Traini
 
 def test_training_reports_its_progress(ray: Ray) -> None:
     with TrainingMeter("r", CONFIG) as meter:
-        before = time.time()
         meter.begin()
-        assert before <= (ray["agggen_training_checkpoint_timestamp_seconds", "r"] or 0) <= time.time()
-        assert ray["agggen_training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
-        assert ray["agggen_training_workers_wanted", "r"] is None, "training without workers"
+        assert 0 <= time.time() - (ray["training_checkpoint_timestamp_seconds", "r"] or 0) < 600
+        assert ray["training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
+        assert ray["training_workers_wanted", "r"] is None, "training without workers"
         meter.event(event("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))
         meter.event(event("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
         meter.event(event("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
         at = ("r", "joint")
-        assert ray["agggen_training_updates", *at] == 15
-        assert ray["agggen_training_progress_ratio", *at] == 0.25
-        assert ray["agggen_training_texts_per_second", *at] == 50
-        assert ray["agggen_training_gradient_norm", *at] == 0.4
-        assert ray["agggen_training_learning_rate", *at] == 2e-3
-        assert (ray["agggen_training_loss_nats", *at, "train"], ray["agggen_training_loss_nats", *at, "dev"]) == (
-            3,
-            2.5,
-        )
+        names = ("updates", "progress_ratio", "texts_per_second", "gradient_norm", "learning_rate")
+        assert [ray[f"training_{name}", *at] for name in names] == [15, 0.25, 50, 0.4, 2e-3]
+        assert [ray["training_loss_nats", *at, split] for split in ("train", "dev")] == [3, 2.5]
 
 
 def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
@@ -152,26 +132,20 @@ def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
             meter.event(event("log", step, train_loss=1.0))
         meter.event(event("log", 10, stage="baseline", train_loss=1.0))
         meter.event(event("end", 40))
-    assert ray["agggen_training_updates", "r", "joint"] == 40
-    assert ray["agggen_training_updates", "r", "baseline"] is None
-    assert ray["agggen_training_progress_ratio", "r", "joint"] == 1, "a stage may end early"
+    assert ray["training_updates", "r", "joint"] == 40
+    assert ray["training_updates", "r", "baseline"] is None
+    assert ray["training_progress_ratio", "r", "joint"] == 1, "a stage may end early"
 
 
 def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
-    config = replace(CONFIG, cluster=ClusterConfig(workers=3))
-    with TrainingMeter("r", config) as meter:
+    with TrainingMeter("r", replace(CONFIG, cluster=ClusterConfig(workers=3))) as meter:
         meter.begin()
-        assert ray["agggen_training_workers", "r"] == 0
+        assert ray["training_workers", "r"] == 0
         meter.workers(2)
         meter.restarted()
         meter.checkpoint(600.0)
-    assert ray["agggen_training_workers", "r"] == 2
-    assert ray["agggen_training_restarts", "r"] == 1
-    assert ray["agggen_training_workers_wanted", "r"] == 3
-    assert ray["agggen_training_checkpoint_timestamp_seconds", "r"] == 600
-
-
-# --- jobs over shards ---------------------------------------------------------------------------------------------
+    names = ("workers", "restarts", "workers_wanted", "checkpoint_timestamp_seconds")
+    assert [ray[f"training_{name}", "r"] for name in names] == [2, 1, 3, 600]
 
 
 def test_a_job_counts_only_its_own_work(ray: Ray) -> None:
@@ -183,11 +157,11 @@ def test_a_job_counts_only_its_own_work(ray: Ray) -> None:
         meter.begin()
         at = ("generate", "generate-1")
         meter.done(FinishedShard(0, Counts(records=8, texts=16), (), True, 5, 9.0), 2)
-        assert ray["agggen_job_items", *at, "records"] is None, "an earlier run finished the shard"
+        assert ray["job_items", *at, "records"] is None, "an earlier run finished the shard"
         meter.done(FinishedShard(1, Counts(records=7, texts=14, rejects=1), (), False, 1, 2.0), 1)
         meter.done(FinishedShard(2, Counts(records=8, texts=16), (), False, 0, 3.0), 0)
-    assert (ray["agggen_job_shards", *at], ray["agggen_job_shards_left", *at]) == (3, 0)
-    assert [ray["agggen_job_items", *at, item] for item in ("records", "texts", "rejects")] == [15, 30, 1]
-    assert (ray["agggen_job_work_seconds", *at], ray["agggen_job_shard_retries", *at]) == (5, 1)
-    assert (ray["agggen_job_duplicates", *at], ray["agggen_job_reject_limit_ratio", *at]) == (3, 0.01)
-    assert time.time() - (ray["agggen_job_shard_timestamp_seconds", *at] or 0) < 600
+    assert (ray["job_shards", *at], ray["job_shards_left", *at]) == (3, 0)
+    assert [ray["job_items", *at, item] for item in ("records", "texts", "rejects")] == [15, 30, 1]
+    assert (ray["job_work_seconds", *at], ray["job_shard_retries", *at]) == (5, 1)
+    assert (ray["job_duplicates", *at], ray["job_reject_limit_ratio", *at]) == (3, 0.01)
+    assert time.time() - (ray["job_shard_timestamp_seconds", *at] or 0) < 600

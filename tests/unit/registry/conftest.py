@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agggen_platform.registry import record, register
 from tests.unit.registry.examples import empty_registry, save_model, write_report
 
 
@@ -35,15 +36,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def _registered(
     trained: list[Path], empty_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[Path]]:
-    from agggen_platform.registry import register
-
     root = tmp_path_factory.mktemp("registered")
     shutil.copy(empty_store, root / "mlflow.db")
     places = [root / f"run-{number}" / "bundle" for number in range(len(trained))]
     for number, (place, bundle) in enumerate(zip(places, trained, strict=True)):
         shutil.copytree(bundle, place)
         report = write_report(root / f"report-{number}", place, 50.0 + number)
-        register(str(place), evaluations=[report], uri=f"sqlite:///{root / 'mlflow.db'}")
+        uri = f"sqlite:///{root / 'mlflow.db'}"
+        record(str(register(str(place), uri=uri)), report, uri=uri)
     return root / "mlflow.db", places
 
 

@@ -27,7 +27,6 @@ def empty_registry(folder: Path) -> Path:
 
 
 def small_model(seed: int) -> Bundle:
-    """A bundle with random weights."""
     parts = {"config": {"training": {"seed": seed}}, "metrics": {"joint.dev_loss": 1.25 + seed}}
     return tiny_bundle(RECORDS, seed, **parts, sources={"toy/train": "ab12"})
 
@@ -43,10 +42,9 @@ def write_report(folder: Path, bundle: Path, bleu: float | None = 50.0, **change
     `changes`: of the identity (``corpus``, ``split``, ``records``, ``protocol``), of ``signature``, ``ter``, or of an
     inference setting (``inference_planner``).
     """
-    inference = flatten(load_bundle(bundle).inference)
-    for name in list(changes):
-        if name.startswith("inference_"):
-            inference[name.removeprefix("inference_")] = changes.pop(name)
+    inference = flatten(load_bundle(bundle).inference) | {
+        name.removeprefix("inference_"): changes.pop(name) for name in list(changes) if name.startswith("inference_")
+    }
     signature, ter = changes.pop("signature", SIGNATURE), changes.pop("ter", 40.0)
     identity = {"bundle": fingerprint(bundle), "corpus": "toy", "split": "dev", "records": "0f0f", "protocol": "plain"}
     measures = [

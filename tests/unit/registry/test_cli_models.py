@@ -11,16 +11,17 @@ from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.target import find_target
-from tests.command import Run
-from tests.unit.registry.examples import save_model, write_report
+from tests.command import Run, check_refused
+from tests.unit.registry.examples import RECORDS, save_model, write_report
 
 pytestmark = pytest.mark.usefixtures("store")
 
 
 def test_register_record_promote_and_roll_back(run: Run, trained: list[Path], tmp_path: Path) -> None:
     reports = [write_report(tmp_path / f"report-{n}", bundle, 50.0 + n) for n, bundle in enumerate(trained)]
-    code, out, err = run("models", "register", trained[0], "--evaluation", reports[0])
+    code, out, err = run("models", "register", trained[0])
     assert (code, out) == (0, "models:/agggen/1\n")
+    assert run("models", "record", "agggen/1", reports[0])[0] == 0
     assert "agggen models promote agggen/1" in err
     assert run("models", "promote", "agggen@candidate")[:2] == (0, "models:/agggen@champion is version 1\n")
 
@@ -72,12 +73,7 @@ def test_list_and_show(run: Run, three: list[Path], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])
 def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Path, command: str) -> None:
-    record = {
-        "id": "1",
-        "triples": [["Oda", "age", "41"], ["Oda", "birthPlace", "Bergen"]],
-        "references": ["Oda is 41."],
-    }
-    (tmp_path / "r.jsonl").write_text(json.dumps(record) + "\n")
+    (tmp_path / "r.jsonl").write_text(json.dumps(RECORDS[0].as_dict()) + "\n")
     options = () if command == "inspect" else ("-i", "r.jsonl")
     by_address = run(command, "models:/agggen@candidate", *options)
     assert by_address[0] == 0, by_address[2]
@@ -96,21 +92,13 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
         (("models", "record", "agggen/1", "runs:/0123"), 8, "cannot be used: Run with id=0123 not found"),
         (("models", "register", "nowhere"), 3, "there is no bundle at"),
         (("models", "register", "s3:///x"), 2, "names no bucket"),
+        (("models", "register", "BUNDLE", "--to", "s3://"), 2, "names no bucket"),  # it wrote to a local folder s3:
         (("models", "list", "--registry", "http://127.0.0.1:9"), 8, "it does not answer"),
     ],
 )
 def test_an_error_is_one_line(run: Run, three: list[Path], arguments: tuple[str, ...], code: int, message: str) -> None:
-    result, out, err = run(*arguments)
-    assert (result, out) == (code, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
-
-
-def test_a_copy_needs_a_bucket(run: Run, three: list[Path]) -> None:
-    """`--to s3://$BUCKET` without the variable wrote to a local folder `s3:`."""
-    code, _, err = run("models", "register", three[0], "--to", "s3://")
-    assert (code, "names no bucket" in err) == (2, True)
+    words = [three[0] if word == "BUNDLE" else word for word in arguments]
+    check_refused(run(*words), code, message)
 
 
 @pytest.fixture
@@ -126,30 +114,25 @@ def test_a_critic_is_registered_promoted_and_used(run: Run, critic: Path, tmp_pa
     code, out, err = run("models", "promote", "critic@candidate")
     assert (code, out) == (0, "models:/critic@champion is version 1\n"), err
     shown = run("models", "show", "critic@champion")[1]
-    assert (
-        "metric" not in shown
-        and "bundle.run" not in shown
-        and "calibration_error\t0.0678" in shown
-        and 'data.corpora\t["rel2text"' in shown
-    )
+    assert "metric" not in shown and "bundle.run" not in shown
+    assert "calibration_error\t0.0678" in shown and 'data.corpora\t["rel2text"' in shown
     texts = tmp_path / "texts.jsonl"
     texts.write_text('{"triples": [["Silicon", "symbol", "Si"]], "text": "The symbol of silicon is Si."}\n')
-    lines = {
-        run("check", texts, "--critic", name, "--json", "-")[1] for name in ("models:/critic@champion", "included")
-    }
-    assert len(lines) == 1 and json.loads(lines.pop())["risk"] < 0.5
+    included, registered = (
+        run("check", texts, "--critic", name, "--json", "-")[1] for name in ("included", "models:/critic@champion")
+    )
+    assert included == registered and json.loads(included)["risk"] < 0.5
     target = find_target(ServeConfig("elements", critic="models:/critic@champion"))
     assert target.critic == str(next((tmp_path / "store").glob("*/bundle")))
 
 
 def test_a_critic_cannot_be_evaluated_and_a_changed_one_is_refused(run: Run, critic: Path, tmp_path: Path) -> None:
-    code, _, err = run("evaluate", critic, "--corpus", "elements", "-o", tmp_path / "report")
-    assert (code, "is a critic of `agggen check`, which writes no texts" in err) == (3, True)
+    evaluated = run("evaluate", critic, "--corpus", "elements", "-o", tmp_path / "report")
+    check_refused(evaluated, 3, "is a critic of `agggen check`, which writes no texts")
+    register = ("models", "register", critic, "--name", "critic")
     (critic / "notes.txt").write_text("x")
-    code, _, err = run("models", "register", critic, "--name", "critic")
-    assert (code, "notes.txt is not part of a bundle (critic.json, weights.safetensors" in err) == (3, True)
+    check_refused(run(*register), 3, "notes.txt is not part of a bundle (critic.json, weights.safetensors")
     (critic / "notes.txt").unlink()
     with (critic / "critic.json").open("a") as file:
         file.write(" ")
-    code, _, err = run("models", "register", critic, "--name", "critic")
-    assert (code, "critic.json is not what" in err) == (3, True)
+    check_refused(run(*register), 3, "critic.json is not what")

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -15,7 +16,6 @@ from agggen_platform.registry import (
     promote,
     record,
     register,
-    resolve,
     rollback,
 )
 from agggen_platform.registry.client import registry_uri
@@ -32,38 +32,18 @@ def champion() -> str | None:
     return Registry().aliases("agggen").get("champion")
 
 
-def damage(bundle: Path) -> None:
-    content = bytearray((bundle / "weights.safetensors").read_bytes())
-    content[-1] ^= 1
-    (bundle / "weights.safetensors").write_bytes(content)
+def damage(bundle: Path) -> bytes:
+    """Changes a byte of the weights; returns their content before."""
+    content = (bundle / "weights.safetensors").read_bytes()
+    (bundle / "weights.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    return content
 
 
-# --- promotion ---
-
-
-def test_a_better_version_is_promoted(three: list[Path]) -> None:
-    promote("agggen", "1")
-    done = promote("agggen", "3")
-    assert done.before is not None
-    assert (done.version.number, done.before.number) == ("3", "1")
-    assert done.note == "plain/bleu 52.00 against 50.00 of version 1 on toy dev (12 records, protocol plain)"
-    assert resolve("models:/agggen@champion") == str(three[2])
-    assert Registry().aliases("agggen") == {"candidate": "3", "champion": "3"}
-    assert promote("agggen", "3").note == "it is champion already"
-    assert len(Registry().moves("agggen", "champion")) == 2
-
-
-def test_a_worse_version_is_refused(three: list[Path]) -> None:
+def test_a_worse_version_is_refused_and_force_skips_only_the_gate(three: list[Path]) -> None:
     promote("agggen", "2")
-    with pytest.raises(PromotionRefused, match=r"metric gate: plain/bleu 50\.00 against 51\.00 .*worse by") as raised:
+    with pytest.raises(PromotionRefused, match=r"metric gate: plain/bleu 50\.00 against 51\.00 .*worse by"):
         promote("agggen", "1")
-    assert raised.value.exit_code == 9
     assert champion() == "2"
-    assert promote("agggen", "1", gate=Gate(tolerance=1.0)).version.number == "1"
-
-
-def test_force_skips_only_the_gate_and_is_recorded(three: list[Path]) -> None:
-    promote("agggen", "2")
     assert promote("agggen", "1", force=True).forced
     move = Registry().moves("agggen", "champion")[-1]
     assert (move.from_version, move.to_version, move.forced) == ("2", "1", True)
@@ -75,6 +55,7 @@ def test_force_skips_only_the_gate_and_is_recorded(three: list[Path]) -> None:
     assert raised.value.failures[0].startswith("bundle: ")
     assert champion() == "1"
     assert not promote("agggen", "2", force=True).forced, "the gate passes without force"
+    assert promote("agggen", "1", gate=Gate(tolerance=1.0)).version.number == "1"
 
 
 def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
@@ -86,6 +67,9 @@ def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
     shutil.rmtree(three[0])
     with pytest.raises(PromotionRefused, match="bundle: there is no bundle at"):
         promote("agggen", "1")
+    Registry().add_version("agggen", str(three[2]), {})
+    with pytest.raises(PromotionRefused, match="agggen/4 was not registered by agggen"):
+        promote("agggen", "4")
     assert champion() == "2"
 
 
@@ -93,7 +77,8 @@ def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path
     folder = Folder(f"{s3}/reports/one")
     for file in write_report(tmp_path / "one", trained[0], 50.0).iterdir():
         folder.upload(file.name, file)
-    register(str(trained[0]), evaluations=[folder.address])
+    register(str(trained[0]))
+    record("agggen/1", folder.address)
     promote("agggen", "1")
     register(str(trained[1]))
     with Tracker(registry_uri(), run_name="evaluate-toy", runs_dir=tmp_path / "runs") as tracker:
@@ -103,34 +88,22 @@ def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path
         promote("agggen", "2")
 
 
-def test_a_version_that_agggen_did_not_register_is_refused(three: list[Path]) -> None:
-    Registry().add_version("agggen", str(three[0]), {})
-    with pytest.raises(PromotionRefused, match="agggen/4 was not registered by agggen"):
-        promote("agggen", "4")
-
-
-# --- rollback ---
-
-
-def test_each_rollback_goes_one_version_back(three: list[Path]) -> None:
-    for number in "123":
-        promote("agggen", number)
+def test_each_rollback_goes_one_version_back_and_needs_its_bundle(three: list[Path]) -> None:
+    for number in "1233":
+        promoted = promote("agggen", number)
+    assert promoted.note == "it is champion already"
     done = rollback("agggen")
-    assert done.before is not None
+    assert done.before
     assert (done.version.number, done.before.number, champion()) == ("2", "3", "2")
+    content = damage(three[0])
+    with pytest.raises(PromotionRefused, match=r"weights\.safetensors .*agggen models promote agggen/VERSION"):
+        rollback("agggen")
+    assert champion() == "2"
+    (three[0] / "weights.safetensors").write_bytes(content)
     assert rollback("agggen").version.number == "1"
     with pytest.raises(RegistryError, match="no version of 'agggen' was champion before"):
         rollback("agggen")
     assert champion() == "1"
-
-
-def test_rollback_refuses_a_damaged_bundle(three: list[Path]) -> None:
-    promote("agggen", "1")
-    promote("agggen", "2")
-    damage(three[0])
-    with pytest.raises(PromotionRefused, match=r"weights\.safetensors .*agggen models promote agggen/VERSION"):
-        rollback("agggen")
-    assert champion() == "2"
 
 
 @pytest.mark.parametrize(
@@ -149,9 +122,6 @@ def test_the_earlier_versions_of_an_alias(steps: list[tuple[Any, ...]], expected
     assert earlier_versions([Move("", *step) for step in steps]) == expected
 
 
-# --- the history of an alias: long, incomplete, or changed by another process ---
-
-
 def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None:
     registry = Registry()
     registry.set_alias("agggen", "champion", "1")
@@ -166,26 +136,23 @@ def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None
     assert rollback("agggen").version.number == "2"
 
 
-def test_rollback_ignores_a_move_that_was_recorded_but_not_made(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rollback_ignores_a_move_that_was_recorded_but_not_made(three: list[Path]) -> None:
     promote("agggen", "1")
     promote("agggen", "2")
-    with monkeypatch.context() as patched:
-        patched.setattr(Registry, "set_alias", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            promote("agggen", "3")
+    with patch.object(Registry, "set_alias", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        promote("agggen", "3")
     assert champion() == "2"
     assert rollback("agggen").version.number == "1"
 
 
-def test_an_alias_that_is_moved_during_the_checks_is_an_error(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_alias_that_is_moved_during_the_checks_is_an_error(three: list[Path]) -> None:
     promote("agggen", "1")
-    monkeypatch.setattr(
-        "agggen_platform.registry.promotion.smoke", lambda *_: Registry().set_alias("agggen", "champion", "3") or []
-    )
-    with pytest.raises(RegistryError, match=r"agggen@champion is version 3, where version 1 was expected"):
+
+    def move(*_: object) -> list[str]:
+        Registry().set_alias("agggen", "champion", "3")
+        return []
+
+    expected = pytest.raises(RegistryError, match="agggen@champion is version 3, where version 1 was expected")
+    with patch("agggen_platform.registry.promotion.smoke", move), expected:
         promote("agggen", "2")
     assert champion() == "3"

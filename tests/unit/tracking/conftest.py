@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker
 
 
@@ -20,7 +21,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def messages() -> list[str]:
-    """The messages that trackers report."""
     return []
 
 
@@ -36,16 +36,10 @@ def track(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> Ca
 
 
 def run_of(tracker: Tracker) -> Any:
-    """The run of a tracker, as MLflow has it."""
-    from mlflow import MlflowClient
-
-    assert tracker.run_id is not None
-    return MlflowClient(tracker.uri).get_run(tracker.run_id)
+    return mlflow_client(tracker.uri).get_run(str(tracker.run_id))
 
 
 def curve(tracker: Tracker, metric: str) -> list[tuple[int, float]]:
     """The points (step, value) of a metric in MLflow, by step."""
-    from mlflow import MlflowClient
-
-    points = MlflowClient(tracker.uri).get_metric_history(str(tracker.run_id), metric)
+    points = mlflow_client(tracker.uri).get_metric_history(str(tracker.run_id), metric)
     return sorted((point.step, point.value) for point in points)

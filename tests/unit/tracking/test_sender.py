@@ -1,27 +1,24 @@
 """An unavailable, silent or failing MLflow or artifact store: a message, a bounded wait, and no lost entry."""
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager, nullcontext
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.runs import UnsentError, find_runs, sync
 from agggen_platform.tracking.store import classify
+from tests.file_server import answering
 from tests.processes import free_ports, until
 from tests.unit.doctor.helpers import stub_server
 from tests.unit.tracking.conftest import run_of
-
-
-@contextmanager
-def refusing() -> Iterator[str]:
-    yield f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 @contextmanager
@@ -52,32 +49,30 @@ def run_against(
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        (refusing, "Connection refused"),
+        (lambda: nullcontext(f"http://127.0.0.1:{free_ports(1)[0]}"), "Connection refused"),
         (silent, "did not answer within 0.5 s"),
         (lambda: stub_server({}, (500, "")), "500 error responses"),
         (lambda: stub_server({}, (503, "")), "503 error responses"),
     ],
     ids=["refusing", "silent", "500", "503"],
 )
-def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server, why: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server: Any, why: str, tmp_path: Path) -> None:
     with server() as address:
         uri = address.replace("://", "://someone:hunter2@")
         tracker, messages, slowest, end = run_against(uri, tmp_path, 0.5, warned=server is not silent)
     assert slowest < 1.0
     assert 0.5 <= end < 3.0
     assert len(list(entries(tracker.path))) == 102
-    assert why in messages[-1]
-    assert "102 entries of run toy" in messages[-1]
-    assert f"agggen runs sync toy --runs {tmp_path}" in messages[-1]
+    for part in (why, "102 entries of run toy", f"agggen runs sync toy --runs {tmp_path}"):
+        assert part in messages[-1]
     assert "hunter2" not in "".join(messages) + tracker.ui_command() + tracker.path.read_text()
     (run,) = find_runs(tmp_path)
     assert (run.status, run.entries, run.unsent, run.uri) == ("FINISHED", 102, 102, address)
 
 
-@pytest.mark.parametrize("problem", ["401", "no such store"])
-def test_permanent_errors_are_not_waited_for(problem: str, tmp_path: Path) -> None:
-    with stub_server({}, (401, "")) as address:
-        uri = address if problem == "401" else "nonsense://x"
+@pytest.mark.parametrize("server", [stub_server({}, (401, "")), nullcontext("nonsense://x")], ids=["401", "invalid"])
+def test_permanent_errors_are_not_waited_for(server: Any, tmp_path: Path) -> None:
+    with server as uri:
         _, messages, _, end = run_against(uri, tmp_path, 60)
     assert end < 10
     assert "102 entries of run toy are not in MLflow" in messages[-1]
@@ -91,45 +86,30 @@ def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) ->
     assert "the run log misses parts of this run: cannot write" in messages[0]
 
 
-class ArtifactStore(ThreadingHTTPServer):
+class ArtifactStore:
     """Takes files by PUT, or answers with `status`."""
 
     status = 200
+    requests = 0
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.requests = 0
-        super().__init__(("127.0.0.1", 0), _Handler)
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: ArtifactStore
-
-    def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        status = self.server.status  # read before counting: a test changes it once it sees the request
-        self.server.requests += 1
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        status = self.status  # read before counting: a test changes it once it sees the request
+        self.requests += 1
         if status == 200:
-            self.server.files[self.path.rsplit("/", 1)[-1]] = body
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        return
+            self.files[request.path.rpartition("/")[2]] = body
+        return status, b""
 
 
 @pytest.fixture
 def store(runs: Path, request: pytest.FixtureRequest) -> Iterator[ArtifactStore]:
     """The artifact store of the experiment that is named after the test."""
-    from mlflow import MlflowClient
-
-    with ArtifactStore() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}"
-        MlflowClient(f"sqlite:///{runs}/mlflow.db").create_experiment(request.node.name, address)
-        yield server
-        server.shutdown()
+    store = ArtifactStore()
+    with answering(store.answer) as address:
+        mlflow_client(f"sqlite:///{runs}/mlflow.db").create_experiment(request.node.name, address)
+        yield store
 
 
 @pytest.fixture
@@ -138,9 +118,7 @@ def tracker(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> 
     return Tracker(None, name, name, runs_dir=runs, report=messages.append, patience=5)
 
 
-def test_files_that_the_store_refuses_delay_nothing_else_and_are_sent_later(
-    store: ArtifactStore, tracker: Tracker, runs: Path, messages: list[str]
-) -> None:
+def test_refused_files_are_sent_later(store: ArtifactStore, tracker: Tracker, runs: Path, messages: list[str]) -> None:
     store.status = 503
     with tracker:
         tracker.log_text("first", "first.txt")

@@ -13,13 +13,10 @@ from agggen.records import Plan, Record
 from agggen_platform.mlflow_client import KEY_CHARACTERS, mlflow_client
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.store import PARAM_CHARACTERS
+from tests.unit.cli_write.examples import parsed
 from tests.unit.tracking.conftest import curve, run_of
 
 Track = Callable[..., Tracker]
-
-
-def events(tracker: Tracker) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in tracker.path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -61,29 +58,29 @@ def test_all_entries_arrive_in_mlflow(finished: tuple[Tracker, list[str]]) -> No
     assert json.loads(dataset.dataset.profile) == {"split": "train", "fingerprint": "0123456789abcdef" * 4}
     assert dataset.tags[0].value == "train"
     assert "secret" not in str(dataset.dataset.source)
+    assert {"host", "python", "version.torch", "mlflow.user", "mlflow.source.name"} <= set(run.data.tags)
+    if (Path(__file__).parents[3] / ".git").exists():
+        assert len(run.data.tags["mlflow.source.git.commit"]) == 40
+        assert run.data.tags["git.dirty"] in ("true", "false")
 
 
 def test_metrics_on_several_datasets_belong_to_one_model(finished: tuple[Tracker, list[str]], track: Track) -> None:
     with track() as evaluation:
         evaluation.log_model("another name", "f1" * 32, {}, {"bleu": 39.0}, "e2e/test", "0f" * 32)
-    client = mlflow_client(finished[0].uri)
+        evaluation.log_model("s3://models/webnlg-3.0", "f2" * 32, {}, {"bleu": 38.0}, "e2e/test", "0f" * 32)
+    client = mlflow_client(evaluation.uri)
     experiment = client.get_experiment_by_name("toys").experiment_id
-    (model,) = client.search_logged_models([experiment], "tags.fingerprint = '" + "f1" * 32 + "'")
+    model, oddly_named = (
+        client.search_logged_models([experiment], f"tags.fingerprint = '{fingerprint * 32}'")[0]
+        for fingerprint in ("f1", "f2")
+    )
     assert (model.name, model.params, model.status) == ("base", {"width": "64"}, "READY")
     assert model.source_run_id == finished[0].run_id
     assert {(metric.dataset_name, metric.key, metric.value) for metric in model.metrics} == {
         ("e2e/dev", "bleu", 40.0),
         ("e2e/test", "bleu", 39.0),
     }
-
-
-def test_a_model_whose_name_mlflow_does_not_allow_gets_a_similar_name(track: Track, messages: list[str]) -> None:
-    with track() as tracker:
-        tracker.log_model("s3://models/webnlg-3.0", "f2" * 32, {}, {"bleu": 39.0}, "e2e/test", "0f" * 32)
-    client = mlflow_client(tracker.uri)
-    experiment = client.get_experiment_by_name("toys").experiment_id
-    (model,) = client.search_logged_models([experiment], "tags.fingerprint = '" + "f2" * 32 + "'")
-    assert (model.name, messages) == ("s3---models-webnlg-3-0", [])
+    assert oddly_named.name == "s3---models-webnlg-3-0", "MLflow allows no / : and . in it"
 
 
 def test_texts_are_logged_as_a_table_for_mlflows_comparison_page(track: Track) -> None:
@@ -106,17 +103,8 @@ def test_texts_are_logged_as_a_table_for_mlflows_comparison_page(track: Track) -
     }
 
 
-def test_a_run_is_tagged_with_its_origin(finished: tuple[Tracker, list[str]]) -> None:
-    tags = run_of(finished[0]).data.tags
-    assert {"host", "python", "version.torch", "mlflow.user", "mlflow.source.name"} <= set(tags)
-    assert "continued" not in tags
-    if (Path(__file__).parents[3] / ".git").exists():
-        assert len(tags["mlflow.source.git.commit"]) == 40
-        assert tags["git.dirty"] in ("true", "false")
-
-
 def test_the_log_file_has_all_entries(finished: tuple[Tracker, list[str]]) -> None:
-    lines = events(finished[0])
+    lines = parsed(finished[0].path.read_text(encoding="utf-8"))
     kinds = ["start", *["params"] * 2, *["metrics"] * 3, "tags", "dataset", "artifact", "model", "artifact", "end"]
     assert [line["event"] for line in lines] == kinds
     assert lines[2]["values"]["long"] == "x" * (PARAM_CHARACTERS + 10)
@@ -132,15 +120,22 @@ def test_ui_command_opens_the_runs_and_shows_no_password(finished: tuple[Tracker
     assert database.ui_command() == "agggen runs ui --uri postgresql://db/mlflow"
 
 
-def test_a_value_that_mlflow_rejects_affects_no_other(track: Track, messages: list[str]) -> None:
-    with track() as tracker:
-        tracker.log_artifact(tracker.runs_dir / "missing.txt")
-        tracker.log_metrics({"fine": 1.0, "none": None})  # type: ignore[dict-item]
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (lambda tracker: tracker.log_artifact(tracker.runs_dir / "missing.txt"), "missing.txt"),
+        (lambda tracker: tracker.log_metrics({"none": None}), "the metric none is not a number"),
+        (lambda tracker: tracker.log_text("x", "tracking.jsonl/text.txt"), "tracking.jsonl/text.txt: File exists"),
+    ],
+    ids=["artifact", "metric", "text"],
+)
+def test_an_invalid_value_affects_no_other(log: Any, message: str, track: Track, messages: list[str]) -> None:
+    with track(f"-{len(message)}") as tracker:
+        log(tracker)
+        tracker.log_metrics({"fine": 1.0})
     run = run_of(tracker)
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"fine": 1.0})
-    assert "missing.txt" in "".join(messages)
-    assert "the metric none is not a number" in "".join(messages)
-    assert len(messages) == 2
+    assert len(messages) == 1 and message in messages[0]
 
 
 def test_a_parameter_keeps_its_first_value_and_the_user_is_told(track: Track, messages: list[str]) -> None:
@@ -155,8 +150,8 @@ def test_a_parameter_keeps_its_first_value_and_the_user_is_told(track: Track, me
     assert sorted(cut.values()) == ["one", "two"]
     assert {len(name) for name in cut} == {KEY_CHARACTERS}
     assert (params["c"], len(params)) == ("3", 5)
-    assert len(messages) == 1
-    assert "new values of parameters, since it keeps the first: a;" in messages[0]
+    (message,) = messages
+    assert "new values of parameters, since it keeps the first: a;" in message
 
 
 def test_the_same_name_continues_the_same_run(track: Track, messages: list[str]) -> None:
@@ -188,41 +183,29 @@ def test_two_concurrent_copies_of_a_run_are_sent_by_one_of_them(track: Track, me
     assert messages == []
 
 
-def test_a_lost_cursor_finds_the_run_and_causes_no_duplicates(track: Track) -> None:
-    for _ in range(2):
-        with track() as tracker:
-            tracker.log_metrics({"loss": 0.5}, 1)
-        (tracker.path.parent / "tracking.sent.json").write_text("{broken")
-        first = tracker.run_id
-    with track() as tracker:
-        tracker.log_metrics({"loss": 0.25}, 2)
-    assert tracker.run_id == first
-    assert curve(tracker, "loss") == [(1, 0.5), (2, 0.25)]
+BOTH = [(1, 0.5), (2, 0.25)]
 
 
-def test_a_removed_log_starts_another_run(track: Track) -> None:
-    with track() as before:
+@pytest.mark.parametrize(
+    ("lose", "same", "points", "message"),
+    [
+        (lambda tracker: (tracker.path.parent / "tracking.sent.json").write_text("{broken"), True, BOTH, ""),
+        (lambda tracker: tracker.path.unlink(), False, BOTH[1:], ""),
+        (lambda tracker: mlflow_client(tracker.uri).delete_run(tracker.run_id), False, BOTH, "no run {} any more"),
+    ],
+    ids=["cursor", "log", "run"],
+)
+def test_a_run_that_lost_a_part(
+    track: Track, messages: list[str], lose: Any, same: bool, points: list[Any], message: str
+) -> None:
+    with track(f"-{same}-{len(points)}") as before:
         before.log_metrics({"loss": 0.5}, 1)
         before.set_tags({"long": "x" * 2000})
-    before.path.unlink()
-    with track() as tracker:
+    lose(before)
+    with track(f"-{same}-{len(points)}") as tracker:
         tracker.log_metrics({"loss": 0.25}, 2)
-    assert tracker.run_id != before.run_id
-    assert curve(tracker, "loss") == [(2, 0.25)]
-
-
-def test_a_run_that_was_deleted_in_mlflow_is_created_again(track: Track, messages: list[str]) -> None:
-    from mlflow import MlflowClient
-
-    with track() as before:
-        before.log_metrics({"loss": 0.5}, 1)
-    MlflowClient(before.uri).delete_run(str(before.run_id))
-    with track() as tracker:
-        tracker.log_metrics({"loss": 0.25}, 2)
-    assert tracker.run_id != before.run_id
-    assert curve(tracker, "loss") == [(1, 0.5), (2, 0.25)]
-    assert len(messages) == 1
-    assert f"no run {before.run_id} any more" in messages[0]
+    assert (tracker.run_id == before.run_id, curve(tracker, "loss")) == (same, points)
+    assert len(messages) == bool(message) and message.format(before.run_id) in "".join(messages)
 
 
 def test_another_experiment_gets_the_complete_run_log(track: Track, messages: list[str]) -> None:
@@ -231,12 +214,11 @@ def test_another_experiment_gets_the_complete_run_log(track: Track, messages: li
     with Tracker(None, "others", before.run_name, runs_dir=before.runs_dir, report=messages.append) as tracker:
         tracker.log_metrics({"loss": 0.25}, 2)
     assert tracker.run_id != before.run_id
-    assert (curve(before, "loss"), curve(tracker, "loss")) == ([(1, 0.5)], [(1, 0.5), (2, 0.25)])
+    assert (curve(before, "loss"), curve(tracker, "loss")) == (BOTH[:1], BOTH)
     assert messages == []
     with track() as repeated:
         pass
-    assert repeated.run_id == before.run_id
-    assert curve(repeated, "loss") == [(1, 0.5), (2, 0.25)]
+    assert (repeated.run_id, curve(repeated, "loss")) == (before.run_id, BOTH)
 
 
 @pytest.mark.parametrize(
@@ -247,13 +229,13 @@ def test_another_experiment_gets_the_complete_run_log(track: Track, messages: li
         (StoppedError("after update 2"), "KILLED", "stopped: after update 2"),
         (StoppedEarlyError("it fell behind"), "FINISHED", "early stopping: it fell behind"),
     ],
-    ids=["failed", "interrupted", "stopped", "early"],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_status_and_reason_of_the_end_of_a_run(track: Track, error: BaseException, status: str, why: str) -> None:
     with pytest.raises(type(error)), track(f"-{type(error).__name__}") as tracker:
         raise error
     run = run_of(tracker)
-    assert events(tracker)[-1]["status"] == run.info.status == status
+    assert parsed(tracker.path.read_text())[-1]["status"] == run.info.status == status
     assert run.data.tags["ended"] == why
     with track(f"-{type(error).__name__}") as tracker:
         pass
@@ -270,15 +252,6 @@ def test_a_child_waits_for_its_parent(track: Track, messages: list[str]) -> None
         pass
     assert "mlflow.parentRunId" not in run_of(orphan).data.tags
     assert "1 entries of run" in messages[0]
-
-
-def test_a_text_that_cannot_be_written_does_not_affect_the_run(track: Track, messages: list[str]) -> None:
-    with track() as tracker:
-        tracker.log_text("x", "../escape.txt")
-        tracker.log_metrics({"m": 1.0})
-    assert run_of(tracker).data.metrics == {"m": 1.0}
-    assert not (tracker.runs_dir / "escape.txt").exists()
-    assert len(messages) == 1 and "escape.txt: it is outside the run's folder" in messages[0]
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "a b"])
