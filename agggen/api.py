@@ -15,7 +15,7 @@ from agggen.corpora.rejects import write_rejects
 from agggen.corpora.tables import read_table
 from agggen.datasets import load_records
 from agggen.display import Results
-from agggen.errors import AggGenError, RecordError, StoppedError
+from agggen.errors import AggGenError, BundleError, RecordError, StoppedError
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.results import AlignedText, PlannedRecord
 from agggen.records import Plan, Record
@@ -173,6 +173,7 @@ def train(
         settings: override the preset: ``training={"seed": 2}, model={"width": 64}``.
 
     Raises:
+        BundleError: ``OUTPUT/bundle`` is not a model.
         ConfigError: a preset or setting is unknown, or `output` has a run with other data or settings.
         CorpusError: the data cannot be read, or too many records are rejected.
         StoppedError: a signal interrupted training; the same call continues the run.
@@ -210,8 +211,8 @@ def adapt(
         settings: override the settings of the bundle and of the preset ``adapt``; the model's sizes cannot change.
 
     Raises:
-        BundleError, RegistryError, StorageError: see `load_model`.
-        ConfigError, CorpusError, StoppedError, TrainingError: see `train`.
+        RegistryError, StorageError: see `load_model`.
+        BundleError, ConfigError, CorpusError, StoppedError, TrainingError: see `load_model` and `train`.
     """
     address = model.path if isinstance(model, Model) else model
     note = to_stderr if progress is True else lambda message: None
@@ -230,7 +231,10 @@ def _train_in_folder(
 ) -> Model:
     """Trains in `folder`, or continues the run there; returns the model, without training if the run is finished."""
     identity = flatten(config) | data.decisive
-    run_file, finished = folder / "run.json", (folder / "bundle" / "manifest.json").is_file()
+    run_file, bundle_path = folder / "run.json", folder / "bundle"
+    finished = (bundle_path / "manifest.json").is_file()
+    if bundle_path.exists() and not finished:
+        raise BundleError(f"{bundle_path} is no model (no manifest.json): remove it, or choose another output")
     if run_file.is_file():
         check_same(json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output")
     elif not finished:
@@ -249,5 +253,5 @@ def _train_in_folder(
                 model, metrics = fit(config, prepared, FileKeeper(folder / "checkpoints"), callbacks, stop=stop)
             except StoppedError as error:
                 raise stop.stopped(error) from error
-            save_bundle(folder / "bundle", bundle_of(config, prepared, model, metrics, data.sources))
+            save_bundle(bundle_path, bundle_of(config, prepared, model, metrics, data.sources))
     return load_model(folder)

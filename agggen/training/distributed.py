@@ -58,7 +58,7 @@ class Connected(Group):
 
     def from_first(self, value: T) -> T:
         values = [value]
-        dist.broadcast_object_list(values, src=0)
+        dist.broadcast_object_list(values, src=0, device=self._device)
         return values[0]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import agggen
 from agggen.config import load_config, preset_names
-from agggen.errors import AggGenError, ConfigError, CorpusError, PlanError, RecordError, StoppedError
+from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, PlanError, RecordError, StoppedError
 from agggen.run import RunConfig
 from agggen.training.callbacks import Callback, Metrics
 from agggen.training.choice import config_for, preset_for
@@ -120,6 +120,13 @@ def test_an_output_of_another_run_is_refused(model: agggen.Model, stopped: Path)
             train(output, training=SETTINGS["training"] | {"seed": 2})
         with pytest.raises(ConfigError, match=r"data toy/(dev|train) was"):
             train(output, agggen.load_dataset(ROWS[1:], name="toy"))
+
+
+def test_an_output_whose_bundle_is_no_model_is_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    with pytest.raises(BundleError, match=r"bundle is no model"):
+        train(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
 
 def test_a_run_continued_on_a_full_disk_keeps_its_settings(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
