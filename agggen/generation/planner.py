@@ -5,7 +5,7 @@ It only needs the model's transitions and the encoder, so it can run apart from 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -19,6 +19,8 @@ from agggen.generation.results import Candidates, PlannedRecord, PlanSearch
 from agggen.model.lattice import lattice
 from agggen.model.transitions import Transitions
 from agggen.planning import IndexPlan, PlanDistribution, PlanScores, ScoredPlan, named_plan, resolve_plan
+from agggen.planning.exact import check_sampling, sample
+from agggen.planning.two_stage import no_aggregation, random_order, two_stage
 from agggen.records import Plan, Record
 
 MAX_TRIPLES = 24
@@ -58,7 +60,8 @@ class Planner:
             resolve_plan(record, plan, partial=complete)
         elif config.planner == "sample" and config.ablation == "none":
             (distribution,) = self.distributions([record], config)
-            distribution.check_sampling()
+            if distribution.scores is not None:
+                check_sampling(distribution.scores)
 
     def check_level(self, level: int) -> None:
         """Checks that groups of up to `level` predicates are within the model's L; 0 means L.
@@ -110,11 +113,10 @@ class Planner:
             predicates = torch.tensor([ids[i] for i in indices], device=device)
             batch = self.transitions(predicates, counts, lattice(n, largest, str(device)))
             tensors = [tensor.double().cpu().numpy() for tensor in batch]
-            inner = self.transitions.inner_weight
             for row, i in enumerate(indices):
                 start, out, inside_start, inside, within = (tensor[row] for tensor in tensors)
-                last = None if inner == 1 else within
-                scores[i] = PlanScores(start, out, inside_start, inside, inner * within, largest, last)
+                weights = np.stack([self.transitions.inner_weight * within, within])
+                scores[i] = PlanScores(start, out, inside_start, inside, weights, largest)
         return scores
 
     def plan(
@@ -184,18 +186,17 @@ class Planner:
         if k < 1:
             raise PlanError(f"{k} plans were requested; the number must be at least 1")
         rng = np.random.default_rng([config.seed, *record.id.encode()])
-        plans: Iterable[ScoredPlan]
-        search: PlanSearch
-        if config.ablation == "plain":  # the complete text is one fact
-            plans, search = [distribution.scored((tuple(range(len(record.triples))),))], "plain"
-        elif config.ablation == "random-order":
-            plans, search = distribution.random_order(rng, config.aggregations), "random-order"
-        elif config.ablation == "no-aggregation":
-            plans, search = distribution.no_aggregation(config.order_beam), "no-aggregation"
-        elif config.planner == "two-stage":
-            plans, search = distribution.two_stage(config.order_beam, config.aggregations), "two-stage"
-        elif config.planner == "sample":
-            plans, search = distribution.sample(k, rng, config.top_p), "sample"
+        search: PlanSearch = config.planner if config.ablation == "none" else config.ablation
+        if search == "plain":  # the complete text is one fact
+            plans = [distribution.scored((tuple(range(len(record.triples))),))]
+        elif search == "random-order":
+            plans = distribution.search(lambda scores: random_order(scores, rng, config.aggregations))
+        elif search == "no-aggregation":
+            plans = distribution.search(lambda scores: no_aggregation(scores, config.order_beam))
+        elif search == "two-stage":
+            plans = distribution.search(lambda scores: two_stage(scores, config.order_beam, config.aggregations))
+        elif search == "sample":
+            plans = distribution.search(lambda scores: sample(scores, k, rng, config.top_p))
         else:
             plans, proven = distribution.k_best(k)
             search = "exact" if proven else "beam"

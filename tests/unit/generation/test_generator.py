@@ -140,7 +140,7 @@ def test_an_incomplete_human_plan_is_refused_or_completed() -> None:
     assert nils.plan == Plan.parse("[birthPlace]")
 
 
-def test_levels_bound_the_groups() -> None:
+def test_levels_bound_the_groups_and_numbers_of_plans_are_positive() -> None:
     machine = generator()
     for level in (1, 2):
         for result in machine.generate(RECORDS, n_best=9, config=replace(SHORT, level=level)):
@@ -148,6 +148,8 @@ def test_levels_bound_the_groups() -> None:
     for call in (machine.generate, machine.planner.plan):
         with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
             call([ODA], config=replace(SHORT, level=3))
+    with pytest.raises(PlanError, match="0 plans were requested; the number must be at least 1"):
+        machine.planner.plan([ODA], k=0)
 
 
 def test_plans_of_ablations_and_of_the_two_stage_search() -> None:
