@@ -178,9 +178,8 @@ class Beams:
     @staticmethod
     def joined(batches: Sequence[Beams]) -> Beams:
         """Concatenates the plans of several batches."""
-        words = padded([batch.words for batch in batches], before=True)
-        log_p, parent = ([getattr(batch, name) for batch in batches] for name in ("log_p", "parent"))
-        return Beams(torch.cat(log_p), torch.cat(words), torch.cat(parent))
+        words = torch.cat(padded([batch.words for batch in batches], before=True))
+        return Beams(torch.cat([b.log_p for b in batches]), words, torch.cat([b.parent for b in batches]))
 
 
 @dataclass

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import chain
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -29,8 +28,6 @@ MAX_TRIPLES = 24
 _MAX_UNKNOWN_PER_SENTENCE = 3
 """Maximum number of predicates unknown from training in one sentence. On WebNLG dev, pairs gain 2.9 BLEU over
 single predicates, and groups of three .3 over pairs (`tests/benchmarks/phrases.py`)."""
-
-T = TypeVar("T")
 
 
 class Planner:
@@ -59,7 +56,7 @@ class Planner:
         if plan is not None:
             resolve_plan(record, plan, partial=complete)
         elif config.planner == "sample" and config.ablation == "none":
-            (distribution,) = self.distributions([record], config)
+            (distribution,) = self.distributions([record], [config])
             if distribution.scores is not None:
                 check_sampling(distribution.scores)
 
@@ -73,22 +70,18 @@ class Planner:
         if level > limit:
             raise PlanError(f"aggregation level {level} exceeds this model's largest group of {limit} predicates")
 
-    def distributions(
-        self, records: Sequence[Record], config: InferenceConfig | Sequence[InferenceConfig | None] | None = None
-    ) -> list[PlanDistribution]:
-        """p(z | x) of each record; `config` is for all records or one per record. [default: the planner's]
+    def distributions(self, records: Sequence[Record], configs: Sequence[InferenceConfig]) -> list[PlanDistribution]:
+        """p(z | x) of each record under its settings.
 
         Raises:
             PlanError: a level exceeds the model's L.
             RecordError: a record has more than MAX_TRIPLES triples.
         """
-        configs = self._configs(config, len(records))
-        for record, settings in zip(records, configs, strict=True):
-            check_size(record)
-            self.check_level(settings.level)
         unknown: list[IndexPlan] = []
         ids: list[tuple[int, ...]] = []
         for record, settings in zip(records, configs, strict=True):
+            check_size(record)
+            self.check_level(settings.level)
             row_ids = self.encoder.predicate_ids(record)
             known = [i for i, predicate_id in enumerate(row_ids) if predicate_id or settings.verify == "off"]
             ids.append(tuple(row_ids[i] for i in known))
@@ -127,14 +120,12 @@ class Planner:
         `candidates` has the first ``config.plans`` of these plans.
 
         Raises:
-            PlanError: `k` is below 1, or the level exceeds the model's L.
-            RecordError: a record has too many triples.
+            PlanError: `k` is below 1, or as in `distributions`.
+            RecordError: as in `distributions`.
         """
-        settings = config or self.config
-        return [
-            self.plans_of(record, distribution, k, settings)
-            for record, distribution in zip(records, self.distributions(records, settings), strict=True)
-        ]
+        config = config or self.config
+        distributions = self.distributions(records, [config] * len(records))
+        return [self.plans_of(*item, k, config) for item in zip(records, distributions, strict=True)]
 
     def plans_of(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
@@ -147,21 +138,14 @@ class Planner:
         self,
         records: Sequence[Record],
         plans: Sequence[Plan | None] | None = None,
-        complete: bool | Sequence[bool] = False,
-        config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
+        complete: bool = False,
+        config: InferenceConfig | None = None,
     ) -> list[Candidates]:
-        """The plans of each record for which texts are generated; arguments as in `Generator.generate`.
-
-        Raises:
-            PlanError: a human plan does not fit its record, or a level exceeds the model's L.
-            RecordError: a record has too many triples.
-        """
-        n = len(records)
-        configs = self._configs(config, n)
-        human = [None] * n if plans is None else plans
-        distributions = self.distributions(records, configs)
-        parts = zip(records, distributions, human, per_record(complete, n, "complete"), configs, strict=True)
-        return [self.candidates_of(*arguments) for arguments in parts]
+        """The plans of each record for which texts are generated; arguments and errors as in `Generator.generate`."""
+        config, n = config or self.config, len(records)
+        distributions = self.distributions(records, [config] * n)
+        items = zip(records, distributions, plans or [None] * n, strict=True)
+        return [self.candidates_of(*item, complete, config) for item in items]
 
     def candidates_of(
         self,
@@ -202,25 +186,6 @@ class Planner:
             search = "exact" if proven else "beam"
         return tuple({plan.states: plan for plan in plans}.values())[:k], search
 
-    def _configs(
-        self, config: InferenceConfig | Sequence[InferenceConfig | None] | None, n: int
-    ) -> list[InferenceConfig]:
-        return [item or self.config for item in per_record(config, n, "config")]
-
-
-def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[int, ...]]:
-    """A record of the triples with known predicates, and the indices of these triples.
-
-    If all predicates are known, the record itself without indices; if none is known, None without indices.
-    """
-    ids = encoder.predicate_ids(record)
-    if all(ids):
-        return record, ()
-    indices = tuple(index for index, predicate_id in enumerate(ids) if predicate_id)
-    if not indices:
-        return None, ()
-    return Record(record.id, tuple(record.triples[index] for index in indices)), indices
-
 
 def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
     """The indices that are not `known`, in groups of at most `size` triples with the same subject.
@@ -249,16 +214,3 @@ def check_size(record: Record) -> None:
             f"record {record.id!r} has {len(record.triples)} triples; at most {MAX_TRIPLES} can be planned at "
             "once, so split it into several records"
         )
-
-
-def per_record(value: T | Sequence[T], n: int, name: str) -> Sequence[T]:
-    """`value`, repeated for n records unless it is a sequence of one value per record.
-
-    Raises:
-        ValueError: the sequence does not have n values.
-    """
-    if not isinstance(value, Sequence):
-        return [value] * n
-    if len(value) != n:
-        raise ValueError(f"{name} has {len(value)} values for {n} records")
-    return value

@@ -21,11 +21,6 @@ class Candidates:
     plans: tuple[ScoredPlan, ...]
     search: PlanSearch
 
-    @property
-    def given(self) -> bool:
-        """Whether a human wrote the plan, which is then followed unconditionally."""
-        return self.search == "given"
-
 
 @dataclass(frozen=True, slots=True)
 class WrittenFact:

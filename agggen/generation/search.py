@@ -72,7 +72,7 @@ class BeamSearch:
     """Decodes texts for the encoded records of `memory`, with a model in evaluation mode.
 
     Args:
-        names: (records, ids) True for words of the record's subjects and objects, whose n-grams may be repeated.
+        names: (records, ids) True for words whose n-grams may be repeated.
         constrain: returns the constraint of the last fact of a plan prefix. [default: unconstrained search]
         must_pass: returns the constraint whose judge the hypotheses of a finished fact must pass, or None. A plan is
             abandoned at a fact of which no hypothesis passes. [default: none must pass]
@@ -83,18 +83,13 @@ class BeamSearch:
         model: JointModel,
         memory: Memory,
         config: BeamConfig,
-        names: Tensor | None = None,
+        names: Tensor,
         constrain: Callable[[PlanPrefix], Constraint] | None = None,
         must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
     ) -> None:
-        self.model, self.memory, self.config, self.must_pass = model, memory, config, must_pass
+        self.model, self.memory, self.config, self.names, self.must_pass = model, memory, config, names, must_pass
         self.constrain = cache(constrain) if constrain else None
         self.device = memory.ids.device
-        if names is None:
-            names = memory.ids.new_zeros(
-                len(memory.ids), max(int(memory.ids.max()) + 1, model.n_output), dtype=torch.bool
-            )
-        self.names = names
         self._cross = [Cache.of(layer) for layer in memory.cross]
 
     @torch.no_grad()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 
 from agggen.generation.constraints import Constraint, Spelling
@@ -297,9 +297,3 @@ def drop_unfinished(tokens: list[str]) -> None:
     """Removes words from the end that cannot end a sentence."""
     while len(tokens) > 1 and tokens[-1] in _NEVER_LAST:
         tokens.pop()
-
-
-@lru_cache(maxsize=4)
-def watched_words(vocabulary: Vocabulary, checker: Checker) -> WatchedWords:
-    """The `WatchedWords` of a vocabulary and a checker, cached."""
-    return WatchedWords(vocabulary, checker)

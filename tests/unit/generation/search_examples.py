@@ -21,7 +21,6 @@ from agggen.model.joint import JointModel
 from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
 
 histories = pytest.mark.parametrize("history", ["shared", "masked"])
-copying = pytest.mark.parametrize("copy", [True, False])
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -47,19 +46,43 @@ def writer(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
     return model
 
 
+def beam_search(
+    model: JointModel, config: BeamConfig, records: Sequence[Example] = RECORDS, **limits: Any
+) -> BeamSearch:
+    """A search without words whose n-grams may be repeated; `limits` are ``constrain`` and ``must_pass``."""
+    with torch.no_grad():
+        memory = model.encode(collate(records))
+    names = torch.zeros(len(records), max(int(memory.ids.max()) + 1, model.n_output), dtype=torch.bool)
+    return BeamSearch(model, memory, config, names, **limits)
+
+
 def search(
     model: JointModel,
-    records: Sequence[Example],
-    tasks: Sequence[Task],
     config: BeamConfig,
-    constrain: Callable[[PlanPrefix], Constraint] | None = None,
-    must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
+    tasks: Sequence[Task] = TASKS,
+    records: Sequence[Example] = RECORDS,
     max_facts: int = 4,
+    required_score: Callable[[int], float] = lambda task: -math.inf,
+    **limits: Any,
 ) -> list[list[Hypothesis]]:
-    with torch.no_grad():
-        searching = BeamSearch(model, model.encode(collate(records)), config, constrain=constrain, must_pass=must_pass)
-        result = dict(searching.write(tasks, max_facts))
+    """The texts of each task."""
+    result = dict(beam_search(model, config, records, **limits).write(tasks, max_facts, required_score))
     return [result[task] for task in range(len(tasks))]
+
+
+def check_twin(
+    model: JointModel,
+    config: BeamConfig,
+    tasks: Sequence[Task] = TASKS,
+    records: Sequence[Example] = RECORDS,
+    **limits: Any,
+) -> list[list[Hypothesis]]:
+    """The texts of each task, after a comparison with `slow_search`."""
+    results = search(model, config, tasks, records, **limits)
+    with torch.no_grad():
+        for task, result in zip(tasks, results, strict=True):
+            same(result, slow_search(model, records[task.record], task, config, **limits))
+    return results
 
 
 def same(result: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
@@ -134,7 +157,7 @@ def _has_value(words: Sequence[int], spellings: Sequence[tuple[int, ...]]) -> bo
 def slow_search(
     model: JointModel,
     example: Example,
-    groups: Groups,
+    task: Task,
     config: BeamConfig,
     constrain: Callable[[PlanPrefix], Constraint] | None = None,
     must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
@@ -147,8 +170,8 @@ def slow_search(
         return text.log_p / ((5 + length) / 6) ** config.length_penalty
 
     finished, k = [ActiveFacts(0.0, ())], config.beam
-    for number, group in enumerate(groups, start=1):
-        prefix = PlanPrefix(0, tuple(map(frozenset, groups[:number])), number == len(groups))
+    for number, group in enumerate(task.groups, start=1):
+        prefix = PlanPrefix.of(task.record, task.groups).first(number)
         constraint = constrain(prefix) if constrain else None
         mark = LAST if prefix.last else FACT
         active, done, free, waited = finished, list[tuple[float, ActiveFacts]](), list[float](), 0
@@ -158,7 +181,7 @@ def slow_search(
             for text in active:
                 blocked = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
                 following = must_follow(constraint, text.words) if constraint else set()
-                for word, p in next_words(model, example, groups, text).items():
+                for word, p in next_words(model, example, task.groups, text).items():
                     new = replace(text, log_p=text.log_p + math.log(p), words=(*text.words, word))
                     if (following and word not in following) or (constraint and word in constraint.barred):
                         continue

@@ -17,6 +17,10 @@ MAYORS = record_of(
     *("Ulm | leader = Ann", "Ann | birthPlace = Bo", "Ulm | area = 119"),
     *("\u00d6rebro | country = Oz", "\u00d6rebro | area = 5"),
 )
+UNIVERSITY = record_of("Ulm, Oz | area = 119", "Bo | leader = Ann", "Ulm, Oz | university = Ulm University")
+AREA_AND_LEADER = "Ulm, Oz has an area of 119. Bo is led by Ann."
+LEADERS = record_of("Oz | leader = Ann of Oz", "Ulm | leader = Bo")
+PARTS = record_of("Ulm, Oz | isPartOf = Bo, Oz", "Oz | area = 119", "Ulm, Oz | leader = Ann")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,23 @@ MAYORS = record_of(
         (MAYORS, [[0], [3], [2]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 119.", False),
         (MAYORS, [[0], [3], [4]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 5.", True),
         (MAYORS, [[0], [3], [4]], 'Ann leads "Ulm." \u00d6rebro is in Oz.', "It has an area of 5.", True),
+        # a name inside another name is not named
+        (UNIVERSITY, [[0], [1], [2]], AREA_AND_LEADER, "The university is Ulm University.", False),
+        (UNIVERSITY, [[0], [1], [2]], AREA_AND_LEADER, "The university in Ulm is Ulm University.", True),
+        (LEADERS, [[0]], "", "Ann of Oz is the leader of a town.", False),
+        (LEADERS, [[0]], "", "Ann of Oz is the leader of Oz.", True),
+        # a relative clause has no values of another subject
+        (CLUB, [[0, 2]], "", "Ann Bo manages Ulm Town, which plays in Serie B.", True),
+        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, who plays in Serie B.", False),
+        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, whose league is called Serie B.", False),
+        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo who came late, and plays in Serie B.", True),
+        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, who led Ulm Town to Serie B.", True),
+        (CLUB, [[0, 2]], "", "Serie B, which Ulm Town entered, is known to Ann Bo.", True),
+        # a subject named in parts is named
+        (PARTS, [[0]], "", "Ulm is part of Bo, Oz.", True),
+        (PARTS, [[0]], "", "Ulm is part of Bo.", False),
+        (PARTS, [[0], [2]], "Ulm is part of Bo, Oz", "and is led by Ann.", True),
+        (PARTS, [[0], [1], [2]], "Ulm is part of Bo, Oz. Oz has an area of 119.", "Ulm is led by Ann.", True),
     ],
 )
 def test_a_fact_must_name_its_subject_if_it_would_refer_to_another(
@@ -111,40 +132,3 @@ def test_a_fact_of_the_only_subject_may_not_continue_a_sentence_about_another_na
 def test_a_name_that_ends_like_a_possessive_begins_a_sentence(name: str) -> None:
     record = record_of("leader = Ann", "area = 119", subject=name)
     assert judge_of(record, [0], [1])(f"{name} is led by Ann", "and has an area of 119.")
-
-
-def test_a_short_name_inside_another_name_is_not_named() -> None:
-    university = record_of("Ulm, Oz | area = 119", "Bo | leader = Ann", "Ulm, Oz | university = Ulm University")
-    judge = judge_of(university, [0], [1], [2])
-    before = "Ulm, Oz has an area of 119. Bo is led by Ann."
-    assert not judge(before, "The university is Ulm University.")
-    assert judge(before, "The university in Ulm is Ulm University.")
-
-
-def test_a_subject_inside_another_name_is_not_named() -> None:
-    judge = judge_of(record_of("Oz | leader = Ann of Oz", "Ulm | leader = Bo"), [0])
-    assert not judge("", "Ann of Oz is the leader of a town.")
-    assert judge("", "Ann of Oz is the leader of Oz.")
-
-
-@pytest.mark.parametrize(
-    ("fact", "passes"),
-    [
-        ("Ann Bo manages Ulm Town, which plays in Serie B.", True),
-        ("Ulm Town is managed by Ann Bo, who plays in Serie B.", False),
-        ("Ulm Town is managed by Ann Bo, whose league is called Serie B.", False),
-        ("Ulm Town is managed by Ann Bo who came late, and plays in Serie B.", True),
-        ("Ulm Town is managed by Ann Bo, who led Ulm Town to Serie B.", True),
-        ("Serie B, which Ulm Town entered, is known to Ann Bo.", True),
-    ],
-)
-def test_a_relative_clause_may_not_have_values_of_another_subject(fact: str, passes: bool) -> None:
-    assert judge_of(CLUB, [0, 2])("", fact) is passes
-
-
-def test_a_subject_named_in_parts_is_named() -> None:
-    record = record_of("Ulm, Oz | isPartOf = Bo, Oz", "Oz | area = 119", "Ulm, Oz | leader = Ann")
-    assert judge_of(record, [0])("", "Ulm is part of Bo, Oz.")
-    assert not judge_of(record, [0])("", "Ulm is part of Bo.")
-    assert judge_of(record, [0], [2])("Ulm is part of Bo, Oz", "and is led by Ann.")
-    assert judge_of(record, [0], [1], [2])("Ulm is part of Bo, Oz. Oz has an area of 119.", "Ulm is led by Ann.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from agggen.generation.fallbacks import sentences
 from agggen.generation.generator import Generation, Generator
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.planner import unknown_groups
-from agggen.generation.truth import RecordConstraints, watched_words
+from agggen.generation.truth import RecordConstraints, WatchedWords
 from agggen.records import Plan, Record, Triple
 from agggen.text.tokenise import tokenise
 from agggen.training.data import bundle_folder
@@ -66,23 +67,6 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
         assert text.fulfilled
 
 
-def test_unknown_predicates_of_one_group_share_a_sentence() -> None:
-    record = record_of("colour = red", "taste = bitter", "form = powder", "interacts with = water")
-    pairs, level = written(record), written(record, level=1)
-    human = written(record, '[colour] [taste form "interacts with"]')
-    assert str(pairs.plan) == '[colour taste] [form "interacts with"]'
-    assert pairs.text == (
-        "The colour of Zyx is red and the taste is bitter. Zyx interacts with water and the form is powder."
-    )
-    assert human.text == (
-        "The colour of Zyx is red. Zyx interacts with water, the taste is bitter, and the form is powder."
-    )
-    assert level.text.count(".") == 4
-    for text in (pairs, human, level):
-        assert [[*fact.predicates] for fact in text.facts] == [[*group] for group in text.plan.states]
-        assert text.fulfilled and Checker().check(record, text.text).faults == ()
-
-
 @pytest.mark.parametrize(
     ("triples", "expected"),
     [
@@ -100,68 +84,96 @@ def test_unknown_predicates_of_one_group_share_a_sentence() -> None:
             ("leaderName = Ann", "floorCount = 2", "birthPlace = Ulm"),
             "Zyx has 2 floors, was born in Ulm, and the leader is Ann.",
         ),
+        (  # only sentences that fit are joined, and lists come last
+            ("uses = salt, glue", "is sold = yes", "taste = bitter"),
+            "The taste of Zyx is bitter and the uses are salt, glue. Zyx: is sold: yes.",
+        ),
     ],
 )
-def test_several_values_of_an_unknown_predicate_share_a_statement(triples: tuple[str, ...], expected: str) -> None:
+def test_triples_of_unknown_predicates_share_a_sentence(triples: tuple[str, ...], expected: str) -> None:
     record = record_of(*triples)
     (group,) = unknown_groups(record, (), 3)
-    assert [text for _, text in sentences(Checker(), [record.triples[i] for i in group])] == [expected]
+    assert " ".join(text for _, text in sentences(Checker(), [record.triples[i] for i in group])) == expected
     assert Checker().check(record, expected).faults == ()
 
 
-def test_unknown_predicates_that_fit_share_a_sentence_and_lists_come_last() -> None:
-    record = record_of("uses = salt, glue", "is sold = yes", "taste = bitter")
-    assert sentences(Checker(), record.triples) == [
-        ((0, 2), "The taste of Zyx is bitter and the uses are salt, glue."),
-        ((1,), "Zyx: is sold: yes."),
-    ]
+SUBSTANCE = ("colour = red", "taste = bitter", "form = powder", "interacts with = water")
 
 
 @pytest.mark.parametrize(
-    ("triples", "sentences", "plan", "facts"),
+    ("triples", "given", "expected", "plan", "facts"),
     [
         (
+            SUBSTANCE,
+            None,
+            "The colour of Zyx is red and the taste is bitter. Zyx interacts with water and the form is powder.",
+            '[colour taste] [form "interacts with"]',
+            2,
+        ),
+        (
+            SUBSTANCE,
+            '[colour] [taste form "interacts with"]',
+            "The colour of Zyx is red. Zyx interacts with water, the taste is bitter, and the form is powder.",
+            '[colour] [taste form "interacts with"]',
+            2,
+        ),
+        (
             ("colour = red", "Plugh | taste = bitter", "form = powder", "age = 7"),
+            None,
             " The colour of Zyx is red and the form is powder. The taste of Plugh is bitter.",
             "[age] [colour form] [taste]",
             3,
         ),
         (
             ("Plugh | taste = bitter", "partner = Plugh"),
+            None,
             "The partner of Zyx is Plugh. The taste of Plugh is bitter.",
             "[partner] [taste]",
             2,
         ),
         (
             ("successor to = Plugh", "taste = bitter"),
+            None,
             "Zyx: successor to: Plugh. The taste of Zyx is bitter.",
             '["successor to" taste]',
             2,
         ),
         (
             ("country = the U.S.", "owner = Plugh Inc."),
+            None,
             "Zyx is owned by Plugh Inc. and the country is the U.S.",
             "[country owner]",
             1,
         ),
+        (
+            ("isMadeOf = tin", "Plugh | isMadeOf = salt", "isSoldIn = Ulm"),
+            "[isMadeOf isMadeOf_2 isSoldIn]",
+            "Zyx is made of tin, is sold in Ulm, and Plugh is made of salt.",
+            "[isMadeOf isMadeOf_2 isSoldIn]",
+            1,
+        ),
     ],
     ids=[
+        "pairs",
+        "a human plan",
         "one subject after another",
         "a subject that is a value comes last",
         "no common sentence",
         "full stops of values",
+        "no clause without a subject after another subject",
     ],
 )
-def test_sentences_of_unknown_predicates(triples: tuple[str, ...], sentences: str, plan: str, facts: int) -> None:
-    text = written(record_of(*triples))
-    assert text.text.endswith(sentences) and text.fulfilled
+def test_texts_of_unknown_predicates(
+    triples: tuple[str, ...], given: str | None, expected: str, plan: str, facts: int
+) -> None:
+    text = written(record_of(*triples), given)
+    assert text.text.endswith(expected) and text.fulfilled
     assert (str(text.plan), len(text.facts)) == (plan, facts)
 
 
-def test_no_clause_without_a_subject_follows_a_clause_of_another_subject() -> None:
-    record = record_of("isMadeOf = tin", "Plugh | isMadeOf = salt", "isSoldIn = Ulm")
-    text = written(record, "[isMadeOf isMadeOf_2 isSoldIn]")
-    assert text.text == "Zyx is made of tin, is sold in Ulm, and Plugh is made of salt." and text.fulfilled
+def test_unknown_predicates_have_own_sentences_at_level_1() -> None:
+    text = written(record_of(*SUBSTANCE), level=1)
+    assert text.text.count(".") == len(text.facts) == len(text.plan.states) == 4
 
 
 Judge = Callable[[str, str], bool]
@@ -170,7 +182,7 @@ Judge = Callable[[str, str], bool]
 def judge_of(record: Record, *groups: Sequence[int], lexicon: Lexicon | None = None) -> Judge:
     """The judge of the last group's fact: ``judge(text before, fact)``."""
     vocabulary, extras = generator().encoder.vocabulary, list[str]()
-    watched = watched_words(vocabulary, Checker(lexicon))
+    watched = WatchedWords(vocabulary, Checker(lexicon))
 
     def ids_of(text: str) -> list[int]:
         tokens = [token.text for token in tokenise(text)]
@@ -247,12 +259,15 @@ def test_a_fallback_is_a_training_sentence_or_else_a_plain_clause() -> None:
         assert text.facts[0].fallback and text.fulfilled
 
 
-def test_the_json_form_has_the_results_of_the_check() -> None:
+def test_the_json_form_agrees_with_the_text() -> None:
     text = written(STRANGE)
-    data = text.as_dict()
-    assert data["fulfilled"] is True
+    data = json.loads(json.dumps(text.as_dict()))
+    assert "".join(fact["text"] for fact in data["facts"]) == data["text"] == text.text
+    assert Plan.parse(data["plan"]) == text.plan
+    assert [fact["predicates"] for fact in data["facts"]] == [[*fact.predicates] for fact in text.facts]
+    assert [fact.get("fallback", False) for fact in data["facts"]] == [fact.fallback for fact in text.facts]
+    assert (data["score"], data["fulfilled"]) == (text.score, True)
     assert data["unknown_predicates"] == ["never-seen"]
-    assert [fact.get("fallback", False) for fact in data["facts"]] == [fact.fallback for fact in text.facts]  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("improbable_facts")
@@ -352,7 +367,7 @@ def test_an_article_inside_a_value_is_kept(shipped: Generator, value: str) -> No
 )
 def test_a_fallback_follows_words_that_are_sentences(shipped: Generator, before: str, may_stop: bool) -> None:
     record = record_of("stateAtRoomTemperature = gas", "discoveryYear = 1766", subject="Hydrogen")
-    watched = watched_words(shipped.encoder.vocabulary, shipped.checker)
+    watched = shipped.watched
     tokens = [token.text for token in tokenise(before, normalise=True)]
     extras = [token for token in tokens if token not in watched.ids]
     ids = watched.ids | {word: number for number, word in enumerate(extras, start=len(watched.vocabulary))}

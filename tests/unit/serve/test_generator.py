@@ -70,7 +70,7 @@ def test_batching_with_other_settings_does_not_change_texts(
     free = replace(library.config, verify="off")
     configs = [library.config, wide, replace(library.config, plan_weight=0.0), wide, free]
     jobs = [Job(record, settings=always(config), n_best=2) for record, config in zip(RECORDS, configs, strict=True)]
-    plans = library.planner.candidates(RECORDS, config=configs)
+    plans = [library.planner.candidates([record], config=c)[0] for record, c in zip(RECORDS, configs, strict=True)]
 
     async def together() -> Any:
         calls = [generator.write([job], [plan], name, LONG) for job, plan in zip(jobs, plans, strict=True)]
