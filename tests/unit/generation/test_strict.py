@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +14,12 @@ from agggen.generation.fallbacks import sentences
 from agggen.generation.generator import Generation, Generator
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.planner import unknown_groups
-from agggen.generation.truth import RecordConstraints, WatchedWords
+from agggen.generation.truth import RecordConstraints
 from agggen.records import Plan, Record, Triple
 from agggen.text.tokenise import tokenise
 from agggen.training.data import bundle_folder
 from agggen.verification.check import Checker
 from agggen.verification.learning import learn
-from agggen.verification.lexicon import Lexicon
 from tests.unit.generation.test_generator import RECORDS, SHORT, STRANGE, generator
 from tests.unit.verification.texts import example
 from tests.unit.verification.texts import record as record_of
@@ -70,175 +68,83 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
 @pytest.mark.parametrize(
     ("triples", "expected"),
     [
-        (("leaderName = Ann", "leaderName = Bob"), "The leaders of Zyx are Ann and Bob."),
-        (("isPartOf = Oslo", "isPartOf = Norway"), "Zyx is part of Oslo and Norway."),
-        (("cityServed = Ulm", "cityServed = Bonn Co."), "The cities served by Zyx are Ulm and Bonn Co."),
-        (("awards = Gold Cup", "awards = Silver Cup"), "The awards of Zyx are Gold Cup and Silver Cup."),
+        ("leaderName = Ann; leaderName = Bob", "The leaders of Zyx are Ann and Bob."),
+        ("isPartOf = Oslo; isPartOf = Norway", "Zyx is part of Oslo and Norway."),
+        ("cityServed = Ulm; cityServed = Bonn Co.", "The cities served by Zyx are Ulm and Bonn Co."),
+        ("awards = Gold Cup; awards = Silver Cup", "The awards of Zyx are Gold Cup and Silver Cup."),
+        ("club = Voss F.C.; heir = Una; club = Bo", "The clubs of Zyx are Voss F.C. and Bo and the heir is Una."),
+        ("hasChild = Una; hasChild = Vera", "The children of Zyx are Una and Vera."),
+        ("number of wings = two; number of wings = many", "The numbers of wings of Zyx are two and many."),
+        ("leader = Ann; floorCount = 2; birthPlace = Ulm", "Zyx has 2 floors, was born in Ulm, and the leader is Ann."),
+        # only sentences that fit are joined, and lists come last
         (
-            ("club = Voss F.C.", "heir = Una", "club = Molde"),
-            "The clubs of Zyx are Voss F.C. and Molde and the heir is Una.",
-        ),
-        (("hasChild = Una", "hasChild = Vera"), "The children of Zyx are Una and Vera."),
-        (("number of wings = two", "number of wings = many"), "The numbers of wings of Zyx are two and many."),
-        (
-            ("leaderName = Ann", "floorCount = 2", "birthPlace = Ulm"),
-            "Zyx has 2 floors, was born in Ulm, and the leader is Ann.",
-        ),
-        (  # only sentences that fit are joined, and lists come last
-            ("uses = salt, glue", "is sold = yes", "taste = bitter"),
+            "uses = salt, glue; is sold = yes; taste = bitter",
             "The taste of Zyx is bitter and the uses are salt, glue. Zyx: is sold: yes.",
         ),
     ],
 )
-def test_triples_of_unknown_predicates_share_a_sentence(triples: tuple[str, ...], expected: str) -> None:
-    record = record_of(*triples)
+def test_triples_of_unknown_predicates_share_a_sentence(triples: str, expected: str) -> None:
+    record = record_of(*triples.split("; "))
     (group,) = unknown_groups(record, (), 3)
     assert " ".join(text for _, text in sentences(Checker(), [record.triples[i] for i in group])) == expected
     assert Checker().check(record, expected).faults == ()
 
 
-SUBSTANCE = ("colour = red", "taste = bitter", "form = powder", "interacts with = water")
+SUBSTANCE = "colour = red; taste = bitter; form = powder; interacts with = water"
 
 
 @pytest.mark.parametrize(
-    ("triples", "given", "expected", "plan", "facts"),
+    ("triples", "plan", "sentences"),
     [
         (
             SUBSTANCE,
-            None,
-            "The colour of Zyx is red and the taste is bitter. Zyx interacts with water and the form is powder.",
             '[colour taste] [form "interacts with"]',
-            2,
+            "The colour of Zyx is red and the taste is bitter. Zyx interacts with water and the form is powder.",
         ),
         (
             SUBSTANCE,
-            '[colour] [taste form "interacts with"]',
+            'human: [colour] [taste form "interacts with"]',
             "The colour of Zyx is red. Zyx interacts with water, the taste is bitter, and the form is powder.",
-            '[colour] [taste form "interacts with"]',
-            2,
         ),
-        (
-            ("colour = red", "Plugh | taste = bitter", "form = powder", "age = 7"),
-            None,
-            " The colour of Zyx is red and the form is powder. The taste of Plugh is bitter.",
+        (  # one subject after another
+            "colour = red; Plugh | taste = bitter; form = powder; age = 7",
             "[age] [colour form] [taste]",
-            3,
+            "The colour of Zyx is red and the form is powder. The taste of Plugh is bitter.",
         ),
-        (
-            ("Plugh | taste = bitter", "partner = Plugh"),
-            None,
-            "The partner of Zyx is Plugh. The taste of Plugh is bitter.",
+        (  # a subject that is a value comes last
+            "Plugh | taste = bitter; partner = Plugh",
             "[partner] [taste]",
-            2,
+            "The partner of Zyx is Plugh. The taste of Plugh is bitter.",
         ),
-        (
-            ("successor to = Plugh", "taste = bitter"),
-            None,
-            "Zyx: successor to: Plugh. The taste of Zyx is bitter.",
-            '["successor to" taste]',
-            2,
-        ),
-        (
-            ("country = the U.S.", "owner = Plugh Inc."),
-            None,
-            "Zyx is owned by Plugh Inc. and the country is the U.S.",
+        (  # full stops of values
+            "country = the U.S.; owner = Plugh Inc.",
             "[country owner]",
-            1,
+            "Zyx is owned by Plugh Inc. and the country is the U.S.",
         ),
-        (
-            ("isMadeOf = tin", "Plugh | isMadeOf = salt", "isSoldIn = Ulm"),
-            "[isMadeOf isMadeOf_2 isSoldIn]",
+        (  # no clause without a subject after one of another subject
+            "isMadeOf = tin; Plugh | isMadeOf = salt; isSoldIn = Ulm",
+            "human: [isMadeOf isMadeOf_2 isSoldIn]",
             "Zyx is made of tin, is sold in Ulm, and Plugh is made of salt.",
-            "[isMadeOf isMadeOf_2 isSoldIn]",
-            1,
         ),
-    ],
-    ids=[
-        "pairs",
-        "a human plan",
-        "one subject after another",
-        "a subject that is a value comes last",
-        "no common sentence",
-        "full stops of values",
-        "no clause without a subject after another subject",
     ],
 )
-def test_texts_of_unknown_predicates(
-    triples: tuple[str, ...], given: str | None, expected: str, plan: str, facts: int
-) -> None:
-    text = written(record_of(*triples), given)
-    assert text.text.endswith(expected) and text.fulfilled
-    assert (str(text.plan), len(text.facts)) == (plan, facts)
+def test_texts_of_unknown_predicates(triples: str, plan: str, sentences: str) -> None:
+    _, human, plan = plan.rpartition("human: ")
+    text = written(record_of(*triples.split("; ")), plan if human else None)
+    assert text.text.endswith(sentences) and text.fulfilled
+    assert str(text.plan) == plan
+    assert [fact.predicates for fact in text.facts] == [*text.plan.states]
+
+
+def test_sentences_that_cannot_be_joined_are_facts_of_their_own() -> None:
+    text = written(record_of("successor to = Plugh", "taste = bitter"))
+    assert text.text == "Zyx: successor to: Plugh. The taste of Zyx is bitter."
+    assert (str(text.plan), len(text.facts)) == ('["successor to" taste]', 2)
 
 
 def test_unknown_predicates_have_own_sentences_at_level_1() -> None:
-    text = written(record_of(*SUBSTANCE), level=1)
+    text = written(record_of(*SUBSTANCE.split("; ")), level=1)
     assert text.text.count(".") == len(text.facts) == len(text.plan.states) == 4
-
-
-Judge = Callable[[str, str], bool]
-
-
-def judge_of(record: Record, *groups: Sequence[int], lexicon: Lexicon | None = None) -> Judge:
-    """The judge of the last group's fact: ``judge(text before, fact)``."""
-    vocabulary, extras = generator().encoder.vocabulary, list[str]()
-    watched = WatchedWords(vocabulary, Checker(lexicon))
-
-    def ids_of(text: str) -> list[int]:
-        tokens = [token.text for token in tokenise(text)]
-        extras.extend(word for word in dict.fromkeys(tokens) if word not in (*watched.ids, *extras))
-        ids = watched.ids | {word: number for number, word in enumerate(extras, start=len(vocabulary))}
-        return [ids[token] for token in tokens]
-
-    def judge(before: str, fact: str) -> bool:
-        first, second = ids_of(before), ids_of(f"{before} {fact}")
-        prefix = PlanPrefix(0, tuple(map(frozenset, groups)), last=False)
-        return RecordConstraints(watched, record, extras)(prefix).judge(second[len(first) :], first)
-
-    return judge
-
-
-@pytest.mark.parametrize(
-    ("value", "text", "passes"),
-    [
-        ("ray (Latin)", "It is named after ray (Latin).", True),
-        ("ray (Latin)", "It is named after ray.", True),
-        ("ray (Latin)", "It is named after ray ().", False),
-        ("ray (Latin)", "It is named after ray (Latin.", False),
-        ('"Ulma"', 'It is named after "Ulma".', True),
-        ('"Ulma"', 'It is named after Ulma".', False),
-        ("6' 2\" Bob", "It is named after 6' 2\" Bob.", True),
-    ],
-)
-def test_brackets_and_quotation_marks_come_in_pairs(value: str, text: str, passes: bool) -> None:
-    assert judge_of(Record("1", (Triple("Radium", "namedAfter", value),)), [0])("", text) is passes
-
-
-@pytest.mark.parametrize(
-    ("before", "fact", "passes"),
-    [
-        ("The leader of Oz is Ann.", "The leader of Oz is Bob.", True),
-        ("The leader of Oz is Ann", "The leader of Oz is Bob.", False),
-        ("Ann leads Oz", "It is led by Bob.", False),
-        ("Ann leads Oz and", "it is led by Bob.", True),
-        ("Ann leads Oz and", "The Hut is in it.", True),
-        ("The leader of Oz is Ann Smith.", "and Bob leads Oz.", False),
-        ("The leader of Oz is Ann Jr.", "and Bob leads Oz.", True),
-        ("ann leads oz since 1990.", "and Bob leads Oz.", True),
-    ],
-)
-def test_a_sentence_may_not_begin_within_another(before: str, fact: str, passes: bool) -> None:
-    record = record_of("leader = Ann", f"leader-2 = {'The Hut' if 'Hut' in fact else 'Bob'}", subject="Oz")
-    assert judge_of(record, [0], [1])(before, fact) is passes
-
-
-def test_a_name_that_nearly_always_follows_the_needs_it_after_a_preposition() -> None:
-    texts = {"She lives in the Hague.": True, "She lives in Hague.": False, "She left Hague.": True}
-    home = record_of("home = Hague", subject="She")
-    judge = judge_of(home, [0], lexicon=Lexicon(articles={"Hague": 0.95}))
-    assert {text: judge("", text) for text in texts} == texts
-    judge = judge_of(home, [0], lexicon=Lexicon(articles={"Hague": 0.8}))
-    assert all(judge("", text) for text in texts)
 
 
 def test_an_unknown_predicate_keeps_its_position_in_a_human_plan() -> None:
