@@ -18,19 +18,20 @@ from tests.unit.verification.texts import record as record_of
 Judge = Callable[[str, str], bool]
 
 
+def word_ids(watched: WatchedWords, extras: list[str], text: str) -> list[int]:
+    """The ids of a text's words; words that the vocabulary lacks are added to `extras`."""
+    tokens = [token.text for token in tokenise(text)]
+    extras.extend(word for word in dict.fromkeys(tokens) if word not in (*watched.ids, *extras))
+    ids = watched.ids | {word: number for number, word in enumerate(extras, start=len(watched.vocabulary))}
+    return [ids[token] for token in tokens]
+
+
 def judge_of(record: Record, *groups: Sequence[int], lexicon: Lexicon | None = None) -> Judge:
     """The judge of the last group's fact: ``judge(text before, fact)``."""
-    vocabulary, extras = generator().encoder.vocabulary, list[str]()
-    watched = WatchedWords(vocabulary, Checker(lexicon))
-
-    def ids_of(text: str) -> list[int]:
-        tokens = [token.text for token in tokenise(text)]
-        extras.extend(word for word in dict.fromkeys(tokens) if word not in (*watched.ids, *extras))
-        ids = watched.ids | {word: number for number, word in enumerate(extras, start=len(vocabulary))}
-        return [ids[token] for token in tokens]
+    watched, extras = WatchedWords(generator().encoder.vocabulary, Checker(lexicon)), list[str]()
 
     def judge(before: str, fact: str) -> bool:
-        first, second = ids_of(before), ids_of(f"{before} {fact}")
+        first, second = (word_ids(watched, extras, text) for text in (before, f"{before} {fact}"))
         prefix = PlanPrefix(0, tuple(map(frozenset, groups)), last=False)
         return RecordConstraints(watched, record, extras)(prefix).judge(second[len(first) :], first)
 
