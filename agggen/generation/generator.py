@@ -1,7 +1,6 @@
 """Inference (paper, section 3.4): generates texts with plans from records, and aligns texts.
 
-`Generator.generate` searches plans, generates texts for each and chooses plan and text jointly; `Generator.align` finds
-the plan of a text. The parts of `generate`, `Planner.candidates` and `Generator.write`, can run in separate processes.
+The parts of `Generator.generate`, `Planner.candidates` and `Generator.write`, can run in separate processes.
 """
 
 from __future__ import annotations
@@ -84,13 +83,12 @@ class Generator:
         n_best: int = 1,
         config: InferenceConfig | None = None,
     ) -> list[list[Generation]]:
-        """The `n_best` best texts of each record, best first; applies `write` to the planner's candidates.
+        """At most `n_best` different texts of each record, best first; plan and text are chosen jointly.
 
         Args:
             records: their references are ignored.
             plans: a human plan for each record, which is followed exactly; None: plans are searched.
             complete: whether the model adds predicates that a human plan omits; otherwise they are an error.
-            n_best: largest number of texts; they differ in wording.
             config: overrides the generator's settings.
 
         Raises:

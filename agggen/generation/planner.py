@@ -1,7 +1,4 @@
-"""The planning part of inference (paper, section 3.4): searches the candidate plans of records.
-
-It only needs the model's transitions and the encoder, so it can run apart from text generation.
-"""
+"""The planning part of inference (paper, section 3.4); needs only the model's transitions and the encoder."""
 
 from __future__ import annotations
 
@@ -45,10 +42,10 @@ class Planner:
         complete: bool = False,
         config: InferenceConfig | None = None,
     ) -> None:
-        """Checks that the record can be planned with these settings or, if `plan` is given, by this human plan.
+        """Checks that a record can be planned with these settings or, if given, by this human plan.
 
         Raises:
-            RecordError: the record has too many triples.
+            RecordError: as in `distributions`.
             PlanError: the plan does not fit the record, or the record has too many triples for sampling.
         """
         check_size(record)
@@ -61,11 +58,7 @@ class Planner:
                 check_sampling(distribution.scores)
 
     def check_level(self, level: int) -> None:
-        """Checks that groups of up to `level` predicates are within the model's L; 0 means L.
-
-        Raises:
-            PlanError: `level` exceeds L.
-        """
+        """Raises PlanError if `level` exceeds the model's L; 0 means L."""
         limit = self.transitions.max_group_size
         if level > limit:
             raise PlanError(f"aggregation level {level} exceeds this model's largest group of {limit} predicates")
@@ -204,11 +197,7 @@ def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPl
 
 
 def check_size(record: Record) -> None:
-    """Checks that the record has at most MAX_TRIPLES triples.
-
-    Raises:
-        RecordError: it has more.
-    """
+    """Raises RecordError if the record has more than MAX_TRIPLES triples."""
     if len(record.triples) > MAX_TRIPLES:
         raise RecordError(
             f"record {record.id!r} has {len(record.triples)} triples; at most {MAX_TRIPLES} can be planned at "

@@ -138,9 +138,7 @@ def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[i
         bound = value + float(relaxation.prices[unused_predicates].sum())
         if bound < lowest:
             lowest, prices = bound, relaxation.prices.copy()
-        excess = np.array(
-            [counts[index] - 1.0 if index in unused_predicates else counts[index] for index in range(len(root))]
-        )
+        excess = np.array([counts[index] - float(index in unused_predicates) for index in range(len(root))])
         if bound - best <= _TOLERANCE or not excess.any():
             break
         relaxation.prices = relaxation.prices + (bound - best) / (excess @ excess) * 0.95**step * excess

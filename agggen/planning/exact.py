@@ -101,26 +101,20 @@ def _log_sum(values: Floats) -> Floats:
     return np.log(np.exp(values - highest).sum(axis=-1)) + highest[..., 0]
 
 
-@dataclass(frozen=True)
-class _NextGroups:
-    """The possible next groups of a prefix, in lexicographic order."""
+def _next_groups(scores: PlanScores, reduce: Reduce) -> Callable[[int, int | None], tuple[Floats, Floats, Ints, Ints]]:
+    """A function of a prefix's used set and last predicate (None: no prefix) that returns its possible next groups.
 
-    value: Floats  # log-weight of the group with its best (or summed) continuations and the transition into it
-    transition: Floats
-    states: Ints  # positions in PlanScores.states
-    used: Ints  # the used set after the group
-
-
-def _next_groups(scores: PlanScores, reduce: Reduce) -> Callable[[int, int | None], _NextGroups]:
-    """A function of a prefix's used set and last predicate (None: no prefix)."""
+    By group, in lexicographic order: the log-weight of the transition, the group and its best (or summed)
+    continuations; the transition alone; the position in `PlanScores.states`; the used set after the group.
+    """
     tables, values = _tables(scores.n_predicates, scores.max_group_size), _backward(scores, reduce)
 
-    def next_groups(used: int, last: int | None) -> _NextGroups:
+    def next_groups(used: int, last: int | None) -> tuple[Floats, Floats, Ints, Ints]:
         layer, row = tables.layers[used.bit_count()], tables.rows[used]
         value = values[used.bit_count()][row]  # (r, C)
         transition = (scores.start if last is None else scores.out[last])[layer.unused[row]].repeat(value.shape[1])
         used_after = layer.cells[row].ravel() // scores.n_predicates
-        return _NextGroups(transition + value.ravel(), transition, layer.states[row].ravel(), used_after)
+        return transition + value.ravel(), transition, layer.states[row].ravel(), used_after
 
     return next_groups
 
@@ -154,12 +148,11 @@ def k_best(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> list[ScoredPla
     @cache
     def extensions(used: int, last: int | None) -> list[tuple[float, float, IndexState, int]]:
         """The k best next groups: value with the best continuation, log-score of the group alone, group, used set."""
-        groups = next_groups(used, last)
-        best = np.argsort(-groups.value, kind="stable")[:k]
-        states, used_after = groups.states[best], groups.used[best]
-        step_score = groups.transition[best] + scores.group_scores(states, used_after == full_set)
-        names = [scores.states[state] for state in states]
-        return list(zip(groups.value[best].tolist(), step_score.tolist(), names, used_after.tolist(), strict=True))
+        value, transition, states, used_after = next_groups(used, last)
+        best = np.argsort(-value, kind="stable")[:k]
+        step_score = transition[best] + scores.group_scores(states[best], used_after[best] == full_set)
+        groups = [scores.states[state] for state in states[best]]
+        return list(zip(value[best].tolist(), step_score.tolist(), groups, used_after[best].tolist(), strict=True))
 
     best_plans: list[ScoredPlan] = []
     used = sum(1 << index for group in prefix for index in group)
@@ -197,12 +190,12 @@ def sample(scores: PlanScores, count: int, rng: np.random.Generator, top_p: floa
     @cache
     def choices(used: int, last: int | None) -> tuple[Ints, Floats, Ints]:
         """The possible next groups (positions in `states`), their probabilities, and the used sets after them."""
-        groups = next_groups(used, last)
-        probability = np.exp(groups.value - _log_sum(groups.value))
+        value, _, states, used_after = next_groups(used, last)
+        probability = np.exp(value - _log_sum(value))
         order = np.argsort(-probability, kind="stable")
         before = np.cumsum(probability[order]) - probability[order]
         kept = order[before < top_p] if top_p < 1 else order
-        return groups.states[kept], probability[kept] / probability[kept].sum(), groups.used[kept]
+        return states[kept], probability[kept] / probability[kept].sum(), used_after[kept]
 
     drawn: list[ScoredPlan] = []
     for _ in range(count):

@@ -46,16 +46,6 @@ def writer(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
     return model
 
 
-def beam_search(
-    model: JointModel, config: BeamConfig, records: Sequence[Example] = RECORDS, **limits: Any
-) -> BeamSearch:
-    """A search without words whose n-grams may be repeated; `limits` are ``constrain`` and ``must_pass``."""
-    with torch.no_grad():
-        memory = model.encode(collate(records))
-    names = torch.zeros(len(records), max(int(memory.ids.max()) + 1, model.n_output), dtype=torch.bool)
-    return BeamSearch(model, memory, config, names, **limits)
-
-
 def search(
     model: JointModel,
     config: BeamConfig,
@@ -65,8 +55,11 @@ def search(
     required_score: Callable[[int], float] = lambda task: -math.inf,
     **limits: Any,
 ) -> list[list[Hypothesis]]:
-    """The texts of each task."""
-    result = dict(beam_search(model, config, records, **limits).write(tasks, max_facts, required_score))
+    """The texts of each task; no n-grams may be repeated. `limits` are ``constrain`` and ``must_pass``."""
+    with torch.no_grad():
+        memory = model.encode(collate(records))
+    names = torch.zeros(len(records), max(int(memory.ids.max()) + 1, model.n_output), dtype=torch.bool)
+    result = dict(BeamSearch(model, memory, config, names, **limits).write(tasks, max_facts, required_score))
     return [result[task] for task in range(len(tasks))]
 
 

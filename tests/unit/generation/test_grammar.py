@@ -18,9 +18,9 @@ GRAMMAR = Grammar(TRIPLES, ENGLISH)
 
 
 SOUND = (
-    *("Ann The is in As.", ", which is in the state As and", "She was born in the", "Ann The lives in the Hague."),
+    *("Ann The is in As.", ", which is in the state As and", "She was born in the", "She lives in the Hague."),
+    *("She left Hague.", "It is 3 m a.s.l. and has a p-block.", "Ann The is the singer of Camino a Oaxaca."),
     "Ann The has had a by-product, an hour, a unit and an egg.",
-    *("It is 3 m a.s.l. and has a p-block.", "Ann The is the singer of Camino a Oaxaca."),
     "The state of Ann The is the home of As and the As that is in the land of Ann The is big.",
     "It was built in March 1930, in May, and on 30 March.",
     "One of the towers that are in As is red, its home is As and it is red.",

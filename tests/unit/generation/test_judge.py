@@ -174,10 +174,7 @@ def test_facts_that_may_end(record: Record, groups: list[list[int]], before: str
     assert judge_of(record, *groups)(before, fact) is passes
 
 
-def test_a_name_that_nearly_always_follows_the_needs_it_after_a_preposition() -> None:
-    texts = {"She lives in the Hague.": True, "She lives in Hague.": False, "She left Hague.": True}
-    home = record_of("home = Hague", subject="She")
-    judge = judge_of(home, [0], lexicon=Lexicon(articles={"Hague": 0.95}))
-    assert {text: judge("", text) for text in texts} == texts
-    judge = judge_of(home, [0], lexicon=Lexicon(articles={"Hague": 0.8}))
-    assert all(judge("", text) for text in texts)
+@pytest.mark.parametrize(("share", "passes"), [(0.95, False), (0.8, True)])
+def test_a_name_that_nearly_always_follows_the_needs_it_after_a_preposition(share: float, passes: bool) -> None:
+    judge = judge_of(record_of("home = Hague", subject="She"), [0], lexicon=Lexicon(articles={"Hague": share}))
+    assert judge("", "She lives in Hague.") is passes

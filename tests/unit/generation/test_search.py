@@ -19,10 +19,8 @@ from agggen.model.batch import CLS, SEP, Example, collate
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.generation.search_examples import (
-    RECORDS,
     TASKS,
     Groups,
-    beam_search,
     check_twin,
     histories,
     ngrams,
@@ -74,7 +72,7 @@ def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObj
     check_twin(model, config, tasks, records)
 
 
-# --- scores of training ---
+# --- optimality, with the scores of training ---
 
 
 def log_probabilities(model: JointModel, examples: Sequence[Example], groups: Groups) -> list[float]:
@@ -88,22 +86,6 @@ def log_probabilities(model: JointModel, examples: Sequence[Example], groups: Gr
     with torch.no_grad():
         totals: list[float] = model.emissions(batch, allowed, states).masked_fill(~allowed, 0).sum((1, 2)).tolist()
     return totals
-
-
-@histories
-@pytest.mark.parametrize("copy", [True, False])
-def test_log_probabilities_are_those_of_training(history: str, copy: bool) -> None:
-    model = writer(history=history, copy=copy)
-    tasks = [task for task in TASKS if len(task.groups[0]) <= 3]
-    config = BeamConfig(beam=4, max_fact_tokens=6, min_tokens_per_triple=1)
-    for task, result in zip(tasks, search(model, config, tasks), strict=True):
-        for hypothesis in result:
-            example = replace(RECORDS[task.record], facts=hypothesis.facts)
-            (expected,) = log_probabilities(model, [example], task.groups)
-            assert hypothesis.log_probability == pytest.approx(expected, abs=1e-8)
-
-
-# --- optimality ---
 
 
 def toy(seed: int, history: str) -> tuple[JointModel, Example]:
@@ -254,11 +236,10 @@ def test_texts_with_the_required_score_are_not_pruned(history: str, penalty: flo
 @histories
 def test_tasks_with_a_common_prefix_have_their_own_required_scores(history: str) -> None:
     model = writer(history=history)
-    everything = search(model, CONFIG)
-    for unpruned in range(len(TASKS)):
+    for unpruned, everything in enumerate(search(model, CONFIG)):
         required = [-1e9 if task == unpruned else -1e-3 for task in range(len(TASKS))]
         result = search(model, CONFIG, required_score=required.__getitem__)
-        same(result[unpruned], everything[unpruned])
+        same(result[unpruned], everything)
         assert sum(map(bool, result)) == 1
 
 
@@ -277,17 +258,3 @@ def test_pruning_by_expectation_does_not_depend_on_other_tasks(history: str, per
             if per_triple == 0 and any(text.score > score and text.length <= length for text in unpruned):
                 assert result, "a text that meets the expectation was pruned"
     assert 0 < pruned < 4 * len(TASKS)
-
-
-@pytest.mark.parametrize("max_facts", [1, 2, 4])
-def test_with_a_rising_required_score_the_best_text_of_a_record_is_not_pruned(max_facts: int) -> None:
-    """The generator raises the required score in the same way."""
-    model, best, pruned = writer(), dict.fromkeys(range(len(RECORDS)), -1e9), 0
-    for task, result in beam_search(model, CONFIG).write(TASKS, max_facts, lambda task: best[TASKS[task].record]):
-        pruned += not result
-        best[TASKS[task].record] = max([best[TASKS[task].record], *(h.score for h in result)])
-    everything = list(zip(TASKS, search(model, CONFIG), strict=True))
-    for record, score in best.items():
-        all_scores = (h.score for task, texts in everything if task.record == record for h in texts)
-        assert score == pytest.approx(max(all_scores), abs=1e-8)
-    assert pruned
