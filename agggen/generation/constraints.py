@@ -30,22 +30,15 @@ Judge = Callable[[Sequence[int], Sequence[int]], bool]
 class Constraint:
     """The constraint on the last fact of a plan prefix."""
 
-    barred: frozenset[int]
-    """Ids of forbidden words."""
-    values: tuple[tuple[Spelling, ...], ...]
-    """For each required value, its spellings; at least one of them must occur."""
-    elastic: frozenset[int]
-    """Indices of values with further wordings, which only the judge recognises."""
-    value_only: frozenset[int]
-    """Ids of words that occur only in values: a partial spelling with such a word must be completed."""
+    barred: frozenset[int]  # ids of forbidden words
+    values: tuple[tuple[Spelling, ...], ...]  # by required value, its spellings; at least one of them must occur
+    elastic: frozenset[int]  # indices of values with further wordings, which only the judge recognises
+    value_only: frozenset[int]  # words that occur only in values: a partial spelling with one must be completed
     judge: Judge
     fallback: Fallback
-    full_stop: int | None = None
-    """Id of the full stop, inserted before the fallback if the text does not end with one of `sentence_ends`."""
-    may_stop: Callable[[Sequence[int]], bool] = lambda words: True
-    """Whether these words are complete sentences if a full stop follows."""
-    sentence_ends: frozenset[int] = frozenset()
-    """Ids of words that end a sentence."""
+    full_stop: int | None = None  # inserted before the fallback if the text does not end with one of `sentence_ends`
+    may_stop: Callable[[Sequence[int]], bool] = lambda words: True  # whether a full stop completes these words
+    sentence_ends: frozenset[int] = frozenset()  # ids of words that end a sentence
 
     def __post_init__(self) -> None:
         self.step, self.following = cache(self._step), cache(self._following)

@@ -252,13 +252,12 @@ class Generator:
         pieces: Sequence[_Piece],
     ) -> Generation:
         """The text of the joined `pieces`; the spans of its facts cover the text without overlap."""
-        text, spans = detokenise_with_offsets([token for _, piece, _ in pieces for token in piece])
-        writes = self.encoder.vocabulary.writes
         tokens = [(token, fallback) for _, piece, fallback in pieces for token in piece]
+        text, spans = detokenise_with_offsets([token for token, _ in tokens])
         copied = [
             span
             for (token, fallback), span in zip(tokens, spans, strict=True)
-            if not (fallback or writes(token)) and span[0] < span[1]
+            if not (fallback or self.encoder.vocabulary.writes(token)) and span[0] < span[1]
         ]
         facts, count, start = [], 0, 0
         for number, (group, piece, fallback) in enumerate(pieces):
@@ -320,9 +319,7 @@ class Generator:
         A fact in which no word begins has the empty group. Hard alignment does not restrict the search.
 
         Args:
-            records: one per text.
-            facts: the facts of each text, as segments that concatenate to the text.
-            batch_size: texts per batch.
+            facts: of each record's text, as segments that concatenate to the text.
 
         Raises:
             RecordError: a record has too many triples, or a text contains no words.

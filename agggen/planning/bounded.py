@@ -75,15 +75,13 @@ class _Relaxation:
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
         """The best relaxed plan of `unused` predicates after `transition` (J,): value minus prices, and counts."""
         counts: Counter[int] = Counter()
-        value, left = None, unused
+        value, left = float((transition[self.first] + self.values[unused - 1]).max()), unused
         while left:
-            candidates = transition[self.first] + self.values[left - 1]
-            best = int(candidates.argmax())
-            value = float(candidates[best]) if value is None else value
+            best = int((transition[self.first] + self.values[left - 1]).argmax())
             counts.update(self.scores.states[self.states[best]])
             left -= int(self.size[best])
             transition = self.transition[self.last[best]]
-        return value or 0.0, counts
+        return value, counts
 
 
 def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[ScoredPlan]) -> list[ScoredPlan] | None:

@@ -31,28 +31,21 @@ class PlanScores:
         ValueError: a value is not finite, except on the diagonals of `out` and `inside`, which no plan uses.
     """
 
-    start: Floats
-    """(J,) log p_out(first predicate of the first group | start)."""
-    out: Floats
-    """(J, J) log p_out(first predicate of the next group | last of this group); rows are the last predicate."""
-    inside_start: Floats
-    """(J,) log p_in(first predicate | start), with which the two-stage ordering begins."""
-    inside: Floats
-    """(J, J) logits of p_in; rows are the previous predicate. `two_stage` normalises them over unused predicates."""
+    start: Floats  # (J,) log p_out(first predicate of the first group | start)
+    out: Floats  # (J, J) log p_out(first predicate of the next group | last of this group); rows are the last predicate
+    inside_start: Floats  # (J,) log p_in(first predicate | start), with which the two-stage ordering begins
+    inside: Floats  # (J, J) logits of p_in; rows are the previous predicate; `two_stage` normalises them
+    # (2, S) log-weight of a group's other predicates and length given its first predicate, in the order of `states`;
+    # the second row is for the last group of a plan
     within: Floats
-    """(2, S) log-weight of a group's other predicates and length given its first predicate, in the order of `states`;
-    the second row is for the last group of a plan."""
-    max_group_size: int
-    """L, the size of the largest group; at most J."""
+    max_group_size: int  # L, the size of the largest group; at most J
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_group_size", min(self.max_group_size, self.n_predicates))
+        diagonal = np.eye(self.n_predicates, dtype=bool)
         for name in ("start", "out", "inside_start", "inside", "within"):
-            finite = np.isfinite(getattr(self, name))
-            if name in ("out", "inside"):
-                finite |= np.eye(self.n_predicates, dtype=bool)
-            if not finite.all():
-                raise ValueError(f"{name} has a value that is not finite at index {tuple(np.argwhere(~finite)[0])}")
+            if not (np.isfinite(getattr(self, name)) | (diagonal if name in ("out", "inside") else False)).all():
+                raise ValueError(f"{name} has a value that is not finite")
 
     @property
     def n_predicates(self) -> int:
@@ -84,10 +77,9 @@ class ScoredPlan:
     """A plan in predicate indices with its log-score (natural logarithm)."""
 
     states: IndexPlan
-    score: float
-    """The score by which plans were ranked; not always normalised over plans."""
+    score: float  # by which plans were ranked; not always normalised over plans
+    # log p(z | x) by a `PlanDistribution`; None for plans outside it, or if there are too many plans to sum over
     log_probability: float | None = None
-    """log p(z | x) by a `PlanDistribution`; None for plans outside it, or if there are too many plans to sum over."""
 
 
 @lru_cache(maxsize=128)

@@ -93,20 +93,18 @@ def ngrams(facts: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class ActiveFacts:
-    """A partial text: its log-probability, its finished facts, and the words of the current fact."""
-
+class PartialText:
     log_p: float
-    facts: tuple[tuple[int, ...], ...]
-    words: tuple[int, ...] = ()
+    facts: tuple[tuple[int, ...], ...]  # finished
+    words: tuple[int, ...] = ()  # of the current fact
 
 
-def tokens_before(text: ActiveFacts, mark: int) -> list[int]:
+def tokens_before(text: PartialText, mark: int) -> list[int]:
     """The words and marks before the current fact, whose mark is `mark`."""
     return [token for fact in text.facts for token in (FACT, *fact)] + [mark]
 
 
-def next_words(model: JointModel, example: Example, groups: Groups, text: ActiveFacts) -> dict[int, float]:
+def next_words(model: JointModel, example: Example, groups: Groups, text: PartialText) -> dict[int, float]:
     """The probability of each possible next word, without caches."""
     twin = EmissionTwin(model, replace(example, facts=((),) * len(groups)))
     fact, group = len(text.facts), frozenset(groups[len(text.facts)])
@@ -157,17 +155,17 @@ def slow_search(
 ) -> list[Hypothesis]:
     """The search of one task, hypothesis by hypothesis."""
 
-    def score(text: ActiveFacts, end: int) -> float:
+    def score(text: PartialText, end: int) -> float:
         """The score with the length penalty, as if the current fact ended after `end` words."""
         length = sum(len(fact) + 1 for fact in text.facts) + 1 + end
         return text.log_p / ((5 + length) / 6) ** config.length_penalty
 
-    finished, k = [ActiveFacts(0.0, ())], config.beam
+    finished, k = [PartialText(0.0, ())], config.beam
     for number, group in enumerate(task.groups, start=1):
         prefix = PlanPrefix.of(task.record, task.groups).first(number)
         constraint = constrain(prefix) if constrain else None
         mark = LAST if prefix.last else FACT
-        active, done, free, waited = finished, list[tuple[float, ActiveFacts]](), list[float](), 0
+        active, done, free, waited = finished, list[tuple[float, PartialText]](), list[float](), 0
         min_words = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
         for step in range(config.max_fact_tokens + 1):
             longer, best = [], max((ended for ended, _ in done), default=-math.inf)
@@ -208,6 +206,6 @@ def slow_search(
             done = [item for item in done if judging.judge(item[1].words[:-1], tokens_before(item[1], mark))]
             if not done:
                 return []
-        finished = [ActiveFacts(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
+        finished = [PartialText(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
     result = [Hypothesis(text.facts, text.log_p, score(replace(text, facts=text.facts), -1)) for text in finished]
     return sorted(result, key=lambda h: -h.score)

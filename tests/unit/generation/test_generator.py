@@ -212,18 +212,6 @@ def test_spans_cover_the_text_and_list_missing_predicates(seed: int, copying: fl
         assert generation.text_log_probability < 0
 
 
-def test_a_text_is_fulfilled_if_every_value_is_in_its_fact() -> None:
-    """A model that only copies, no word twice, uses all four words of a record. One word cannot be three values."""
-    copier = generator(copying=60.0)
-    config = replace(SHORT, beam=BeamConfig(beam=4, min_tokens_per_triple=4, max_fact_tokens=4, block_ngrams=1))
-    ((full,),) = copier.generate([NILS], config=config)
-    assert sorted(full.text.split()) == ["Nils", "Voss", "birth", "place"]
-    assert full.fulfilled and full.facts[0].missing == ()
-    ((empty,),) = generator().generate([ODA], config=replace(SHORT, ablation="plain", beam=BeamConfig(1, 0.9, 0, 1)))
-    assert not empty.fulfilled
-    assert len(empty.facts[0].missing) >= 2
-
-
 def test_out_of_vocabulary_words_are_copied() -> None:
     copier = generator(copying=60.0)
     config = replace(SHORT, beam=BeamConfig(beam=4, min_tokens_per_triple=6, max_fact_tokens=6, block_ngrams=1))
