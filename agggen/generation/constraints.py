@@ -10,7 +10,8 @@ every value that is not ``elastic`` has occurred.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 
 from agggen.model.batch import FACT, LAST, PAD
 
@@ -29,38 +30,18 @@ Judge = Callable[[Sequence[int], Sequence[int]], bool]
 class Constraint:
     """The constraint on the last fact of a plan prefix."""
 
-    barred: frozenset[int]
-    """Ids of forbidden words."""
-    values: tuple[tuple[Spelling, ...], ...]
-    """For each required value, its spellings; at least one of them must occur."""
-    elastic: frozenset[int]
-    """Indices of values with further wordings, which only the judge recognises."""
-    value_only: frozenset[int]
-    """Ids of words that occur only in values: a partial spelling with such a word must be completed."""
+    barred: frozenset[int]  # ids of forbidden words
+    values: tuple[tuple[Spelling, ...], ...]  # by required value, its spellings; at least one of them must occur
+    elastic: frozenset[int]  # indices of values with further wordings, which only the judge recognises
+    value_only: frozenset[int]  # words that occur only in values: a partial spelling with one must be completed
     judge: Judge
     fallback: Fallback
-    full_stop: int | None = None
-    """Id of the full stop, inserted before the fallback if the text does not end with one of `sentence_ends`."""
-    may_stop: Callable[[Sequence[int]], bool] = lambda words: True
-    """Whether these words are complete sentences if a full stop follows."""
-    sentence_ends: frozenset[int] = frozenset()
-    """Ids of words that end a sentence."""
-    _steps: dict[tuple[State, int], State] = field(init=False, default_factory=dict)
-    """Next state by state and word."""
-    _following: dict[State, frozenset[int]] = field(init=False, default_factory=dict)
+    full_stop: int | None = None  # inserted before the fallback if the text does not end with one of `sentence_ends`
+    may_stop: Callable[[Sequence[int]], bool] = lambda words: True  # whether a full stop completes these words
+    sentence_ends: frozenset[int] = frozenset()  # ids of words that end a sentence
 
-    def step(self, state: State, word: int) -> State:
-        """The automaton's next state; the initial state is `START`."""
-        key = (state, word)
-        if key not in self._steps:
-            self._steps[key] = self._advance(*state, word)
-        return self._steps[key]
-
-    def following(self, state: State) -> frozenset[int]:
-        """The allowed next words; empty if any word is allowed."""
-        if state not in self._following:
-            self._following[state] = self._required_next(*state)
-        return self._following[state]
+    def __post_init__(self) -> None:
+        self.step, self.following = cache(self._step), cache(self._following)
 
     def has_all_values(self, state: State) -> bool:
         """Whether all values that are not elastic have occurred in one of their spellings."""
@@ -83,7 +64,9 @@ class Constraint:
                 return number, [*full_stop, *self.fallback()]
         return None, [*full_stop, *self.fallback()]
 
-    def _advance(self, partial: frozenset[tuple[int, int, int]], mentioned: frozenset[int], word: int) -> State:
+    def _step(self, state: State, word: int) -> State:
+        """The automaton's next state; the initial state is `START`."""
+        partial, mentioned = state
         continued, completed = set(), set()
         starts = (
             (value, spelling, 0)
@@ -98,7 +81,9 @@ class Constraint:
                     completed.add(value)
         return frozenset(continued), mentioned | completed
 
-    def _required_next(self, partial: frozenset[tuple[int, int, int]], mentioned: frozenset[int]) -> frozenset[int]:
+    def _following(self, state: State) -> frozenset[int]:
+        """The allowed next words; empty if any word is allowed."""
+        partial, mentioned = state
         following: set[int] = set()
         for value, spelling, length in partial:
             words = self.values[value][spelling]

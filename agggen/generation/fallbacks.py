@@ -17,6 +17,8 @@ from agggen.verification.values import FUNCTION_WORDS
 
 _VALUE_BEFORE_NOUN = re.compile(rf"\b(?:the|an?) \{{object\}} (?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)[a-z]")
 """A template in which the value precedes a noun: "from the {object} region"."""
+_Statement = tuple[str, Triple]
+"""A sentence and its triple."""
 
 
 def sentence(checker: Checker, triple: Triple) -> str:
@@ -60,44 +62,41 @@ def sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[i
     single = [sentence(checker, triple) for triple in triples]
     joinable = [i for i, text in enumerate(single) if text.startswith("The ") or re.match(_name(triples[i]), text)]
     if len(joinable) > 1:
-        statements, members = [single[i] for i in joinable], [triples[i] for i in joinable]
-        joined = _joined(*_merged(*_names_first(statements, members)))
-        if not checker.check(Record("-", tuple(members)), joined).faults:
+        joined = _joined(_merged(_names_first([(single[i], triples[i]) for i in joinable])))
+        if not checker.check(Record("-", tuple(triples[i] for i in joinable)), joined).faults:
             others = [((i,), text) for i, text in enumerate(single) if i not in joinable]
             return sorted([(tuple(joinable), joined), *others])
     return [((number,), text) for number, text in enumerate(single)]
 
 
-def _names_first(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
-    """The sentences and their triples, by subject in the order of first mention. Per subject, sentences that begin with
-    its name come first; among the rest, sentences whose value has a comma come last.
+def _names_first(statements: Sequence[_Statement]) -> list[_Statement]:
+    """The sentences by subject, in the order of first mention. Per subject, sentences that begin with its name come
+    first; among the rest, sentences whose value has a comma come last.
     """
-    subjects = [triple.subject for triple in triples]
-    ranks = [
-        0 if re.match(_name(triple), text) else 2 if "," in triple.object else 1
-        for text, triple in zip(texts, triples, strict=True)
-    ]
-    order = sorted(range(len(texts)), key=lambda index: (subjects.index(subjects[index]), ranks[index]))
-    return [texts[index] for index in order], [triples[index] for index in order]
+    subjects = [triple.subject for _, triple in statements]
+
+    def rank(statement: _Statement) -> tuple[int, int]:
+        text, triple = statement
+        position = 0 if re.match(_name(triple), text) else 2 if "," in triple.object else 1
+        return subjects.index(triple.subject), position
+
+    return sorted(statements, key=rank)
 
 
-def _merged(texts: Sequence[str], triples: Sequence[Triple]) -> tuple[list[str], list[Triple]]:
+def _merged(statements: Sequence[_Statement]) -> list[_Statement]:
     """Merges adjacent sentences that differ only in value (``The uses of X are a and b.``); keeps the last triple."""
-    merged: list[str] = []
-    merged_triples: list[Triple] = []
+    merged: list[_Statement] = []
     begin, items = "", list[str]()
-    for text, triple in zip(texts, triples, strict=True):
+    for text, triple in statements:
         value = spoken(triple.object)
         before = text.removesuffix(".").removesuffix(value.removesuffix("."))
         if merged and before == begin and text != before and (several := _for_several(before)):
             items.append(value)
-            merged[-1] = one_full_stop(f"{several}{', '.join(items[:-1])} and {items[-1]}.")
-            merged_triples[-1] = triple
+            merged[-1] = one_full_stop(f"{several}{', '.join(items[:-1])} and {items[-1]}."), triple
         else:
             begin, items = before, [value]
-            merged.append(text)
-            merged_triples.append(triple)
-    return merged, merged_triples
+            merged.append((text, triple))
+    return merged
 
 
 def _for_several(before: str) -> str:
@@ -108,14 +107,15 @@ def _for_several(before: str) -> str:
     return before if before.rpartition(" ")[0].rpartition(" ")[2] in PREPOSITIONS else ""
 
 
-def _joined(texts: Sequence[str], triples: Sequence[Triple]) -> str:
+def _joined(statements: Sequence[_Statement]) -> str:
     """The sentences joined by "and"; a subject that is the same as in the preceding sentence is not repeated."""
-    parts = []
-    for number, (text, triple) in enumerate(zip(texts, triples, strict=True)):
+    parts: list[str] = []
+    for number, (text, triple) in enumerate(statements):
         begins_with_name = re.match(_name(triple), text)
         part = text if text.endswith(entity_words(triple.object)) else text.removesuffix(".")
-        if number and triple.subject == triples[number - 1].subject:
-            if begins_with_name and re.match(_name(triple), texts[number - 1]):
+        text_before, triple_before = statements[number - 1]
+        if number and triple.subject == triple_before.subject:
+            if begins_with_name and re.match(_name(triple), text_before):
                 part = part[begins_with_name.end() :]
             part = re.sub(rf"^(The .+?) (?:of|by) {_name(triple)}(is|are|include) ", r"\1 \2 ", part)
         parts.append(re.sub("^The ", "the ", part) if number else part)

@@ -1,13 +1,13 @@
 """Inference (paper, section 3.4): generates texts with plans from records, and aligns texts.
 
-`Generator.generate` searches plans, generates texts for each and chooses plan and text jointly; `Generator.align` finds
-the plan of a text. The parts of `generate`, `Planner.candidates` and `Generator.write`, can run in separate processes.
+The parts of `Generator.generate`, `Planner.candidates` and `Generator.write`, can run in separate processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -19,11 +19,11 @@ from agggen.generation.consensus import cost
 from agggen.generation.constraints import Constraint
 from agggen.generation.fallbacks import sentences
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
-from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_part, per_record
+from agggen.generation.planner import MAX_TRIPLES, Planner, check_size
 from agggen.generation.requests import Request, batches_of, before_clauses
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import RecordConstraints, drop_unfinished, watched_words
+from agggen.generation.truth import RecordConstraints, WatchedWords, drop_unfinished
 from agggen.generation.words import FAULT_COST
 from agggen.model.batch import collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
@@ -68,6 +68,11 @@ class Generator:
         self.planner = Planner(self.model.transitions, encoder, self.config)
         self.device = next(model.parameters()).device
 
+    @cached_property
+    def watched(self) -> WatchedWords:
+        """The words of the vocabulary that only some triples allow."""
+        return WatchedWords(self.encoder.vocabulary, self.checker)
+
     # --- texts ------------------------------------------------------------------------------------------------------
 
     def generate(
@@ -78,78 +83,52 @@ class Generator:
         n_best: int = 1,
         config: InferenceConfig | None = None,
     ) -> list[list[Generation]]:
-        """The `n_best` best texts of each record, best first; applies `write` to the planner's candidates.
+        """At most `n_best` different texts of each record, best first; plan and text are chosen jointly.
 
         Args:
             records: their references are ignored.
             plans: a human plan for each record, which is followed exactly; None: plans are searched.
             complete: whether the model adds predicates that a human plan omits; otherwise they are an error.
-            n_best: largest number of texts; they differ in wording.
             config: overrides the generator's settings.
 
         Raises:
             PlanError: a human plan does not fit its record, or the level exceeds the model's L.
             RecordError: a record has too many triples.
         """
-        return self.write(records, self.planner.candidates(records, plans, complete, config), n_best, config)
+        config, n = config or self.config, len(records)
+        candidates = self.planner.candidates(records, plans, complete, config)
+        return self.write(records, candidates, [n_best] * n, [config] * n)
 
     def write(
         self,
         records: Sequence[Record],
         candidates: Sequence[Candidates],
-        n_best: int | Sequence[int] = 1,
-        config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
+        counts: Sequence[int],
+        configs: Sequence[InferenceConfig],
     ) -> list[list[Generation]]:
-        """The second part of `generate`: the `n_best` best texts of each record over its candidate plans, best first.
+        """The second part of `generate`: at most `counts` texts of each record over its candidate plans, best first.
 
         With ``verify=strict``, each fact expresses the values of its triples completely and passes the strict check.
-        The search is unconstrained first; if fewer than `n_best` texts pass, a constrained search follows. A fact of
-        which no constrained hypothesis passes becomes a fallback: a sentence of the training texts or a plain clause.
-        Predicates unknown from training always get a fallback.
+        The search is unconstrained first; if too few texts pass, a constrained search follows. A fact of which no
+        constrained hypothesis passes becomes a fallback: a sentence of the training texts or a plain clause. Predicates
+        unknown from training always get a fallback.
 
         Records with the same settings of the beam search are decoded in batches. Results do not depend on the batch, up
         to floating-point rounding.
-
-        Args:
-            records: their references are ignored.
-            candidates: the result of `Planner.candidates`.
-            n_best: largest number of texts, one value for all records or one per record.
-            config: overrides the generator's settings, for all records or per record.
 
         Raises:
             PlanError: a record has no candidate plans, or a plan does not contain each of its predicates exactly once.
             RecordError: a record has too many triples.
         """
-        n = len(records)
-        configs = [item or self.config for item in per_record(config, n, "config")]
-        counts = per_record(n_best, n, "n_best")
-        for record, record_candidates in zip(records, candidates, strict=True):
+        items: list[Request | Generation] = []
+        for record, planned, count, config in zip(records, candidates, counts, configs, strict=True):
             check_size(record)
-            if not record_candidates.plans:
+            if not planned.plans:
                 raise PlanError(f"record {record.id!r} has no candidate plans; at least one is needed")
-            for plan in record_candidates.plans:
+            for plan in planned.plans:
                 check_indices(len(record.triples), plan.states)
-        requests: list[Request] = []
-        finished: dict[int, list[Generation]] = {}
-        arguments = zip(records, candidates, configs, counts, strict=True)
-        for i, (record, record_candidates, config, count) in enumerate(arguments):
-            strict = config.verify == "strict"
-            known, indices = known_part(self.encoder, record) if strict else (record, ())
-            if known is None:
-                finished[i] = [self._unknown(record, record_candidates)]
-                continue
-            source, extras = self.encoder.source(known)
-            best_first, search = sorted(record_candidates.plans, key=lambda plan: -plan.score), record_candidates.search
-            constraints = None
-            if strict:
-                sentence_ends = frozenset[int]()
-                if record_candidates.given and indices:
-                    sentence_ends = before_clauses(record_candidates.plans[0].states, indices)
-                watched = watched_words(self.encoder.vocabulary, self.checker)
-                constraints = RecordConstraints(watched, known, extras, sentence_ends)
-            requests.append(
-                Request(record, known, indices, source, extras, constraints, best_first, search, config, count)
-            )
+            items.append(self._request(record, planned, count, config))
+        requests = [item for item in items if isinstance(item, Request)]
         for batch in batches_of(requests):
             self._write_batch(batch)
         remaining = [request for request in requests if request.needs_constraints]
@@ -157,9 +136,30 @@ class Generator:
             request.restart()
         for batch in batches_of(remaining):
             self._write_batch(batch)
-        texts = iter(requests)
-        results = [finished[i] if i in finished else next(texts).best() for i in range(n)]
-        return [generations[:count] for generations, count in zip(results, counts, strict=True)]
+        return [item.best()[: item.count] if isinstance(item, Request) else [item] for item in items]
+
+    def _request(
+        self, record: Record, candidates: Candidates, count: int, config: InferenceConfig
+    ) -> Request | Generation:
+        """A request; a text if all predicates are unknown."""
+        strict = config.verify == "strict"
+        ids = self.encoder.predicate_ids(record)
+        indices = tuple(index for index, predicate_id in enumerate(ids) if predicate_id or not strict)
+        if not indices:
+            plan = candidates.plans[0]
+            pieces = [piece for group in plan.states for piece in self._clauses(record, group)]
+            return self._generation(record, plan, candidates.search, 0.0, 0.0, pieces)
+        known = Record(record.id, tuple(record.triples[index] for index in indices))
+        source, extras = self.encoder.source(known)
+        constraints = None
+        if strict:
+            given = candidates.search == "given"
+            sentence_ends = before_clauses(candidates.plans[0].states, indices) if given else frozenset[int]()
+            constraints = RecordConstraints(self.watched, known, extras, sentence_ends)
+        best_first = sorted(candidates.plans, key=lambda plan: -plan.score)
+        return Request(
+            record, known, indices, source, extras, constraints, best_first, candidates.search, config, count
+        )
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
         """Decodes the first plan of each request, then the other plans of requests that do not have enough texts.
@@ -196,7 +196,7 @@ class Generator:
             memory = self.model.encode(collate([request.source for request in batch]).to(self.device))
         constraints = (constrain, None) if batch[0].constrained else (None, must_pass)
         search = BeamSearch(self.model, memory, config.beam, self._name_words(batch), *constraints)
-        max_facts = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
+        max_facts = max(config.rows // config.beam.beam, 1)
         searches = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
         for task, hypotheses in search.write(searches, max_facts, required_score):
             i, plan = tasks[task]
@@ -220,12 +220,11 @@ class Generator:
         generated = iter(zip(groups, hypothesis.facts, strict=True))
         pieces: list[_Piece] = []
         for group in plan.states:
-            known_indices = tuple(i for i in group if not request.indices or i in request.indices)
+            known_indices = tuple(i for i in group if i in request.indices)
             if known_indices:
                 known_group, fact_words = next(generated)
-                fallback_used = False
-                if request.constraints is not None:
-                    fallback_used = request.constraints.fell_back(known_group, fact_words)
+                constraints = request.constraints
+                fallback_used = constraints is not None and constraints.fell_back(known_group, fact_words)
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras, record)
                 if fallback_used and pieces and tokens[0] == _FULL_STOP:
                     previous = pieces[-1][1]
@@ -243,12 +242,6 @@ class Generator:
             for numbers, text in sentences(self.checker, [record.triples[index] for index in group])
         ]
 
-    def _unknown(self, record: Record, candidates: Candidates) -> Generation:
-        """The text of a record whose predicates are all unknown."""
-        plan = candidates.plans[0]
-        pieces = [piece for group in plan.states for piece in self._clauses(record, group)]
-        return self._generation(record, plan, candidates.search, 0.0, 0.0, pieces)
-
     def _generation(
         self,
         record: Record,
@@ -259,13 +252,12 @@ class Generator:
         pieces: Sequence[_Piece],
     ) -> Generation:
         """The text of the joined `pieces`; the spans of its facts cover the text without overlap."""
-        text, spans = detokenise_with_offsets([token for _, piece, _ in pieces for token in piece])
-        writes = self.encoder.vocabulary.writes
         tokens = [(token, fallback) for _, piece, fallback in pieces for token in piece]
+        text, spans = detokenise_with_offsets([token for token, _ in tokens])
         copied = [
             span
             for (token, fallback), span in zip(tokens, spans, strict=True)
-            if not (fallback or writes(token)) and span[0] < span[1]
+            if not (fallback or self.encoder.vocabulary.writes(token)) and span[0] < span[1]
         ]
         facts, count, start = [], 0, 0
         for number, (group, piece, fallback) in enumerate(pieces):
@@ -314,9 +306,7 @@ class Generator:
         unknown_word = any(self.encoder.vocabulary.UNK in fact for fact in example.facts)
         if unknown_word or len(example.facts) != len(groups):
             return False
-        watched = watched_words(self.encoder.vocabulary, self.checker)
-        constraints = RecordConstraints(watched, record, self.encoder.source(record)[1])
-        return constraints.accept(groups, example.facts)
+        return RecordConstraints(self.watched, record, self.encoder.source(record)[1]).accept(groups, example.facts)
 
     # --- alignment --------------------------------------------------------------------------------------------------
 
@@ -329,9 +319,7 @@ class Generator:
         A fact in which no word begins has the empty group. Hard alignment does not restrict the search.
 
         Args:
-            records: one per text.
-            facts: the facts of each text, as segments that concatenate to the text.
-            batch_size: texts per batch.
+            facts: of each record's text, as segments that concatenate to the text.
 
         Raises:
             RecordError: a record has too many triples, or a text contains no words.

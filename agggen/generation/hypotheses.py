@@ -103,12 +103,16 @@ class Texts:
 
     log_p: Tensor  # (n, K); IMPOSSIBLE for a missing text
     text: Tensor  # (n, K, P) marks and words, PAD at unused positions
-    length: Tensor  # (n, K) marks and words
     last: int  # position in `text` of the last fact's mark
+
+    @property
+    def length(self) -> Tensor:
+        """(n, K) number of marks and words."""
+        return (self.text != PAD).sum(2)
 
     def rows(self, index: Tensor) -> Texts:
         """The texts of these rows."""
-        return Texts(self.log_p[index], self.text[index], self.length[index], self.last)
+        return Texts(self.log_p[index], self.text[index], self.last)
 
     def hypotheses(self, row: int, exponent: float) -> list[Hypothesis]:
         """The texts of a row, best first; if all are missing, one text with log-probability IMPOSSIBLE."""
@@ -144,9 +148,8 @@ class DecodedPrefix:
             index = torch.tensor([first.row, *(prefix.row for prefix in others)], device=first.texts.text.device)
             texts.append(first.texts.rows(index))
             histories.append((first.history, index))
-        text = padded([rows.text for rows in texts], before=True)
-        log_p, length = torch.cat([rows.log_p for rows in texts]), torch.cat([rows.length for rows in texts])
-        return Texts(log_p, torch.cat(text), length, 0), History.gathered(histories, spare)
+        text = torch.cat(padded([rows.text for rows in texts], before=True))
+        return Texts(torch.cat([rows.log_p for rows in texts]), text, 0), History.gathered(histories, spare)
 
 
 @dataclass
@@ -178,9 +181,8 @@ class Beams:
     @staticmethod
     def joined(batches: Sequence[Beams]) -> Beams:
         """Concatenates the plans of several batches."""
-        words = padded([batch.words for batch in batches], before=True)
-        log_p, parent = ([getattr(batch, name) for batch in batches] for name in ("log_p", "parent"))
-        return Beams(torch.cat(log_p), torch.cat(words), torch.cat(parent))
+        words = torch.cat(padded([batch.words for batch in batches], before=True))
+        return Beams(torch.cat([b.log_p for b in batches]), words, torch.cat([b.parent for b in batches]))
 
 
 @dataclass
@@ -211,7 +213,7 @@ class FinishedFacts:
         words = words.gather(2, (words == PAD).to(torch.uint8).argsort(dim=2, stable=True))  # PAD last
         longest = int((words != PAD).sum(2).max())
         text = torch.cat((along(self.text, self.beams.parent), words[..., :longest]), 2)
-        return Texts(self.beams.log_p, text, (text != PAD).sum(2), self.text.shape[2] - 1)
+        return Texts(self.beams.log_p, text, self.text.shape[2] - 1)
 
 
 @dataclass
@@ -247,8 +249,8 @@ class ActiveFacts:
         finished = FinishedFacts(prefixes, self.finished.plans(leaving), self.text[leaving])
         n = len(keep)
         order = torch.arange(n, device=staying.device)
-        freed = leaving[leaving < n]
-        order[freed] = moved = keep[keep >= n]
+        freed, moved = leaving[leaving < n], keep[keep >= n]
+        order[freed] = moved
         for cache in (*self.cross, *self.history.caches):
             cache.leave(freed, moved, n)
         ids, triple, _, copy_keys = self.memory

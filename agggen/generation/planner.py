@@ -1,13 +1,9 @@
-"""The planning part of inference (paper, section 3.4): searches the candidate plans of records.
-
-It only needs the model's transitions and the encoder, so it can run apart from text generation.
-"""
+"""The planning part of inference (paper, section 3.4); needs only the model's transitions and the encoder."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +15,8 @@ from agggen.generation.results import Candidates, PlannedRecord, PlanSearch
 from agggen.model.lattice import lattice
 from agggen.model.transitions import Transitions
 from agggen.planning import IndexPlan, PlanDistribution, PlanScores, ScoredPlan, named_plan, resolve_plan
+from agggen.planning.exact import check_sampling, sample
+from agggen.planning.two_stage import no_aggregation, random_order, two_stage
 from agggen.records import Plan, Record
 
 MAX_TRIPLES = 24
@@ -27,8 +25,6 @@ MAX_TRIPLES = 24
 _MAX_UNKNOWN_PER_SENTENCE = 3
 """Maximum number of predicates unknown from training in one sentence. On WebNLG dev, pairs gain 2.9 BLEU over
 single predicates, and groups of three .3 over pairs (`tests/benchmarks/phrases.py`)."""
-
-T = TypeVar("T")
 
 
 class Planner:
@@ -46,10 +42,10 @@ class Planner:
         complete: bool = False,
         config: InferenceConfig | None = None,
     ) -> None:
-        """Checks that the record can be planned with these settings or, if `plan` is given, by this human plan.
+        """Checks that a record can be planned with these settings or, if given, by this human plan.
 
         Raises:
-            RecordError: the record has too many triples.
+            RecordError: as in `distributions`.
             PlanError: the plan does not fit the record, or the record has too many triples for sampling.
         """
         check_size(record)
@@ -57,35 +53,28 @@ class Planner:
         if plan is not None:
             resolve_plan(record, plan, partial=complete)
         elif config.planner == "sample" and config.ablation == "none":
-            (distribution,) = self.distributions([record], config)
-            distribution.check_sampling()
+            (distribution,) = self.distributions([record], [config])
+            if distribution.scores is not None:
+                check_sampling(distribution.scores)
 
     def check_level(self, level: int) -> None:
-        """Checks that groups of up to `level` predicates are within the model's L; 0 means L.
-
-        Raises:
-            PlanError: `level` exceeds L.
-        """
+        """Raises PlanError if `level` exceeds the model's L; 0 means L."""
         limit = self.transitions.max_group_size
         if level > limit:
             raise PlanError(f"aggregation level {level} exceeds this model's largest group of {limit} predicates")
 
-    def distributions(
-        self, records: Sequence[Record], config: InferenceConfig | Sequence[InferenceConfig | None] | None = None
-    ) -> list[PlanDistribution]:
-        """p(z | x) of each record; `config` is for all records or one per record. [default: the planner's]
+    def distributions(self, records: Sequence[Record], configs: Sequence[InferenceConfig]) -> list[PlanDistribution]:
+        """p(z | x) of each record under its settings.
 
         Raises:
             PlanError: a level exceeds the model's L.
             RecordError: a record has more than MAX_TRIPLES triples.
         """
-        configs = self._configs(config, len(records))
-        for record, settings in zip(records, configs, strict=True):
-            check_size(record)
-            self.check_level(settings.level)
         unknown: list[IndexPlan] = []
         ids: list[tuple[int, ...]] = []
         for record, settings in zip(records, configs, strict=True):
+            check_size(record)
+            self.check_level(settings.level)
             row_ids = self.encoder.predicate_ids(record)
             known = [i for i, predicate_id in enumerate(row_ids) if predicate_id or settings.verify == "off"]
             ids.append(tuple(row_ids[i] for i in known))
@@ -110,11 +99,10 @@ class Planner:
             predicates = torch.tensor([ids[i] for i in indices], device=device)
             batch = self.transitions(predicates, counts, lattice(n, largest, str(device)))
             tensors = [tensor.double().cpu().numpy() for tensor in batch]
-            inner = self.transitions.inner_weight
             for row, i in enumerate(indices):
                 start, out, inside_start, inside, within = (tensor[row] for tensor in tensors)
-                last = None if inner == 1 else within
-                scores[i] = PlanScores(start, out, inside_start, inside, inner * within, largest, last)
+                weights = np.stack([self.transitions.inner_weight * within, within])
+                scores[i] = PlanScores(start, out, inside_start, inside, weights, largest)
         return scores
 
     def plan(
@@ -125,14 +113,12 @@ class Planner:
         `candidates` has the first ``config.plans`` of these plans.
 
         Raises:
-            PlanError: `k` is below 1, or the level exceeds the model's L.
-            RecordError: a record has too many triples.
+            PlanError: `k` is below 1, or as in `distributions`.
+            RecordError: as in `distributions`.
         """
-        settings = config or self.config
-        return [
-            self.plans_of(record, distribution, k, settings)
-            for record, distribution in zip(records, self.distributions(records, settings), strict=True)
-        ]
+        config = config or self.config
+        distributions = self.distributions(records, [config] * len(records))
+        return [self.plans_of(*item, k, config) for item in zip(records, distributions, strict=True)]
 
     def plans_of(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
@@ -145,21 +131,14 @@ class Planner:
         self,
         records: Sequence[Record],
         plans: Sequence[Plan | None] | None = None,
-        complete: bool | Sequence[bool] = False,
-        config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
+        complete: bool = False,
+        config: InferenceConfig | None = None,
     ) -> list[Candidates]:
-        """The plans of each record for which texts are generated; arguments as in `Generator.generate`.
-
-        Raises:
-            PlanError: a human plan does not fit its record, or a level exceeds the model's L.
-            RecordError: a record has too many triples.
-        """
-        n = len(records)
-        configs = self._configs(config, n)
-        human = [None] * n if plans is None else plans
-        distributions = self.distributions(records, configs)
-        parts = zip(records, distributions, human, per_record(complete, n, "complete"), configs, strict=True)
-        return [self.candidates_of(*arguments) for arguments in parts]
+        """The plans of each record for which texts are generated; arguments and errors as in `Generator.generate`."""
+        config, n = config or self.config, len(records)
+        distributions = self.distributions(records, [config] * n)
+        items = zip(records, distributions, plans or [None] * n, strict=True)
+        return [self.candidates_of(*item, complete, config) for item in items]
 
     def candidates_of(
         self,
@@ -184,41 +163,21 @@ class Planner:
         if k < 1:
             raise PlanError(f"{k} plans were requested; the number must be at least 1")
         rng = np.random.default_rng([config.seed, *record.id.encode()])
-        plans: Iterable[ScoredPlan]
-        search: PlanSearch
-        if config.ablation == "plain":  # the complete text is one fact
-            plans, search = [distribution.scored((tuple(range(len(record.triples))),))], "plain"
-        elif config.ablation == "random-order":
-            plans, search = distribution.random_order(rng, config.aggregations), "random-order"
-        elif config.ablation == "no-aggregation":
-            plans, search = distribution.no_aggregation(config.order_beam), "no-aggregation"
-        elif config.planner == "two-stage":
-            plans, search = distribution.two_stage(config.order_beam, config.aggregations), "two-stage"
-        elif config.planner == "sample":
-            plans, search = distribution.sample(k, rng, config.top_p), "sample"
+        search: PlanSearch = config.planner if config.ablation == "none" else config.ablation
+        if search == "plain":  # the complete text is one fact
+            plans = [distribution.scored((tuple(range(len(record.triples))),))]
+        elif search == "random-order":
+            plans = distribution.search(lambda scores: random_order(scores, rng, config.aggregations))
+        elif search == "no-aggregation":
+            plans = distribution.search(lambda scores: no_aggregation(scores, config.order_beam))
+        elif search == "two-stage":
+            plans = distribution.search(lambda scores: two_stage(scores, config.order_beam, config.aggregations))
+        elif search == "sample":
+            plans = distribution.search(lambda scores: sample(scores, k, rng, config.top_p))
         else:
             plans, proven = distribution.k_best(k)
             search = "exact" if proven else "beam"
         return tuple({plan.states: plan for plan in plans}.values())[:k], search
-
-    def _configs(
-        self, config: InferenceConfig | Sequence[InferenceConfig | None] | None, n: int
-    ) -> list[InferenceConfig]:
-        return [item or self.config for item in per_record(config, n, "config")]
-
-
-def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[int, ...]]:
-    """A record of the triples with known predicates, and the indices of these triples.
-
-    If all predicates are known, the record itself without indices; if none is known, None without indices.
-    """
-    ids = encoder.predicate_ids(record)
-    if all(ids):
-        return record, ()
-    indices = tuple(index for index, predicate_id in enumerate(ids) if predicate_id)
-    if not indices:
-        return None, ()
-    return Record(record.id, tuple(record.triples[index] for index in indices)), indices
 
 
 def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
@@ -238,26 +197,9 @@ def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPl
 
 
 def check_size(record: Record) -> None:
-    """Checks that the record has at most MAX_TRIPLES triples.
-
-    Raises:
-        RecordError: it has more.
-    """
+    """Raises RecordError if the record has more than MAX_TRIPLES triples."""
     if len(record.triples) > MAX_TRIPLES:
         raise RecordError(
             f"record {record.id!r} has {len(record.triples)} triples; at most {MAX_TRIPLES} can be planned at "
             "once, so split it into several records"
         )
-
-
-def per_record(value: T | Sequence[T], n: int, name: str) -> Sequence[T]:
-    """`value`, repeated for n records unless it is a sequence of one value per record.
-
-    Raises:
-        ValueError: the sequence does not have n values.
-    """
-    if not isinstance(value, Sequence):
-        return [value] * n
-    if len(value) != n:
-        raise ValueError(f"{name} has {len(value)} values for {n} records")
-    return value

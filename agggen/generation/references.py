@@ -109,9 +109,7 @@ class References:
           County, Pennsylvania".
 
         Args:
-            before: the text before the fact.
-            fact: the text of the fact.
-            begins_sentence: whether `before` ends with a sentence.
+            begins_sentence: whether `before`, the text before the fact, ends with a sentence.
             previous: the subjects of the preceding fact's triples.
         """
         sentences = self._sentences(before)

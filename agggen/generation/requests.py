@@ -37,7 +37,7 @@ class Request:
 
     record: Record
     known: Record  # the triples whose predicates are known from training
-    indices: tuple[int, ...]  # of the known triples in the record; empty if all are known
+    indices: tuple[int, ...]  # of the known triples in the record
     source: Example  # `known`, linearised
     extras: list[str]  # out-of-vocabulary words of `known`
     constraints: RecordConstraints | None  # None: the text is not constrained
@@ -123,7 +123,7 @@ class Request:
 
     def groups(self, plan: IndexPlan) -> IndexPlan:
         """The groups of `plan` as indices of `known`, without unknown triples."""
-        return restricted(plan, self.indices) if self.indices else plan
+        return restricted(plan, self.indices)
 
 
 def _is_complete(text: Generation) -> bool:
@@ -153,17 +153,10 @@ def before_clauses(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
 
 def batches_of(requests: Iterable[Request]) -> Iterable[list[Request]]:
     """Batches of requests with the same search settings and similar lengths, whose first plans fit in `rows`."""
-    by_beam: dict[tuple[BeamConfig, str], list[Request]] = {}
+    by_settings: dict[tuple[BeamConfig, str, int], list[Request]] = {}
     for request in requests:
-        by_beam.setdefault((request.config.beam, request.config.verify), []).append(request)
-    for (beam, _), members in by_beam.items():
-        batch: list[Request] = []
-        limit = 0
-        for request in sorted(members, key=lambda item: (len(item.source.predicates), len(item.source.source))):
-            limit = min(limit or request.config.rows, request.config.rows)
-            if batch and (len(batch) + 1) * beam.beam > limit:
-                yield batch
-                batch, limit = [], request.config.rows
-            batch.append(request)
-        if batch:
-            yield batch
+        by_settings.setdefault((request.config.beam, request.config.verify, request.config.rows), []).append(request)
+    for (beam, _, rows), members in by_settings.items():
+        members.sort(key=lambda item: (len(item.source.predicates), len(item.source.source)))
+        size = max(rows // beam.beam, 1)
+        yield from (members[begin : begin + size] for begin in range(0, len(members), size))

@@ -21,11 +21,6 @@ class Candidates:
     plans: tuple[ScoredPlan, ...]
     search: PlanSearch
 
-    @property
-    def given(self) -> bool:
-        """Whether a human wrote the plan, which is then followed unconditionally."""
-        return self.search == "given"
-
 
 @dataclass(frozen=True, slots=True)
 class WrittenFact:
@@ -35,8 +30,7 @@ class WrittenFact:
     end: int
     predicates: tuple[str, ...]
     missing: tuple[str, ...]  # predicates of the group whose values the segment does not express completely
-    fallback: bool = False
-    """Whether the segment is a training sentence or a plain clause, since no hypothesis passed the check."""
+    fallback: bool = False  # a training sentence or a plain clause, since no hypothesis passed the check
 
     def as_dict(self, text: str) -> dict[str, object]:
         """The JSON form; `text` is the complete text."""
@@ -61,12 +55,9 @@ class Generation(Shown):
     text_log_probability: float  # log p(y | z, x) of the generated words; -1 per word of a fallback
     score: float  # the joint score of text and plan (paper, equation 9)
     facts: tuple[WrittenFact, ...]
-    faults: tuple[str, ...] = ()
-    """Messages of the strict check of the complete text (`agggen.verification.check`)."""
-    unknown_predicates: tuple[str, ...] = ()
-    """Predicates of the record that are unknown from training; they are expressed in separate sentences."""
-    copied: tuple[tuple[int, int], ...] = ()
-    """Spans of the words that the model copied from the record because its vocabulary lacks them."""
+    faults: tuple[str, ...] = ()  # messages of the strict check of the complete text (`agggen.verification.check`)
+    unknown_predicates: tuple[str, ...] = ()  # unknown from training; they are expressed in separate sentences
+    copied: tuple[tuple[int, int], ...] = ()  # spans of words that the vocabulary lacks, copied from the record
 
     @property
     def fulfilled(self) -> bool:

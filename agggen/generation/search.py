@@ -4,12 +4,16 @@ Fact t is decoded under the mask of its group's triples. Its K finished hypothes
 mask of all triples and become the history of fact t + 1, exactly as in training (`history="shared"`); with
 `history="masked"` the complete text so far is encoded again under the next group's mask.
 
-The following optimisations do not change results. Plans with a common prefix of groups share the search of these facts
-(an emission depends on the set of triples only), and hypotheses with a common prefix of words share its encoding. Facts
-of different plans and records are decoded in one batch, which new facts join as others finish (continuous batching).
-The K hypotheses of a plan are K queries to one copy of the encoded record. Caches are not reordered: positions stay in
-place, and a mask selects those of each hypothesis. Plans whose texts cannot reach the required score are pruned. In
-contrast, an `Expectation` may change results: it also prunes plans whose texts are unlikely to reach the score.
+These optimisations do not change results:
+
+- Plans with a common prefix of groups share the search of these facts (an emission depends on the set of triples only),
+  and hypotheses with a common prefix of words share its encoding.
+- Facts of different plans and records are decoded in one batch, which new facts join as others finish (continuous
+  batching). The K hypotheses of a plan are K queries to one copy of the encoded record.
+- Caches are not reordered: positions stay in place, and a mask selects those of each hypothesis.
+- Plans whose texts cannot reach the required score are pruned.
+
+An `Expectation` may change results: it also prunes plans whose texts are unlikely to reach the score.
 
 A text is a sequence of marks and words; each fact begins with a mark. Shapes: n plan prefixes, K beams, Q cached
 positions, P marks and words, with PAD at unused positions; other letters as in `agggen.model`.
@@ -72,7 +76,7 @@ class BeamSearch:
     """Decodes texts for the encoded records of `memory`, with a model in evaluation mode.
 
     Args:
-        names: (records, ids) True for words of the record's subjects and objects, whose n-grams may be repeated.
+        names: (records, ids) True for words whose n-grams may be repeated.
         constrain: returns the constraint of the last fact of a plan prefix. [default: unconstrained search]
         must_pass: returns the constraint whose judge the hypotheses of a finished fact must pass, or None. A plan is
             abandoned at a fact of which no hypothesis passes. [default: none must pass]
@@ -83,18 +87,13 @@ class BeamSearch:
         model: JointModel,
         memory: Memory,
         config: BeamConfig,
-        names: Tensor | None = None,
+        names: Tensor,
         constrain: Callable[[PlanPrefix], Constraint] | None = None,
         must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
     ) -> None:
-        self.model, self.memory, self.config, self.must_pass = model, memory, config, must_pass
+        self.model, self.memory, self.config, self.names, self.must_pass = model, memory, config, names, must_pass
         self.constrain = cache(constrain) if constrain else None
         self.device = memory.ids.device
-        if names is None:
-            names = memory.ids.new_zeros(
-                len(memory.ids), max(int(memory.ids.max()) + 1, model.n_output), dtype=torch.bool
-            )
-        self.names = names
         self._cross = [Cache.of(layer) for layer in memory.cross]
 
     @torch.no_grad()
@@ -103,9 +102,9 @@ class BeamSearch:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yields (task index, hypotheses, best first) when a task finishes.
 
-        A task has 1 to `config.beam` hypotheses. It has none if it was pruned: it cannot reach the required score or
-        meet its expectation, or no hypothesis of a fact passes (`must_pass`). If no hypothesis can end (all ends are
-        impossible), the text is empty with log-probability IMPOSSIBLE.
+        A task has 1 to `config.beam` hypotheses, or none if it was pruned: by the required score, its expectation or
+        `must_pass`. If no hypothesis can end (all ends are impossible), the text is empty with log-probability
+        IMPOSSIBLE.
 
         Args:
             tasks: in order of priority.
@@ -153,11 +152,10 @@ class BeamSearch:
             finished = write_words(self.model, self.config, facts, len(facts.prefixes) // 2, self.constrain)
             failed = self._drop_failing(finished)
             texts = finished.texts()
-            log_p_and_length = zip(texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist(), strict=True)
-            best |= dict(zip(finished.prefixes, log_p_and_length, strict=True))
-            for prefix in finished.prefixes:
-                cost[prefix] += FAULT_COST * (prefix in finished.fell_back)
+            log_p, length = texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist()
             for row, prefix in enumerate(finished.prefixes):
+                best[prefix] = log_p[row], length[row]
+                cost[prefix] += FAULT_COST * (prefix in finished.fell_back)
                 for task in agenda.unfinished(prefix):
                     required = required_log_p(task, prefix, best[prefix][1])
                     reachable = prefix not in failed and best[prefix][0] >= required
@@ -203,7 +201,7 @@ class BeamSearch:
         log_p = full_precision(self.memory.copy_keys.new_zeros(1, self.config.beam)).fill_(IMPOSSIBLE)
         log_p[:, 0] = 0.0
         text = torch.zeros(1, self.config.beam, 0, dtype=torch.long, device=self.device)
-        empty = DecodedPrefix(Texts(log_p, text, text.sum(2), 0), self._empty_history(1), 0)
+        empty = DecodedPrefix(Texts(log_p, text, 0), self._empty_history(1), 0)
         return {plan.first(1): empty for plan in plans}
 
     def _empty_history(self, n: int) -> History:
@@ -234,10 +232,10 @@ class BeamSearch:
         min_words = [min(max(len(prefix.groups[-1]) * per_triple, 1), max_words) for prefix in prefixes]
         zeros = torch.zeros_like(marks[:, 0])
         finished = Beams.of(torch.full_like(texts.log_p, IMPOSSIBLE))
-        width = self.names.shape[1] if self.constrain else 0
-        barred = torch.zeros(len(prefixes), width, dtype=torch.bool, device=self.device)
-        if self.constrain:
-            for row, prefix in enumerate(prefixes):
+        names = self.names[self._index([prefix.record for prefix in prefixes])]
+        barred = torch.zeros_like(names if self.constrain else names[:, :0])
+        for row, prefix in enumerate(prefixes):
+            if self.constrain:
                 barred[row, list(self.constrain(prefix).barred)] = True
         new_facts = ActiveFacts(
             prefixes=prefixes,
@@ -258,7 +256,7 @@ class BeamSearch:
             unconstrained=finished.log_p,
             waited=zeros,
             barred=barred,
-            names=self.names[self._index([prefix.record for prefix in prefixes])],
+            names=names,
             automaton_states={prefix: [START] * self.config.beam for prefix in prefixes} if self.constrain else {},
         )
         if not facts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 
 from agggen.generation.constraints import Constraint, Spelling
@@ -147,12 +147,10 @@ class RecordConstraints:
     def _constraint_of(
         self, group: frozenset[int], previous_subjects: frozenset[str], last: bool, ends_sentence: bool
     ) -> Constraint:
-        """The constraint on a fact that expresses `group`.
+        """The constraint on a fact that expresses `group`, is the `last` of its plan, and must end a sentence.
 
         Args:
             previous_subjects: the subjects of the fact before; empty if the record has only one.
-            last: whether the fact is the last of its plan.
-            ends_sentence: whether a sentence must end with the fact.
         """
         watched, checker = self.watched, self.watched.checker
         indices = sorted(group)
@@ -297,9 +295,3 @@ def drop_unfinished(tokens: list[str]) -> None:
     """Removes words from the end that cannot end a sentence."""
     while len(tokens) > 1 and tokens[-1] in _NEVER_LAST:
         tokens.pop()
-
-
-@lru_cache(maxsize=4)
-def watched_words(vocabulary: Vocabulary, checker: Checker) -> WatchedWords:
-    """The `WatchedWords` of a vocabulary and a checker, cached."""
-    return WatchedWords(vocabulary, checker)

@@ -79,11 +79,8 @@ def write_words(
     the fallback becomes the only hypothesis.
 
     Args:
-        model: in evaluation mode.
-        config: the search's settings.
-        facts: the active facts; changed in place.
+        facts: changed in place.
         until: less than the number of active facts.
-        constrain: returns the constraint of a fact. [default: unconstrained search]
     """
     k, max_words = config.beam, config.max_fact_tokens
     batches: list[FinishedFacts] = []

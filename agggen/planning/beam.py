@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit
+from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, lexicographic
 
 
-def beam_plans(
-    scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = (), width: int = 32
-) -> list[ScoredPlan]:
+def beam_plans(scores: PlanScores, k: int, prefix: IndexPlan = (), width: int = 32) -> list[ScoredPlan]:
     """At most `k` distinct plans, best first, from max(`width`, `k`) partial plans per number of used predicates.
 
-    `level` and `prefix` are as in `exact.k_best`.
-
-    Raises:
-        PlanError: `level` is out of range, or the prefix has an unknown or repeated predicate.
+    `prefix` is as in `exact.k_best`.
     """
-    check_indices(scores.n_predicates, prefix, complete=False)
-    limit, width, n = group_limit(scores, level), max(width, k), scores.n_predicates
+    width, n, order = max(width, k), scores.n_predicates, lexicographic(scores.states)
     by_size = [
-        np.array(sorted((i for i, s in enumerate(scores.states) if len(s) == size), key=scores.states.__getitem__))
-        for size in range(1, limit + 1)
+        np.array([i for i in order if len(scores.states[i]) == size]) for size in range(1, scores.max_group_size + 1)
     ]
     members = [np.array([scores.states[i] for i in states]) for states in by_size]  # (S_size, size) each
     n_used = sum(len(group) for group in prefix)

@@ -20,7 +20,7 @@ import numpy as np
 
 from agggen.planning import exact
 from agggen.planning.beam import beam_plans
-from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, group_limit
+from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, lexicographic
 
 MAX_EXPANSIONS = 1000
 """Maximum number of prefixes that are extended; about 0.2 ms each."""
@@ -28,30 +28,24 @@ _SUBGRADIENT_STEPS = 60
 _TOLERANCE = 1e-9
 
 
-def search(
-    scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()
-) -> tuple[list[ScoredPlan], bool]:
+def search(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> tuple[list[ScoredPlan], bool]:
     """The k best plans, best first, and whether they are proven to be the best; arguments as in `exact.k_best`.
 
     Optimality is proven if the tables of `exact` fit or the bound suffices; otherwise a beam search finds the plans.
-
-    Raises:
-        PlanError: `k` is below 1, `level` is out of range, or the prefix has an unknown or repeated predicate.
     """
-    if k < 1 or exact.is_exact(scores, level):
-        return exact.k_best(scores, k, level, prefix), True
-    beam = beam_plans(scores, k, level, prefix)
-    proven = _a_star(scores, k, group_limit(scores, level), prefix, beam)
+    if exact.is_exact(scores):
+        return exact.k_best(scores, k, prefix), True
+    beam = beam_plans(scores, k, prefix)
+    proven = _a_star(scores, k, prefix, beam)
     return (beam, False) if proven is None else (proven, True)
 
 
 class _Relaxation:
-    """The bound f of the module's docstring for all n and p, and the prices. Rows are groups of at most `limit`."""
+    """The bound f of the module's docstring for all n and p, and the prices. Rows are groups, lexicographic."""
 
-    def __init__(self, scores: PlanScores, limit: int) -> None:
-        kept = sorted((i for i, s in enumerate(scores.states) if len(s) <= limit), key=scores.states.__getitem__)
-        self.scores, self.states = scores, np.array(kept)
-        groups = [scores.states[i] for i in kept]
+    def __init__(self, scores: PlanScores) -> None:
+        self.scores, self.states = scores, np.array(lexicographic(scores.states))
+        groups = [scores.states[i] for i in self.states]
         self.size = np.array([len(group) for group in groups])
         self.first = np.array([group[0] for group in groups])
         self.last = np.array([group[-1] for group in groups])
@@ -62,9 +56,6 @@ class _Relaxation:
         self.begins = np.searchsorted(self.first, np.arange(scores.n_predicates))  # sorted by first predicate
         self.transition = np.where(np.eye(scores.n_predicates, dtype=bool), -np.inf, scores.out)
         self.prices = np.zeros(scores.n_predicates)
-        self.within = self.within_last = scores.within[self.states]
-        if scores.within_last is not None:
-            self.within_last = scores.within_last[self.states]
 
     def solve(self, unused: int) -> None:
         """Computes `f`, (unused + 1, J), for the current prices."""
@@ -76,7 +67,7 @@ class _Relaxation:
         for left in range(1, unused + 1):
             fits = self.size <= left
             future = self.f[np.maximum(left - self.size, 0), self.last]
-            own = np.where(self.size == left, self.within_last, self.within)
+            own = self.scores.group_scores(self.states, self.size == left)
             self.values.append(np.where(fits, own + future - price, -np.inf))
             best_into = np.maximum.reduceat(self.values[-1], self.begins)
             self.f[left] = (self.transition + best_into).max(1)
@@ -84,20 +75,16 @@ class _Relaxation:
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
         """The best relaxed plan of `unused` predicates after `transition` (J,): value minus prices, and counts."""
         counts: Counter[int] = Counter()
-        value, left = None, unused
+        value, left = float((transition[self.first] + self.values[unused - 1]).max()), unused
         while left:
-            candidates = transition[self.first] + self.values[left - 1]
-            best = int(candidates.argmax())
-            value = float(candidates[best]) if value is None else value
+            best = int((transition[self.first] + self.values[left - 1]).argmax())
             counts.update(self.scores.states[self.states[best]])
             left -= int(self.size[best])
             transition = self.transition[self.last[best]]
-        return value or 0.0, counts
+        return value, counts
 
 
-def _a_star(
-    scores: PlanScores, k: int, limit: int, prefix: IndexPlan, incumbents: list[ScoredPlan]
-) -> list[ScoredPlan] | None:
+def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[ScoredPlan]) -> list[ScoredPlan] | None:
     """The k best plans; None if `MAX_EXPANSIONS` is exceeded. `incumbents` are the plans of the beam search."""
     n = scores.n_predicates
     full_set = (1 << n) - 1
@@ -106,7 +93,7 @@ def _a_star(
     if not unused_predicates or len(incumbents) < k:
         return None
     threshold = incumbents[-1].score - _TOLERANCE
-    relaxation = _Relaxation(scores, limit)
+    relaxation = _Relaxation(scores)
     root = scores.out[prefix[-1][-1]] if prefix else scores.start
     root = np.where([start >> index & 1 for index in range(n)], -np.inf, root)
     _set_prices(relaxation, root, unused_predicates, incumbents[0].score)
@@ -131,9 +118,9 @@ def _a_star(
         transition = root if used == start else scores.out[plan[-1][-1]]
         price = sum(relaxation.prices[index] for index in range(n) if not used >> index & 1)
         bound = score + transition[relaxation.first] + relaxation.values[n_left - 1] + price
+        own = scores.group_scores(relaxation.states, relaxation.size == n_left)
         for row in np.flatnonzero((bound >= threshold) & (relaxation.bits & used == 0)):
-            own = relaxation.within_last[row] if relaxation.size[row] == n_left else relaxation.within[row]
-            new_score = score + float(transition[relaxation.first[row]] + own)
+            new_score = score + float(transition[relaxation.first[row]] + own[row])
             group = scores.states[relaxation.states[row]]
             entry = (-float(bound[row]), (*plan, group), new_score, used | int(relaxation.bits[row]))
             heapq.heappush(queue, entry)
@@ -149,9 +136,7 @@ def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[i
         bound = value + float(relaxation.prices[unused_predicates].sum())
         if bound < lowest:
             lowest, prices = bound, relaxation.prices.copy()
-        excess = np.array(
-            [counts[index] - 1.0 if index in unused_predicates else counts[index] for index in range(len(root))]
-        )
+        excess = np.array([counts[index] - float(index in unused_predicates) for index in range(len(root))])
         if bound - best <= _TOLERANCE or not excess.any():
             break
         relaxation.prices = relaxation.prices + (bound - best) / (excess @ excess) * 0.95**step * excess

@@ -12,22 +12,17 @@ from agggen.planning.scores import IndexPlan
 from agggen.records import Plan, Record
 
 
-def resolve_plan(record: Record, plan: Plan | str, partial: bool = False) -> IndexPlan:
-    """A human plan (``[eatType] [near food]``) in the indices of `record.predicates`.
+def resolve_plan(record: Record, plan: Plan, partial: bool = False) -> IndexPlan:
+    """A human plan in the indices of `record.predicates`.
 
     The plan must have each predicate exactly once, or at most once if `partial`. Groups may be larger than the model's
     L: texts can be generated for any set of triples, but such a plan has no probability.
 
     Raises:
-        PlanError: the notation is invalid, or a predicate is unknown, repeated or omitted. The message names the record
-            and predicates similar to an unknown predicate.
+        PlanError: a predicate is unknown or omitted. The message names the record and predicates similar to an unknown
+            predicate.
     """
     where = f"plan for record {record.id!r}"
-    if isinstance(plan, str):
-        try:
-            plan = Plan.parse(plan)
-        except PlanError as error:
-            raise PlanError(f"{where}: {error}") from error
     index_of = {name: index for index, name in enumerate(record.predicates)}
     for name in plan.predicates:
         if name not in index_of:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from agggen.errors import PlanError
 from agggen.model.lattice import IndexState, ordered_states
-from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit, plan_score
+from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, lexicographic, plan_score
 
 MAX_TRANSITIONS = 1_000_000
 """Largest number of transitions for exact planning: J = 12 with groups of 3, 14 with 2, 16 with 1."""
@@ -51,13 +51,12 @@ class _Tables:
 
 
 @lru_cache(maxsize=16)
-def _tables(n_predicates: int, max_group_size: int, limit: int) -> _Tables:
-    """Index tables of the recursion for J, L and groups of at most `limit`; they do not depend on scores."""
+def _tables(n_predicates: int, max_group_size: int) -> _Tables:
+    """Index tables of the recursion for J and L; they do not depend on scores."""
     n, states = n_predicates, ordered_states(n_predicates, max_group_size)
-    # Lexicographic order makes ties deterministic.
-    kept = np.array(sorted((i for i, s in enumerate(states) if len(s) <= limit), key=states.__getitem__))
-    state_sets = np.array([sum(1 << index for index in states[i]) for i in kept])
-    state_last = np.array([states[i][-1] for i in kept])
+    order = np.array(lexicographic(states))
+    state_sets = np.array([sum(1 << index for index in states[i]) for i in order])
+    state_last = np.array([states[i][-1] for i in order])
     sets = np.arange(1 << n)
     member = (sets[:, None] >> np.arange(n)) & 1 == 1  # (2^J, J)
     cardinality = member.sum(1)
@@ -72,11 +71,11 @@ def _tables(n_predicates: int, max_group_size: int, limit: int) -> _Tables:
         # For each used set, the same number of groups begins with each unused predicate, so the tables are rectangular.
         row, state = np.nonzero(layer_sets[:, None] & state_sets == 0)
         cells = (layer_sets[row] | state_sets[state]) * n + state_last[state]
-        layers.append(_Layer(layer_sets, used, unused, kept[state].reshape(count, r, -1), cells.reshape(count, r, -1)))
+        layers.append(_Layer(layer_sets, used, unused, order[state].reshape(count, r, -1), cells.reshape(count, r, -1)))
     return _Tables(tuple(layers), rows)
 
 
-def _backward(scores: PlanScores, tables: _Tables, reduce: Reduce) -> list[Floats]:
+def _backward(scores: PlanScores, reduce: Reduce) -> list[Floats]:
     """By cardinality p of the used set: values (n, r, C) of a next group with its best (or summed) continuations.
 
     A value includes the group's weight and its continuations, but not the transition into the group.
@@ -84,7 +83,7 @@ def _backward(scores: PlanScores, tables: _Tables, reduce: Reduce) -> list[Float
     n, full_set = scores.n_predicates, (1 << scores.n_predicates) - 1
     future = np.zeros((1 << n) * n)  # by cell: value of the continuations; 0 once all predicates are used
     values: list[Floats] = []
-    for layer in reversed(tables.layers):
+    for layer in reversed(_tables(n, scores.max_group_size).layers):
         value = scores.group_scores(layer.states, layer.cells // n == full_set) + future[layer.cells]
         entry = reduce(value)  # (n, r): over the groups with the same first predicate
         transition = scores.out[layer.used[:, :, None], layer.unused[:, None, :]]  # (n, p, r)
@@ -98,135 +97,116 @@ def _maximum(values: Floats) -> Floats:
 
 
 def _log_sum(values: Floats) -> Floats:
-    if values.shape[-1] == 1:
-        return values[..., 0]
     highest = values.max(axis=-1, keepdims=True)
-    total: Floats = np.log(np.exp(values - highest).sum(axis=-1)) + highest[..., 0]
-    return total
+    return np.log(np.exp(values - highest).sum(axis=-1)) + highest[..., 0]
 
 
-def is_exact(scores: PlanScores, level: int | None = None) -> bool:
+def _next_groups(scores: PlanScores, reduce: Reduce) -> Callable[[int, int | None], tuple[Floats, Floats, Ints, Ints]]:
+    """A function of a prefix's used set and last predicate (None: no prefix) that returns its possible next groups.
+
+    By group, in lexicographic order: the log-weight of the transition, the group and its best (or summed)
+    continuations; the transition alone; the position in `PlanScores.states`; the used set after the group.
+    """
+    tables, values = _tables(scores.n_predicates, scores.max_group_size), _backward(scores, reduce)
+
+    def next_groups(used: int, last: int | None) -> tuple[Floats, Floats, Ints, Ints]:
+        layer, row = tables.layers[used.bit_count()], tables.rows[used]
+        value = values[used.bit_count()][row]  # (r, C)
+        transition = (scores.start if last is None else scores.out[last])[layer.unused[row]].repeat(value.shape[1])
+        used_after = layer.cells[row].ravel() // scores.n_predicates
+        return transition + value.ravel(), transition, layer.states[row].ravel(), used_after
+
+    return next_groups
+
+
+def is_exact(scores: PlanScores) -> bool:
     """Whether the tables for these scores are small enough (`MAX_TRANSITIONS`)."""
     n = scores.n_predicates
-    transitions = sum(perm(n, size) << (n - size) for size in range(1, group_limit(scores, level) + 1))
+    transitions = sum(perm(n, size) << (n - size) for size in range(1, scores.max_group_size + 1))
     return transitions <= MAX_TRANSITIONS
 
 
-def log_partition(scores: PlanScores, level: int | None = None) -> float | None:
-    """log of the summed weight of all plans with groups of at most `level` (default: L) predicates.
+def log_partition(scores: PlanScores) -> float | None:
+    """log of the summed weight of all plans; None if the tables would be too large (`is_exact`).
 
     ``plan_score(scores, z) - log_partition(scores)`` is log p(z | x), a proper distribution over the record's plans.
-    None if the tables would be too large (`is_exact`).
-
-    Raises:
-        PlanError: `level` is out of range.
     """
-    if not is_exact(scores, level):
+    if not is_exact(scores):
         return None
-    values = _backward(scores, _tables_of(scores, level), _log_sum)
-    return float(_log_sum((scores.start + _log_sum(values[0][0]))[None])[0])
+    return float(_log_sum(scores.start + _log_sum(_backward(scores, _log_sum)[0][0])))
 
 
-def k_best(scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()) -> list[ScoredPlan]:
+def k_best(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> list[ScoredPlan]:
     """The k best plans, best first, ties in lexicographic order; fewer if there are fewer.
 
-    Groups have at most `level` (default: L) predicates. With a `prefix`, whose groups may have any size, only plans
-    that begin with `prefix` are returned, and scores are of their continuations only. For records that are too large
-    (`is_exact`), use `bounded.search`.
-
-    Raises:
-        PlanError: `k` is below 1, `level` is out of range, or the prefix has an unknown or repeated predicate.
+    With a `prefix`, whose groups may have any size, only plans that begin with `prefix` are returned, and scores are of
+    their continuations only. For records that are too large (`is_exact`), use `bounded.search`.
     """
-    if k < 1:
-        raise PlanError(f"{k} plans were requested; the number must be at least 1")
-    check_indices(scores.n_predicates, prefix, complete=False)
-    tables = _tables_of(scores, level)
-    values = _backward(scores, tables, _maximum)
+    next_groups = _next_groups(scores, _maximum)
     full_set = (1 << scores.n_predicates) - 1
-    used = sum(1 << index for group in prefix for index in group)
 
     @cache
-    def extensions(used: int, last: int | None) -> list[tuple[float, float, IndexState]]:
-        """The k best next groups: value with the best continuation, log-score of the group alone, group."""
-        cardinality, row = used.bit_count(), tables.rows[used]
-        table = tables.layers[cardinality]
-        transition = (scores.start if last is None else scores.out[last])[table.unused[row]]
-        value = (transition[:, None] + values[cardinality][row]).ravel()
+    def extensions(used: int, last: int | None) -> list[tuple[float, float, IndexState, int]]:
+        """The k best next groups: value with the best continuation, log-score of the group alone, group, used set."""
+        value, transition, states, used_after = next_groups(used, last)
         best = np.argsort(-value, kind="stable")[:k]
-        states = table.states[row].ravel()[best]
-        ends = table.cells[row].ravel()[best] // scores.n_predicates == full_set
-        step_score = transition[best // table.states.shape[-1]] + scores.group_scores(states, ends)
-        groups = [scores.states[state] for state in states]
-        return list(zip(value[best].tolist(), step_score.tolist(), groups, strict=True))
+        step_score = transition[best] + scores.group_scores(states[best], used_after[best] == full_set)
+        groups = [scores.states[state] for state in states[best]]
+        return list(zip(value[best].tolist(), step_score.tolist(), groups, used_after[best].tolist(), strict=True))
 
     best_plans: list[ScoredPlan] = []
+    used = sum(1 << index for group in prefix for index in group)
     queue: list[tuple[float, IndexPlan, float, int]] = [(0.0, prefix, 0.0, used)]  # (-bound, plan, score, used set)
     while queue and len(best_plans) < k:
         _, plan, score, used = heapq.heappop(queue)
         if used == full_set:
             best_plans.append(ScoredPlan(plan, score))
             continue
-        for value, step_score, group in extensions(used, plan[-1][-1] if plan else None):
-            new_used = used | sum(1 << index for index in group)
-            heapq.heappush(queue, (-(score + value), (*plan, group), score + step_score, new_used))
+        for value, step_score, group, used_after in extensions(used, plan[-1][-1] if plan else None):
+            heapq.heappush(queue, (-(score + value), (*plan, group), score + step_score, used_after))
     # The bounds and the scores round differently: order the plans by their scores.
     return sorted(best_plans, key=lambda plan: (-plan.score, plan.states))
 
 
-def check_sampling(scores: PlanScores, level: int | None = None) -> None:
+def check_sampling(scores: PlanScores) -> None:
     """Raises PlanError if plans cannot be sampled: the tables would be too large (`is_exact`)."""
-    if not is_exact(scores, level):
+    if not is_exact(scores):
         raise PlanError(f"plans of {scores.n_predicates} predicates cannot be sampled: too many to sum over exactly")
 
 
-def sample(
-    scores: PlanScores, count: int, rng: np.random.Generator, level: int | None = None, top_p: float = 1.0
-) -> list[ScoredPlan]:
+def sample(scores: PlanScores, count: int, rng: np.random.Generator, top_p: float = 1.0) -> list[ScoredPlan]:
     """`count` plans drawn independently from p(z | x), group by group, by the exact probability of the next group.
 
     With `top_p` below 1, the next group is drawn from the most probable groups only: the fewest whose probabilities,
     given the groups before them, sum to at least `top_p` (Holtzman et al. 2020, for groups instead of words).
 
     Raises:
-        PlanError: `level` is out of range, or the tables would be too large (`is_exact`).
-        ValueError: `count` is below 1, or `top_p` is not in (0, 1].
+        PlanError: the tables would be too large (`is_exact`).
     """
-    if count < 1 or not 0 < top_p <= 1:
-        raise ValueError(f"at least 1 plan can be drawn, with top_p above 0 and up to 1, not {count} and {top_p}")
-    check_sampling(scores, level)
-    tables = _tables_of(scores, level)
-    values = _backward(scores, tables, _log_sum)
-    n = scores.n_predicates
-    full_set = (1 << n) - 1
+    check_sampling(scores)
+    next_groups = _next_groups(scores, _log_sum)
+    full_set = (1 << scores.n_predicates) - 1
 
     @cache
     def choices(used: int, last: int | None) -> tuple[Ints, Floats, Ints]:
         """The possible next groups (positions in `states`), their probabilities, and the used sets after them."""
-        cardinality, row = used.bit_count(), tables.rows[used]
-        table = tables.layers[cardinality]
-        transition = (scores.start if last is None else scores.out[last])[table.unused[row]]
-        value = (transition[:, None] + values[cardinality][row]).ravel()
-        probability = np.exp(value - _log_sum(value[None])[0])
+        value, _, states, used_after = next_groups(used, last)
+        probability = np.exp(value - _log_sum(value))
         order = np.argsort(-probability, kind="stable")
         before = np.cumsum(probability[order]) - probability[order]
         kept = order[before < top_p] if top_p < 1 else order
-        share = probability[kept] / probability[kept].sum()
-        return table.states[row].ravel()[kept], share, table.cells[row].ravel()[kept] // n
+        return states[kept], probability[kept] / probability[kept].sum(), used_after[kept]
 
     drawn: list[ScoredPlan] = []
     for _ in range(count):
         plan: list[IndexState] = []
         used = 0
         while used != full_set:
-            states, probability, leads_to = choices(used, plan[-1][-1] if plan else None)
+            states, probability, used_after = choices(used, plan[-1][-1] if plan else None)
             choice = int(rng.choice(len(states), p=probability))
             plan.append(scores.states[states[choice]])
-            used = int(leads_to[choice])
+            used = int(used_after[choice])
         score = plan_score(scores, tuple(plan))
         assert score is not None  # its groups are within L
         drawn.append(ScoredPlan(tuple(plan), score))
     return drawn
-
-
-def _tables_of(scores: PlanScores, level: int | None) -> _Tables:
-    return _tables(scores.n_predicates, scores.max_group_size, group_limit(scores, level))

@@ -23,11 +23,6 @@ IndexPlan = tuple[IndexState, ...]
 Floats = NDArray[np.float64]
 
 
-@lru_cache(maxsize=128)
-def _positions(n_predicates: int, max_group_size: int) -> dict[IndexState, int]:
-    return {state: position for position, state in enumerate(ordered_states(n_predicates, max_group_size))}
-
-
 @dataclass(frozen=True, eq=False)
 class PlanScores:
     """Log-probabilities over the J predicates of one record (float64; paper section 3.2).
@@ -36,29 +31,21 @@ class PlanScores:
         ValueError: a value is not finite, except on the diagonals of `out` and `inside`, which no plan uses.
     """
 
-    start: Floats
-    """(J,) log p_out(first predicate of the first group | start)."""
-    out: Floats
-    """(J, J) log p_out(first predicate of the next group | last of this group); rows are the last predicate."""
-    inside_start: Floats
-    """(J,) log p_in(first predicate | start), with which the two-stage ordering begins."""
-    inside: Floats
-    """(J, J) logits of p_in; rows are the previous predicate. `two_stage` normalises them over unused predicates."""
+    start: Floats  # (J,) log p_out(first predicate of the first group | start)
+    out: Floats  # (J, J) log p_out(first predicate of the next group | last of this group); rows are the last predicate
+    inside_start: Floats  # (J,) log p_in(first predicate | start), with which the two-stage ordering begins
+    inside: Floats  # (J, J) logits of p_in; rows are the previous predicate; `two_stage` normalises them
+    # (2, S) log-weight of a group's other predicates and length given its first predicate, in the order of `states`;
+    # the second row is for the last group of a plan
     within: Floats
-    """(S,) log-weight of a group's other predicates and length given its first predicate, in the order of `states`."""
-    max_group_size: int
-    """L, the size of the largest group with a score; at most J."""
-    within_last: Floats | None = None
-    """(S,) as `within`, for the last group of a plan, if the model weights it differently; None: `within`."""
+    max_group_size: int  # L, the size of the largest group; at most J
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_group_size", min(self.max_group_size, self.n_predicates))
+        diagonal = np.eye(self.n_predicates, dtype=bool)
         for name in ("start", "out", "inside_start", "inside", "within"):
-            finite = np.isfinite(getattr(self, name))
-            if name in ("out", "inside"):
-                finite |= np.eye(self.n_predicates, dtype=bool)
-            if not finite.all():
-                raise ValueError(f"{name} has a value that is not finite at index {tuple(np.argwhere(~finite)[0])}")
+            if not (np.isfinite(getattr(self, name)) | (diagonal if name in ("out", "inside") else False)).all():
+                raise ValueError(f"{name} has a value that is not finite")
 
     @property
     def n_predicates(self) -> int:
@@ -70,28 +57,19 @@ class PlanScores:
         """All S ordered groups of 1..L distinct predicates, the HMM's states in its order (`agggen.model.lattice`)."""
         return ordered_states(self.n_predicates, self.max_group_size)
 
-    @property
-    def positions(self) -> dict[IndexState, int]:
-        """The index of each group in `states`, `within` and `within_last`."""
-        return _positions(self.n_predicates, self.max_group_size)
-
     def group_scores(self, states: NDArray[np.intp], last: NDArray[np.bool_]) -> Floats:
         """The log-weights of the groups with these indices; `last` (broadcastable) marks the last groups of plans."""
-        if self.within_last is None:
-            return self.within[states]
-        return np.where(last, self.within_last[states], self.within[states])
+        return self.within[last.astype(np.intp), states]
 
+    def adjusted(self, level: int | None = None, reward: float = 0.0) -> PlanScores:
+        """The scores of plans with groups of at most `level` predicates [default: L], with `reward` added per group.
 
-def rewarded(scores: PlanScores, reward: float) -> PlanScores:
-    """The scores under which a plan of T groups is exp(`reward` * T) times as probable, before normalisation.
-
-    The most probable plan has fewer groups than the average plan, because the probability of plans with more groups is
-    divided among more orders. A positive reward compensates for this.
-    """
-    if not reward:
-        return scores
-    last = None if scores.within_last is None else scores.within_last + reward
-    return replace(scores, within=scores.within + reward, within_last=last)
+        The most probable plan has fewer groups than the average plan, because the probability of plans with more groups
+        is divided among more orders. A positive reward compensates for this.
+        """
+        level = level or self.max_group_size
+        kept = [len(group) <= level for group in self.states]
+        return replace(self, within=self.within[:, kept] + reward, max_group_size=min(level, self.max_group_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +77,19 @@ class ScoredPlan:
     """A plan in predicate indices with its log-score (natural logarithm)."""
 
     states: IndexPlan
-    score: float
-    """The score by which plans were ranked; not always normalised over plans."""
+    score: float  # by which plans were ranked; not always normalised over plans
+    # log p(z | x) by a `PlanDistribution`; None for plans outside it, or if there are too many plans to sum over
     log_probability: float | None = None
-    """log p(z | x) by a `PlanDistribution`; None for plans outside it, or if there are too many plans to sum over."""
 
 
-def group_limit(scores: PlanScores, level: int | None) -> int:
-    """The size of the largest group in a search: `level` (the aggregation level), by default the L of `scores`.
+@lru_cache(maxsize=128)
+def _positions(n_predicates: int, max_group_size: int) -> dict[IndexState, int]:
+    return {state: position for position, state in enumerate(ordered_states(n_predicates, max_group_size))}
 
-    Raises:
-        PlanError: `level` is below 1, or above L although the record has more than L predicates.
-    """
-    largest = scores.max_group_size
-    if level is None:
-        return largest
-    if level < 1:
-        raise PlanError(f"aggregation level {level} is not possible; 1 is the lowest (every predicate alone)")
-    if level > largest and largest < scores.n_predicates:
-        raise PlanError(f"aggregation level {level} exceeds this model's largest group of {largest} predicates")
-    return min(level, largest)
+
+def lexicographic(states: Sequence[IndexState]) -> list[int]:
+    """The positions of the states in lexicographic order, which makes searches deterministic under ties."""
+    return sorted(range(len(states)), key=states.__getitem__)
 
 
 def restricted(plan: IndexPlan, indices: Sequence[int]) -> IndexPlan:
@@ -128,8 +99,8 @@ def restricted(plan: IndexPlan, indices: Sequence[int]) -> IndexPlan:
     return tuple(group for group in groups if group)
 
 
-def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> None:
-    """Raises PlanError unless `plan` has each of the indices 0..J-1 exactly once (if not `complete`, at most once)."""
+def check_indices(n_predicates: int, plan: IndexPlan) -> None:
+    """Raises PlanError unless `plan` has each of the indices 0..J-1 exactly once."""
     used: set[int] = set()
     for number, group in enumerate(plan, start=1):
         if not group:
@@ -140,26 +111,22 @@ def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> 
             if index in used:
                 raise PlanError(f"the plan names predicate {index} twice; every predicate belongs to one group")
             used.add(index)
-    if complete and len(used) < n_predicates:
-        omitted = ", ".join(str(index) for index in range(n_predicates) if index not in used)
-        raise PlanError(f"the plan omits predicate {omitted}")
+    if omitted := [str(index) for index in range(n_predicates) if index not in used]:
+        raise PlanError(f"the plan omits predicate {', '.join(omitted)}")
 
 
 def plan_score(scores: PlanScores, plan: IndexPlan) -> float | None:
-    """The log-score of `plan`: start[z_1] + sum of within[z_t] + sum of out[last of z_t-1, first of z_t].
+    """The log-score of a plan of all predicates: start[z_1] + sum of within[z_t] + sum of out[last of z_t-1, first of
+    z_t].
 
     The score is not normalised over plans, since a Markov chain could also repeat or omit predicates: subtract
     `exact.log_partition` for log p(z | x). None if a group is larger than the model's L (only in human plans), since
     such a group has no probability under the model.
-
-    Raises:
-        PlanError: the plan does not use every predicate exactly once.
     """
-    check_indices(scores.n_predicates, plan)
-    if any(group not in scores.positions for group in plan):
+    positions = _positions(scores.n_predicates, scores.max_group_size)
+    if any(group not in positions for group in plan):
         return None
     transitions = [scores.start[plan[0][0]], *(scores.out[before[-1], group[0]] for before, group in pairwise(plan))]
-    last = scores.within if scores.within_last is None else scores.within_last
-    weights = [scores.within] * (len(plan) - 1) + [last]
-    groups = zip(transitions, weights, plan, strict=True)
-    return sum(float(transition + weight[scores.positions[group]]) for transition, weight, group in groups)
+    ends = np.arange(1, len(plan) + 1) == len(plan)
+    weights = scores.group_scores(np.array([positions[group] for group in plan]), ends)
+    return sum(map(float, transitions + weights))

@@ -10,20 +10,14 @@ from math import lgamma
 
 import numpy as np
 
-from agggen.errors import PlanError
-from agggen.planning.scores import IndexPlan, IndexState, PlanScores, ScoredPlan, group_limit
+from agggen.planning.scores import IndexPlan, IndexState, PlanScores, ScoredPlan
 
 
 def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float]]:
     """Input ordering: orders of all predicates by beam search under p_in, with their log-probabilities, best first.
 
     At each step p_in is normalised over the unused predicates.
-
-    Raises:
-        PlanError: `beam` is below 1.
     """
-    if beam < 1:
-        raise PlanError(f"the ordering beam must be at least 1, not {beam}")
     n = scores.n_predicates
     first = np.argsort(-scores.inside_start, kind="stable")[:beam]
     orders = first[:, None]  # (beam, predicates so far)
@@ -40,22 +34,16 @@ def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float
     return [(tuple(order), score) for order, score in zip(orders.tolist(), total.tolist(), strict=True)]
 
 
-def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
-    """Input aggregation: the `top` best segmentations of `order` into groups of at most `level` (default: L).
+def aggregations(scores: PlanScores, order: IndexState, top: int = 2) -> list[ScoredPlan]:
+    """Input aggregation: the `top` best segmentations of `order` into groups of at most L predicates.
 
     The score is log p_out at the boundaries (last predicate of a group, first of the next) only. The paper enumerates
     all patterns of wait and emit; keeping the best `top` segmentations of each prefix of `order` gives the same result.
-
-    Raises:
-        PlanError: `top` is below 1, or `level` is out of range.
     """
-    if top < 1:
-        raise PlanError(f"the number of aggregations must be at least 1, not {top}")
-    limit = group_limit(scores, level)
     best: list[list[tuple[float, IndexPlan]]] = [[(0.0, ())]]  # best[j]: the cuts of the first j predicates
     for end in range(1, len(order) + 1):
         cuts: list[tuple[float, IndexPlan]] = []
-        for begin in range(max(0, end - limit), end):
+        for begin in range(max(0, end - scores.max_group_size), end):
             boundary = float(scores.out[order[begin - 1], order[begin]]) if begin else 0.0
             group = order[begin:end]
             cuts += [(score + boundary, (*plan, group)) for score, plan in best[begin]]
@@ -63,23 +51,21 @@ def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int
     return [ScoredPlan(plan, score) for score, plan in best[-1]]
 
 
-def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
+def two_stage(scores: PlanScores, beam: int = 3, top: int = 2) -> list[ScoredPlan]:
     """The paper's plans, best first: the `top` best aggregations of each of the `beam` best orders."""
     plans = [
         ScoredPlan(cut.states, score + cut.score)
         for order, score in orderings(scores, beam)
-        for cut in aggregations(scores, order, top, level)
+        for cut in aggregations(scores, order, top)
     ]
     return sorted(plans, key=lambda plan: (-plan.score, plan.states))
 
 
-def random_order(
-    scores: PlanScores, rng: np.random.Generator, top: int = 2, level: int | None = None
-) -> list[ScoredPlan]:
+def random_order(scores: PlanScores, rng: np.random.Generator, top: int = 2) -> list[ScoredPlan]:
     """The ablation -OD: the `top` best aggregations of one random order, whose probability is 1/J!."""
     order = tuple(rng.permutation(scores.n_predicates).tolist())
     log_p_order = -lgamma(scores.n_predicates + 1)
-    return [ScoredPlan(cut.states, log_p_order + cut.score) for cut in aggregations(scores, order, top, level)]
+    return [ScoredPlan(cut.states, log_p_order + cut.score) for cut in aggregations(scores, order, top)]
 
 
 def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:

@@ -42,8 +42,8 @@ def random_scores(rng: np.random.Generator, n: int, max_size: int = 3) -> PlanSc
         out=log_softmax(rng.normal(size=(n, n))),
         inside_start=log_softmax(rng.normal(size=n)),
         inside=rng.normal(size=(n, n)),
+        within=np.array([-len(state) for state in states]) + rng.normal(size=(2, len(states))) * 0.5,
         max_group_size=max_size,
-        within=np.array([-len(state) for state in states]) + rng.normal(size=len(states)) * 0.5,
     )
 
 

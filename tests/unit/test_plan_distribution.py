@@ -29,9 +29,8 @@ def enumerated(scores: PlanScores, largest: int, reward: float = 0.0) -> dict[In
 
 @pytest.mark.parametrize("level", [None, 1, 2])
 @pytest.mark.parametrize("reward", [0.0, 0.8])
-@pytest.mark.parametrize("weighted_last", [False, True])
-def test_probabilities_equal_enumeration(level: int | None, reward: float, weighted_last: bool) -> None:
-    scores = make_scores(3, 4, 3, weighted_last=weighted_last)
+def test_probabilities_equal_enumeration(level: int | None, reward: float) -> None:
+    scores = make_scores(3, 4, 3)
     distribution = PlanDistribution(4, scores, level=level, reward=reward)
     twin = enumerated(scores, level or 3, reward)
     plans, proven = distribution.k_best(10_000)
@@ -47,12 +46,6 @@ def test_a_plan_outside_the_level_has_no_probability() -> None:
     assert distribution.scored(((0,), (1,), (2,))).log_probability is not None
     assert distribution.scored(((0, 1), (2,))).log_probability is None
     assert PlanDistribution(3, make_scores(1, 3, 2)).scored(((0, 1, 2),)).log_probability is None
-
-
-def test_completion_respects_the_level_for_any_prefix() -> None:
-    for seed in range(10):
-        completed = PlanDistribution(5, make_scores(seed, 5), level=1).complete(((3, 1),))
-        assert completed[0] == (3, 1) and all(len(group) == 1 for group in completed[1:])
 
 
 @pytest.mark.parametrize("groups", [((0,), (3,)), ((0, 3),)])
@@ -74,9 +67,8 @@ def test_groups_of_unknown_predicates_follow_the_plan(groups: IndexPlan) -> None
     assert nothing_known.complete(((1,),)) == ((1,), (0,))
 
 
-@pytest.mark.parametrize("weighted_last", [False, True])
-def test_samples_follow_the_probabilities(weighted_last: bool) -> None:
-    scores = make_scores(2, 3, 2, weighted_last=weighted_last)
+def test_samples_follow_the_probabilities() -> None:
+    scores = make_scores(2, 3, 2)
     twin = enumerated(scores, 2)
     drawn = Counter(plan.states for plan in sample(scores, 20_000, np.random.default_rng(1)))
     for plan, share in twin.items():
@@ -107,26 +99,22 @@ def test_top_p_draws_the_most_probable_groups_only() -> None:
     assert drawn == kept != set(twin)
 
 
-def test_sampling_is_reproducible_and_refuses_invalid_arguments() -> None:
-    scores = make_scores(2, 4)
-    repeated = [sample(scores, 9, np.random.default_rng(3)) for _ in range(2)]
-    assert repeated[0] == repeated[1]
+def test_sampling_is_reproducible_and_needs_exact_tables() -> None:
+    first, second = (sample(make_scores(2, 4), 9, np.random.default_rng(3)) for _ in range(2))
+    assert first == second
     with pytest.raises(PlanError, match="20 predicates cannot be sampled"):
         sample(make_scores(1, 20, 1), 1, np.random.default_rng(1))
-    for count, top_p in ((0, 0.5), (1, 0.0), (1, 1.5)):
-        with pytest.raises(ValueError, match="at least 1 plan can be drawn"):
-            sample(scores, count, np.random.default_rng(1), top_p=top_p)
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 6), largest=st.integers(1, 3), k=st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
 def test_proven_plans_equal_exact_planning(seed: int, n: int, largest: int, k: int) -> None:
     """On records that are small enough for exact planning, which is disabled here."""
-    scores = make_scores(seed, n, largest, weighted_last=bool(seed % 2))
+    scores = make_scores(seed, n, largest)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exact, "MAX_TRANSITIONS", 0)
         plans, proven = search(scores, k)
-        prefix_plans, prefix_proven = search(scores, 1, prefix=((n - 1,),)) if n > 1 else ([], False)
+        prefix_plans, prefix_proven = search(scores, 1, prefix=((n - 1,),))
     twin = k_best(scores, k)
     assert [plan.score for plan in plans] == pytest.approx([plan.score for plan in twin[: len(plans)]], abs=1e-9)
     if proven:

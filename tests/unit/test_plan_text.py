@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +14,8 @@ from agggen.records import Plan, unique_predicates
 
 @given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
 def test_the_round_trip_of_a_plan_is_lossless(names: list[list[str]]) -> None:
-    flat = [f"{name}{number}" for number, name in enumerate(name for group in names for name in group)]
-    sizes = iter(flat)
-    plan = Plan(tuple(tuple(next(sizes) for _ in group) for group in names))
+    number = count()
+    plan = Plan(tuple(tuple(f"{name}{next(number)}" for name in group) for group in names))
     assert Plan.parse(str(plan)) == plan
 
 

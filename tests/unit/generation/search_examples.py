@@ -21,7 +21,6 @@ from agggen.model.joint import JointModel
 from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
 
 histories = pytest.mark.parametrize("history", ["shared", "masked"])
-copying = pytest.mark.parametrize("copy", [True, False])
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -49,17 +48,34 @@ def writer(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
 
 def search(
     model: JointModel,
-    records: Sequence[Example],
-    tasks: Sequence[Task],
     config: BeamConfig,
-    constrain: Callable[[PlanPrefix], Constraint] | None = None,
-    must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
+    tasks: Sequence[Task] = TASKS,
+    records: Sequence[Example] = RECORDS,
     max_facts: int = 4,
+    required_score: Callable[[int], float] = lambda task: -math.inf,
+    **limits: Any,
 ) -> list[list[Hypothesis]]:
+    """The texts of each task; no n-grams may be repeated. `limits` are ``constrain`` and ``must_pass``."""
     with torch.no_grad():
-        searching = BeamSearch(model, model.encode(collate(records)), config, constrain=constrain, must_pass=must_pass)
-        result = dict(searching.write(tasks, max_facts))
+        memory = model.encode(collate(records))
+    names = torch.zeros(len(records), max(int(memory.ids.max()) + 1, model.n_output), dtype=torch.bool)
+    result = dict(BeamSearch(model, memory, config, names, **limits).write(tasks, max_facts, required_score))
     return [result[task] for task in range(len(tasks))]
+
+
+def check_twin(
+    model: JointModel,
+    config: BeamConfig,
+    tasks: Sequence[Task] = TASKS,
+    records: Sequence[Example] = RECORDS,
+    **limits: Any,
+) -> list[list[Hypothesis]]:
+    """The texts of each task, after a comparison with `slow_search`."""
+    results = search(model, config, tasks, records, **limits)
+    with torch.no_grad():
+        for task, result in zip(tasks, results, strict=True):
+            same(result, slow_search(model, records[task.record], task, config, **limits))
+    return results
 
 
 def same(result: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
@@ -77,20 +93,18 @@ def ngrams(facts: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class ActiveFacts:
-    """A partial text: its log-probability, its finished facts, and the words of the current fact."""
-
+class PartialText:
     log_p: float
-    facts: tuple[tuple[int, ...], ...]
-    words: tuple[int, ...] = ()
+    facts: tuple[tuple[int, ...], ...]  # finished
+    words: tuple[int, ...] = ()  # of the current fact
 
 
-def tokens_before(text: ActiveFacts, mark: int) -> list[int]:
+def tokens_before(text: PartialText, mark: int) -> list[int]:
     """The words and marks before the current fact, whose mark is `mark`."""
     return [token for fact in text.facts for token in (FACT, *fact)] + [mark]
 
 
-def next_words(model: JointModel, example: Example, groups: Groups, text: ActiveFacts) -> dict[int, float]:
+def next_words(model: JointModel, example: Example, groups: Groups, text: PartialText) -> dict[int, float]:
     """The probability of each possible next word, without caches."""
     twin = EmissionTwin(model, replace(example, facts=((),) * len(groups)))
     fact, group = len(text.facts), frozenset(groups[len(text.facts)])
@@ -134,31 +148,31 @@ def _has_value(words: Sequence[int], spellings: Sequence[tuple[int, ...]]) -> bo
 def slow_search(
     model: JointModel,
     example: Example,
-    groups: Groups,
+    task: Task,
     config: BeamConfig,
     constrain: Callable[[PlanPrefix], Constraint] | None = None,
     must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
 ) -> list[Hypothesis]:
     """The search of one task, hypothesis by hypothesis."""
 
-    def score(text: ActiveFacts, end: int) -> float:
+    def score(text: PartialText, end: int) -> float:
         """The score with the length penalty, as if the current fact ended after `end` words."""
         length = sum(len(fact) + 1 for fact in text.facts) + 1 + end
         return text.log_p / ((5 + length) / 6) ** config.length_penalty
 
-    finished, k = [ActiveFacts(0.0, ())], config.beam
-    for number, group in enumerate(groups, start=1):
-        prefix = PlanPrefix(0, tuple(map(frozenset, groups[:number])), number == len(groups))
+    finished, k = [PartialText(0.0, ())], config.beam
+    for number, group in enumerate(task.groups, start=1):
+        prefix = PlanPrefix.of(task.record, task.groups).first(number)
         constraint = constrain(prefix) if constrain else None
         mark = LAST if prefix.last else FACT
-        active, done, free, waited = finished, list[tuple[float, ActiveFacts]](), list[float](), 0
+        active, done, free, waited = finished, list[tuple[float, PartialText]](), list[float](), 0
         min_words = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
         for step in range(config.max_fact_tokens + 1):
             longer, best = [], max((ended for ended, _ in done), default=-math.inf)
             for text in active:
                 blocked = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
                 following = must_follow(constraint, text.words) if constraint else set()
-                for word, p in next_words(model, example, groups, text).items():
+                for word, p in next_words(model, example, task.groups, text).items():
                     new = replace(text, log_p=text.log_p + math.log(p), words=(*text.words, word))
                     if (following and word not in following) or (constraint and word in constraint.barred):
                         continue
@@ -192,6 +206,6 @@ def slow_search(
             done = [item for item in done if judging.judge(item[1].words[:-1], tokens_before(item[1], mark))]
             if not done:
                 return []
-        finished = [ActiveFacts(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
+        finished = [PartialText(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
     result = [Hypothesis(text.facts, text.log_p, score(replace(text, facts=text.facts), -1)) for text in finished]
     return sorted(result, key=lambda h: -h.score)

@@ -17,45 +17,34 @@ ENGLISH = Lexicon(articles={"Hague": 0.95}, lower=frozenset(("the", "is", "of", 
 GRAMMAR = Grammar(TRIPLES, ENGLISH)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Ann The is in As.",
-        ", which is in the state As and",
-        "She was born in the",
-        "Ann The has had a by-product, an hour, a unit and an egg.",
-        "It is 3 m a.s.l. and has a p-block.",
-        "Ann The is the singer of Camino a Oaxaca.",
-        "Ann The lives in the Hague.",
-        "The state of Ann The is the home of As and the As that is in the land of Ann The is big.",
-        "It was built in March 1930, in May, and on 30 March.",
-        "One of the towers that are in As is red, its home is As and it is red.",
-        "Its homes are As and Hague. Its home is in As and the Hague. Its home, As and the Hague are red.",
-        "She was born in As, built in As and built in the Hague.",
-        "It is the 1st, 2nd, 3rd, 4th, 11th, 12th, 13th, 21st and 112th.",
-    ],
+SOUND = (
+    *("Ann The is in As.", ", which is in the state As and", "She was born in the", "She lives in the Hague."),
+    *("She left Hague.", "It is 3 m a.s.l. and has a p-block.", "Ann The is the singer of Camino a Oaxaca."),
+    "Ann The has had a by-product, an hour, a unit and an egg.",
+    "The state of Ann The is the home of As and the As that is in the land of Ann The is big.",
+    "It was built in March 1930, in May, and on 30 March.",
+    "One of the towers that are in As is red, its home is As and it is red.",
+    "Its homes are As and Hague. Its home is in As and the Hague. Its home, As and the Hague are red.",
+    "She was born in As, built in As and built in the Hague.",
+    "It is the 1st, 2nd, 3rd, 4th, 11th, 12th, 13th, 21st and 112th.",
 )
-def test_sound_facts_are_accepted(text: str) -> None:
-    assert GRAMMAR.accepts(text)
+BROKEN = (
+    *("Ann The is in Texas which.", "She is in the.", "It has a.", "She is in Ulm and.", "It was."),
+    *("It is in the of Texas.", "It is in of Texas.", "She is a the capital.", "It is and in Ulm.", "It was which"),
+    *("It is in, Texas.", "It is red,.", "It is red. .", "It ( ) is.", "It is (red.", 'It is "red.', "It is $$5."),
+    *("It is on the 27nd.", "It is the 11st.", "It is the 21th.", "It is in the 1th runway."),
+    *("It is an capital.", "It is a egg.", "She is in Hague."),
+    *("Ann The and has a home.", "She left. The Ann The and is in As."),
+    *("It was built in March 30, 2007.", "It was built in 30th of March."),
+    *("One of the large towers are red.", "Its home is As and the Hague.", "It is in As, whose home is As and As."),
+    *("It is spoken in As spoken in the UK.", "It is at In Ulm.", "She is born in In Ulm."),
+    *("It has a high.", "Ann The has an average rating and a moderate. It is in As."),
+)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("Ann The is in Texas which.", "She is in the.", "It has a.", "She is in Ulm and.", "It was."),
-        *("It is in the of Texas.", "It is in of Texas.", "She is a the capital.", "It is and in Ulm.", "It was which"),
-        *("It is in, Texas.", "It is red,.", "It is red. .", "It ( ) is.", "It is (red.", 'It is "red.', "It is $$5."),
-        *("It is on the 27nd.", "It is the 11st.", "It is the 21th.", "It is in the 1th runway."),
-        *("It is an capital.", "It is a egg.", "She is in Hague."),
-        *("Ann The and has a home.", "She left. The Ann The and is in As."),
-        *("It was built in March 30, 2007.", "It was built in 30th of March."),
-        *("One of the large towers are red.", "Its home is As and the Hague.", "It is in As, whose home is As and As."),
-        *("It is spoken in As spoken in the UK.", "It is at In Ulm.", "She is born in In Ulm."),
-        *("It has a high.", "Ann The has an average rating and a moderate. It is in As."),
-    ],
-)
-def test_broken_facts_are_rejected(text: str) -> None:
-    assert not GRAMMAR.accepts(text)
+@pytest.mark.parametrize(("text", "sound"), [*((text, True) for text in SOUND), *((text, False) for text in BROKEN)])
+def test_broken_facts_are_rejected(text: str, sound: bool) -> None:
+    assert GRAMMAR.accepts(text) is sound
 
 
 @pytest.mark.parametrize(

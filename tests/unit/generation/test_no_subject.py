@@ -53,27 +53,26 @@ def test_every_file_format_keeps_the_empty_subject(tmp_path: Path) -> None:
     assert Triple.of({"subject": "", "predicate": "eatType", "object": "pub"}) == PUB.triples[0]
 
 
-@pytest.mark.parametrize("subject", [None, " ", 3, "\x00"])
-def test_other_empty_subjects_are_refused(subject: Any) -> None:
-    with pytest.raises(RecordError, match=r"""the triple's subject \("" for none\)"""):
-        Triple.of([subject, "eatType", "pub"])
+NOT_A_SUBJECT = r"""the triple's subject \("" for none\)"""
 
 
-@pytest.mark.parametrize("part", [1, 2])
-def test_no_other_part_may_be_empty(part: int) -> None:
-    parts = ["", "eatType", "pub"]
-    parts[part] = ""
-    with pytest.raises(RecordError, match="is empty"):
-        Triple.of(parts)
+@pytest.mark.parametrize(
+    ("triple", "message"),
+    [
+        *(([subject, "eatType", "pub"], NOT_A_SUBJECT) for subject in (None, " ", 3, "\x00")),
+        (["", "", "pub"], "is empty"),
+        (["", "eatType", ""], "is empty"),
+    ],
+)
+def test_other_empty_parts_are_refused(triple: Any, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        Triple.of(triple)
 
 
-def test_the_encoder_reads_predicates_and_objects() -> None:
+def test_predicates_and_objects_are_encoded_and_aligned() -> None:
     source = linearise(PUB)
     assert " ".join(source.tokens) == "[CLS] eat type pub [SEP] food Thai [SEP] area riverside [SEP]"
     assert source.triple == [-1, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
-
-
-def test_facts_are_aligned_by_predicate_and_object() -> None:
     assert align(PUB, ["The pub serves Thai food ", "by the riverside."]).fact_of == (0, 0, 1)
     assert align(PUB, ["It is there. ", "Go."]).fact_of == (0, 1, 0), "triples that no fact mentions are aligned, too"
 
@@ -93,16 +92,15 @@ def test_texts_are_planned_and_generated(verify: str) -> None:
 
 
 def test_plain_sentences_pass_the_check_without_a_subject() -> None:
-    assert sentence(Checker(), PUB.triples[0]) == "The eat type is pub."
-    templates = Lexicon(templates={"eatType": "{subject} is a {object}."})
-    assert sentence(Checker(templates), PUB.triples[0]) == "The eat type is pub."
-    assert sentence(Checker(templates), Triple("Mill", "eatType", "pub")) == "Mill is a pub."
     phrases = {"no": ("not allowed", "non family friendly"), "yes": ("family friendly",)}
-    truth = Lexicon(booleans={"familyFriendly": phrases})
-    assert sentence(Checker(truth), Triple("Mill", "familyFriendly", "no")) == "Mill is non family friendly."
-    assert sentence(Checker(truth), Triple("", "familyFriendly", "no")) == "It is non family friendly."
-    assert sentence(Checker(truth), Triple("Mill", "familyFriendly", "yes")) == "Mill is family friendly."
-    assert sentence(Checker(), Triple("Mill", "familyFriendly", "yes")) == "Mill: family friendly: yes."
+    rules, pub = Checker(), Triple("", "eatType", "pub")
+    learned = Checker(Lexicon(templates={"eatType": "{subject} is a {object}."}, booleans={"familyFriendly": phrases}))
+    assert sentence(rules, pub) == sentence(learned, pub) == "The eat type is pub."
+    assert sentence(learned, Triple("Mill", "eatType", "pub")) == "Mill is a pub."
+    assert sentence(learned, Triple("Mill", "familyFriendly", "no")) == "Mill is non family friendly."
+    assert sentence(learned, Triple("", "familyFriendly", "no")) == "It is non family friendly."
+    assert sentence(learned, Triple("Mill", "familyFriendly", "yes")) == "Mill is family friendly."
+    assert sentence(rules, Triple("Mill", "familyFriendly", "yes")) == "Mill: family friendly: yes."
     assert not learn([Record("r", PUB.triples[:1], (Reference("There is a pub."),))]).templates
 
 

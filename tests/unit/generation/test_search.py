@@ -17,19 +17,20 @@ from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.search import BeamSearch, Expectation, Task
 from agggen.model.batch import CLS, SEP, Example, collate
 from agggen.model.joint import JointModel, ModelConfig
+from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.generation.search_examples import (
-    RECORDS,
     TASKS,
     Groups,
-    copying,
+    check_twin,
     histories,
     ngrams,
     same,
     search,
-    slow_search,
     writer,
 )
 from tests.unit.model.enumeration import random_example
+
+CONFIG = BeamConfig(beam=3, max_fact_tokens=4)
 
 
 @histories
@@ -44,10 +45,7 @@ from tests.unit.model.enumeration import random_example
     ids=["three beams", "minimum length", "one beam"],
 )
 def test_cached_search_equals_uncached_search(history: str, settings: dict[str, Any], config: BeamConfig) -> None:
-    model = writer(history=history, **settings)
-    with torch.no_grad():
-        for task, result in zip(TASKS, search(model, RECORDS, TASKS, config), strict=True):
-            same(result, slow_search(model, RECORDS[task.record], task.groups, config))
+    check_twin(writer(history=history, **settings), config)
 
 
 @settings(max_examples=60)
@@ -55,7 +53,9 @@ def test_cached_search_equals_uncached_search(history: str, settings: dict[str, 
 def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObject) -> None:
     draw = data.draw
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
-    model = writer(draw(st.integers(0, 99)), draw(st.floats(0, 4)), history=draw(st.sampled_from(["shared", "masked"])))
+    model = writer(
+        draw(st.integers(0, 99)), draw(st.floats(-6, 40)), history=draw(st.sampled_from(["shared", "masked"]))
+    )
     records = [random_example(draw(st.integers(0, 99)), size, [1]) for size in sizes]
     tasks = []
     for record, size in enumerate(sizes):
@@ -69,12 +69,10 @@ def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObj
         max_fact_tokens=draw(st.integers(1, 4)),
         block_ngrams=draw(st.integers(0, 3)),
     )
-    with torch.no_grad():
-        for task, result in zip(tasks, search(model, records, tasks, config), strict=True):
-            same(result, slow_search(model, records[task.record], task.groups, config))
+    check_twin(model, config, tasks, records)
 
 
-# --- scores of training ---
+# --- optimality, with the scores of training ---
 
 
 def log_probabilities(model: JointModel, examples: Sequence[Example], groups: Groups) -> list[float]:
@@ -88,22 +86,6 @@ def log_probabilities(model: JointModel, examples: Sequence[Example], groups: Gr
     with torch.no_grad():
         totals: list[float] = model.emissions(batch, allowed, states).masked_fill(~allowed, 0).sum((1, 2)).tolist()
     return totals
-
-
-@histories
-@copying
-def test_log_probabilities_are_those_of_training(history: str, copy: bool) -> None:
-    model = writer(history=history, copy=copy)
-    tasks = [task for task in TASKS if len(task.groups[0]) <= 3]
-    config = BeamConfig(beam=4, max_fact_tokens=6, min_tokens_per_triple=1)
-    for task, result in zip(tasks, search(model, RECORDS, tasks, config), strict=True):
-        for hypothesis in result:
-            example = replace(RECORDS[task.record], facts=hypothesis.facts)
-            (expected,) = log_probabilities(model, [example], task.groups)
-            assert hypothesis.log_probability == pytest.approx(expected, abs=1e-8)
-
-
-# --- optimality ---
 
 
 def toy(seed: int, history: str) -> tuple[JointModel, Example]:
@@ -132,6 +114,7 @@ def all_texts(groups: Groups, max_words: int) -> Iterator[tuple[tuple[int, ...],
 @pytest.mark.parametrize(("groups", "max_words"), [(((0, 1),), 3), (((0,), (1,)), 2), (((1,), (0,)), 2)])
 @pytest.mark.parametrize(("penalty", "block"), [(0.0, 0), (0.9, 0), (0.9, 1)])
 def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: int, penalty: float, block: int) -> None:
+    """Words are copied from the fact's own triples only, and marks and the unknown word are never generated."""
     model, example = toy(len(groups), history)
     texts = list(all_texts(groups, max_words))
     texts = [t for t in texts if not block or len(set(ngrams(t, block))) == len(ngrams(t, block))]
@@ -141,8 +124,67 @@ def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: i
         for facts, total in zip(texts, totals, strict=True)
     ]
     config = BeamConfig(beam=512, length_penalty=penalty, max_fact_tokens=max_words, block_ngrams=block)
-    (result,) = search(model, [example], [Task(0, groups)], config)
+    (result,) = search(model, config, [Task(0, groups)], [example])
     same(result, sorted(expected, key=lambda h: -h.score))
+
+
+# --- limits ---
+
+
+@pytest.mark.parametrize(
+    ("end", "config"),
+    [(40.0, BeamConfig(max_fact_tokens=3)), (1.5, BeamConfig(min_tokens_per_triple=4, max_fact_tokens=3))],
+    ids=["regression: facts were empty", "regression: with a minimum above the maximum, no fact could end"],
+)
+def test_lengths_are_within_the_settings(end: float, config: BeamConfig) -> None:
+    check_twin(writer(end=end), config, TASKS[:6])
+
+
+def test_no_ngram_crosses_a_boundary_of_facts() -> None:
+    """Regression: the last word of a fact and the first of the next were a bigram, which was blocked later on."""
+    model, word = writer(end=40.0, copy=False), 9
+    with torch.no_grad():
+        model.output_bias[word] += 20
+    config = BeamConfig(beam=2, length_penalty=0.0, min_tokens_per_triple=1, max_fact_tokens=2, block_ngrams=2)
+    (result,) = check_twin(model, config, [Task(0, ((2,), (0, 1)))])
+    assert result[0].facts == ((word,), (word, word))
+
+
+@pytest.mark.parametrize("end", [-1e4, -1e12])
+def test_a_fact_with_an_improbable_end_stops_at_the_maximum_length(end: float) -> None:
+    """exp(-1e4) underflows to 0; -1e12 is below the score of an impossible end."""
+    for task, result in zip(TASKS, search(writer(end=end, copy=False), BeamConfig(max_fact_tokens=3)), strict=True):
+        assert len(result[0].facts) == len(task.groups)
+        assert all(len(words) <= 3 for words in result[0].facts)
+        if end == -1e4:
+            assert all(len(words) == 3 for words in result[0].facts)
+            assert result[0].log_probability == pytest.approx(end * len(task.groups), rel=0.02)
+        else:
+            assert result[0].log_probability <= IMPOSSIBLE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_lower_precision_has_similar_scores(dtype: torch.dtype) -> None:
+    config, tolerance = BeamConfig(beam=2, max_fact_tokens=4), 1e-4 if dtype == torch.float32 else 0.2
+    for result, expected in zip(search(writer().to(dtype), config), search(writer(), config), strict=True):
+        assert result[0].log_probability == pytest.approx(expected[0].log_probability, rel=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"beam": 0}, "beam must be at least 1, not 0"),
+        ({"max_fact_tokens": 0}, "max_fact_tokens must be at least 1, not 0"),
+        ({"min_tokens_per_triple": -1}, "min_tokens_per_triple must be at least 0, not -1"),
+        ({"block_ngrams": -3}, "block_ngrams must be at least 0, not -3"),
+        ({"length_penalty": -0.5}, "length_penalty must be a number of 0 or more, not -0.5"),
+        ({"length_penalty": float("nan")}, "length_penalty must be a number of 0 or more, not nan"),
+    ],
+    ids=str,
+)
+def test_invalid_settings_are_refused(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BeamConfig(**setting)
 
 
 # --- shared prefixes and pruning ---
@@ -152,8 +194,8 @@ def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: i
 @pytest.mark.parametrize("max_facts", [1, 2, 3, 99])
 def test_each_prefix_is_decoded_once(history: str, max_facts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts do not depend on the number of facts that are decoded together."""
-    model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
-    expected = search(model, RECORDS, TASKS, config)
+    model = writer(history=history)
+    expected = search(model, CONFIG)
     decoded: list[PlanPrefix] = []
     add_facts = BeamSearch._add_facts
 
@@ -163,7 +205,7 @@ def test_each_prefix_is_decoded_once(history: str, max_facts: int, monkeypatch: 
         return add_facts(self, ready, parents, facts)
 
     monkeypatch.setattr(BeamSearch, "_add_facts", counted)
-    for result, same_text in zip(search(model, RECORDS, TASKS, config, max_facts=max_facts), expected, strict=True):
+    for result, same_text in zip(search(model, CONFIG, max_facts=max_facts), expected, strict=True):
         same(result, same_text)
     plans = [PlanPrefix.of(task.record, task.groups) for task in TASKS]
     assert len(decoded) == len(set(decoded))
@@ -175,13 +217,14 @@ def test_each_prefix_is_decoded_once(history: str, max_facts: int, monkeypatch: 
 @histories
 @pytest.mark.parametrize("penalty", [0.0, 0.9, 2.0])
 def test_texts_with_the_required_score_are_not_pruned(history: str, penalty: float) -> None:
-    model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4, length_penalty=penalty)
-    everything = search(model, RECORDS, TASKS, config)
+    model, config = writer(history=history), replace(CONFIG, length_penalty=penalty)
+    everything = search(model, config)
     best = [max(h.score for h in result) for result in everything]
     pruned = 0
     for factor in (2.0, 1.000001, 1.0, 0.999999, 0.7, 0.3, 0.01):
         required = [score * factor for score in best]
-        for result, expected, score in zip(requiring(model, config, required), everything, required, strict=True):
+        results = search(model, config, required_score=required.__getitem__)
+        for result, expected, score in zip(results, everything, required, strict=True):
             if result:
                 same(result, expected)
             else:
@@ -192,55 +235,26 @@ def test_texts_with_the_required_score_are_not_pruned(history: str, penalty: flo
 
 @histories
 def test_tasks_with_a_common_prefix_have_their_own_required_scores(history: str) -> None:
-    model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
-    everything = search(model, RECORDS, TASKS, config)
-    for unpruned in range(len(TASKS)):
+    model = writer(history=history)
+    for unpruned, everything in enumerate(search(model, CONFIG)):
         required = [-1e9 if task == unpruned else -1e-3 for task in range(len(TASKS))]
-        result = requiring(model, config, required)
-        same(result[unpruned], everything[unpruned])
+        result = search(model, CONFIG, required_score=required.__getitem__)
+        same(result[unpruned], everything)
         assert sum(map(bool, result)) == 1
-
-
-def requiring(model: JointModel, config: BeamConfig, required: Sequence[float]) -> list[list[Hypothesis]]:
-    with torch.no_grad():
-        searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
-    result = dict(searching.write(TASKS, 4, required.__getitem__))
-    return [result[task] for task in range(len(TASKS))]
 
 
 @histories
 @pytest.mark.parametrize("per_triple", [0.0, -1.0])
 def test_pruning_by_expectation_does_not_depend_on_other_tasks(history: str, per_triple: float) -> None:
-    model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
-    everything = search(model, RECORDS, TASKS, config)
+    model = writer(history=history)
+    everything = search(model, CONFIG)
     worst, pruned = min(result[0].score for result in everything), 0
     for score, length in ((worst, 6), (worst, 100), (0.7 * worst, 100), (1.5 * worst, 8)):
         tasks = [replace(task, expected=Expectation(score, length, per_triple)) for task in TASKS]
-        together = search(model, RECORDS, tasks, config)
-        for task, result, unpruned in zip(tasks, together, everything, strict=True):
+        for task, result, unpruned in zip(tasks, search(model, CONFIG, tasks), everything, strict=True):
             same(result, unpruned if result else [])
-            same(search(model, RECORDS, [task], config, max_facts=1)[0], result)
+            same(search(model, CONFIG, [task], max_facts=1)[0], result)
             pruned += not result
             if per_triple == 0 and any(text.score > score and text.length <= length for text in unpruned):
                 assert result, "a text that meets the expectation was pruned"
     assert 0 < pruned < 4 * len(TASKS)
-
-
-def test_with_a_rising_required_score_the_best_text_of_a_record_is_not_pruned() -> None:
-    """The generator raises the required score in the same way."""
-    model, config = writer(), BeamConfig(beam=3, max_fact_tokens=4)
-    everything = search(model, RECORDS, TASKS, config)
-    pruned = 0
-    for max_facts in (1, 2, 4):
-        with torch.no_grad():
-            searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
-        best = dict.fromkeys(range(len(RECORDS)), -1e9)
-        for task, result in searching.write(TASKS, max_facts, lambda task, best=best: best[TASKS[task].record]):  # type: ignore[misc]
-            pruned += not result
-            best[TASKS[task].record] = max([best[TASKS[task].record], *(h.score for h in result)])
-        for record, score in best.items():
-            all_scores = (
-                h.score for task, texts in zip(TASKS, everything, strict=True) if task.record == record for h in texts
-            )
-            assert score == pytest.approx(max(all_scores), abs=1e-8)
-    assert pruned

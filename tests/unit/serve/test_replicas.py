@@ -131,7 +131,7 @@ def test_batching_with_other_settings_does_not_change_texts(
     configs += [replace(own, **changed) for changed in SETTINGS.values()]
     records = (RECORDS * 2)[: len(configs)]
     jobs = [Job(record, settings=always(config), n_best=2) for record, config in zip(records, configs, strict=True)]
-    plans = library.planner.candidates(records, config=configs)
+    plans = [library.planner.candidates([record], config=c)[0] for record, c in zip(records, configs, strict=True)]
 
     async def together() -> Any:
         calls = [generator.write([job], [plan], name, LONG) for job, plan in zip(jobs, plans, strict=True)]

@@ -13,7 +13,7 @@ from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.training_texts import TrainingText
-from tests.unit.generation.test_strict import judge_of
+from tests.unit.generation.test_judge import judge_of
 
 LANDS = ["".join(parts) for parts in product(("Ant", "Bel", "Cor", "Dor", "Est"), ("ia", "onia", "land", "mark"))]
 

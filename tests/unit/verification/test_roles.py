@@ -12,7 +12,7 @@ from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.roles import wrong_roles
 from agggen.verification.training_texts import TrainingText
-from tests.unit.generation.test_strict import judge_of
+from tests.unit.generation.test_judge import judge_of
 from tests.unit.verification.test_cues import LANDS, OTHERS, land_text
 
 MAYORS = [land_text(number, land, "The leader of {} is {mayor}.", "mayor") for number, land in enumerate(LANDS)]

@@ -1,0 +1,180 @@
+"""The judge of the constrained search: whether a fact may end with these words after this text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from agggen.generation.hypotheses import PlanPrefix
+from agggen.generation.truth import RecordConstraints, WatchedWords
+from agggen.records import Record, Triple
+from agggen.text.tokenise import tokenise
+from agggen.verification.check import Checker
+from agggen.verification.lexicon import Lexicon
+from tests.unit.generation.test_generator import generator
+from tests.unit.verification.texts import record as record_of
+
+Judge = Callable[[str, str], bool]
+
+
+def word_ids(watched: WatchedWords, extras: list[str], text: str) -> list[int]:
+    """The ids of a text's words; words that the vocabulary lacks are added to `extras`."""
+    tokens = [token.text for token in tokenise(text)]
+    extras.extend(word for word in dict.fromkeys(tokens) if word not in (*watched.ids, *extras))
+    ids = watched.ids | {word: number for number, word in enumerate(extras, start=len(watched.vocabulary))}
+    return [ids[token] for token in tokens]
+
+
+def judge_of(record: Record, *groups: Sequence[int], lexicon: Lexicon | None = None) -> Judge:
+    """The judge of the last group's fact: ``judge(text before, fact)``."""
+    watched, extras = WatchedWords(generator().encoder.vocabulary, Checker(lexicon)), list[str]()
+
+    def judge(before: str, fact: str) -> bool:
+        first, second = (word_ids(watched, extras, text) for text in (before, f"{before} {fact}"))
+        prefix = PlanPrefix(0, tuple(map(frozenset, groups)), last=False)
+        return RecordConstraints(watched, record, extras)(prefix).judge(second[len(first) :], first)
+
+    return judge
+
+
+TOWNS = record_of("Ulm | country = Oz", "Oz | leader = Ann", "Ulm | area = 119")
+CLUB = record_of(
+    *("Ulm Town | manager = Ann Bo", "Ann Bo | club = Oz F.C.", "Ulm Town | league = Serie B"),
+    *("Ulm, Oz | team = Ulm Town", "Ulm, Oz | area = 119"),
+)
+MAYORS = record_of(
+    *("Ulm | leader = Ann", "Ann | birthPlace = Bo", "Ulm | area = 119"),
+    *("\u00d6rebro | country = Oz", "\u00d6rebro | area = 5"),
+)
+UNIVERSITY = record_of("Ulm, Oz | area = 119", "Bo | leader = Ann", "Ulm, Oz | university = Ulm University")
+AREA_AND_LEADER = "Ulm, Oz has an area of 119. Bo is led by Ann."
+LEADERS = record_of("Oz | leader = Ann of Oz", "Ulm | leader = Bo")
+PARTS = record_of("Ulm, Oz | isPartOf = Bo, Oz", "Oz | area = 119", "Ulm, Oz | leader = Ann")
+ULM_FACTS = ("leader = Ann", "area = 119")
+ULM = record_of(*ULM_FACTS, subject="Ulm")
+OZ = record_of("leader = Ann", "leader-2 = Bob", subject="Oz")
+HUT = record_of("leader = Ann", "leader-2 = The Hut", subject="Oz")
+
+
+def named_after(value: str) -> Record:
+    return Record("1", (Triple("Radium", "namedAfter", value),))
+
+
+@pytest.mark.parametrize(
+    ("record", "groups", "before", "fact", "passes"),
+    [
+        (TOWNS, [[0], [1]], "Ulm is in Oz", ", which is led by Ann.", True),
+        (TOWNS, [[0], [1]], "Ulm is in Oz", ", led by Ann.", True),
+        (TOWNS, [[0], [1]], "Ulm is in Oz", "and is led by Ann.", False),
+        (TOWNS, [[0], [1]], "Ulm is in Oz and", "is led by Ann.", False),
+        (TOWNS, [[0], [1]], "Ulm is in Oz and", "has Ann as its leader.", False),
+        (TOWNS, [[0], [1]], "Ulm is in Oz and", "Oz is led by Ann.", True),
+        (TOWNS, [[0], [2]], "Ulm's land is Oz", "and has an area of 119.", False),
+        (TOWNS, [[0], [2]], "Ulm's land is Oz.", "It has an area of 119.", True),
+        (TOWNS, [[0], [1]], "Ulm is in Oz.", "It is led by Ann.", False),
+        (TOWNS, [[0], [2]], "Ulm is in Oz", "and has an area of 119.", True),
+        (TOWNS, [[0], [2]], "Ulm is in Oz.", "It has an area of 119.", True),
+        (TOWNS, [[2], [0], [1]], "Ulm has an area of 119. It is in Oz.", "It is led by Ann.", False),
+        (TOWNS, [[2], [0], [1]], "Ulm has an area of 119. It is in Oz", ", which is led by Ann.", True),
+        (TOWNS, [[2], [0], [1]], "Ulm has an area of 119. The old town is in Oz.", "It is led by Ann.", False),
+        (TOWNS, [[0], [0], [2]], "Ulm is in Oz. The town is in Oz.", "It has an area of 119.", True),
+        (TOWNS, [[1], [0], [2]], "Oz is led by Ann. Ulm is in Oz.", "It has an area of 119.", True),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "It has an area of 119.", False),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "Ulm has an area of 119.", True),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz, which is led by Ann.", "It has an area of 119.", True),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz, which is led by Ann,", "and has an area of 119.", False),
+        (TOWNS, [[2], [0, 1]], "Ulm has an area of 119.", "It is in Oz, which is led by Ann.", True),
+        (TOWNS, [[1], [0]], "Ann leads Oz", "and is the home of Ulm.", False),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann", "and has an area of 119.", False),
+        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann.", "It has an area of 119.", False),
+        (TOWNS, [[0], [2]], "In the land of Oz lies Ulm", "and has an area of 119.", True),
+        # "which" refers to the name before it
+        (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "who plays in Serie B.", False),
+        (CLUB, [[2], [0]], "Ulm Town play in Serie B", "which is managed by Ann Bo.", False),
+        (CLUB, [[2], [0]], "Ulm Town play in the Serie B league", "which Ann Bo left to manage.", True),
+        (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "which plays in Serie B.", True),
+        (CLUB, [[0], [1]], "The manager is Ann Bo of Ulm Town", "where Oz F.C. is a club.", False),
+        (CLUB, [[0], [1]], "The manager of Ulm Town is Ann Bo", ", a player of Oz F.C.", True),
+        (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "a club of Serie B.", False),
+        (CLUB, [[2], [0]], "Ulm Town, Serie B,", "where Ann Bo manages.", True),
+        (CLUB, [[2], [0]], "Ulm Town is in Serie B", "where Ann Bo manages.", False),
+        # a verb belongs to the name that begins the sentence
+        (CLUB, [[0], [1]], "Ann Bo manages Ulm Town", "and plays for Oz F.C.", True),
+        (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "and plays in Serie B.", False),
+        (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo", "and plays in Serie B.", True),
+        (CLUB, [[2], [0], [1]], "Ulm Town play in Serie B. They are managed by Ann Bo", "and has Oz F.C.", False),
+        (CLUB, [[1], [0]], "Ann Bo has played for Oz F.C. and", "manages Ulm Town.", False),
+        (CLUB, [[3], [4]], "The team of Ulm, Oz is Ulm Town.", "The area of Ulm is 119.", True),
+        (CLUB, [[0], [4]], "Ann Bo manages Ulm Town", "The area of Ulm is 119.", False),
+        # sentences begin with any capital, and their subject may come late
+        (MAYORS, [[0], [1]], "Led by Ann, Ulm is large", "and was born in Bo.", False),
+        (MAYORS, [[0], [2]], "Led by Ann, Ulm is large", "and has an area of 119.", True),
+        (MAYORS, [[0], [3], [2]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 119.", False),
+        (MAYORS, [[0], [3], [4]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 5.", True),
+        (MAYORS, [[0], [3], [4]], 'Ann leads "Ulm." \u00d6rebro is in Oz.', "It has an area of 5.", True),
+        # a name inside another name is not named
+        (UNIVERSITY, [[0], [1], [2]], AREA_AND_LEADER, "The university is Ulm University.", False),
+        (UNIVERSITY, [[0], [1], [2]], AREA_AND_LEADER, "The university in Ulm is Ulm University.", True),
+        (LEADERS, [[0]], "", "Ann of Oz is the leader of a town.", False),
+        (LEADERS, [[0]], "", "Ann of Oz is the leader of Oz.", True),
+        # a relative clause has no values of another subject
+        (CLUB, [[0, 2]], "", "Ann Bo manages Ulm Town, which plays in Serie B.", True),
+        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, who plays in Serie B.", False),
+        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, whose league is called Serie B.", False),
+        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo who came late, and plays in Serie B.", True),
+        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, who led Ulm Town to Serie B.", True),
+        (CLUB, [[0, 2]], "", "Serie B, which Ulm Town entered, is known to Ann Bo.", True),
+        # a subject named in parts is named
+        (PARTS, [[0]], "", "Ulm is part of Bo, Oz.", True),
+        (PARTS, [[0]], "", "Ulm is part of Bo.", False),
+        (PARTS, [[0], [2]], "Ulm is part of Bo, Oz", "and is led by Ann.", True),
+        (PARTS, [[0], [1], [2]], "Ulm is part of Bo, Oz. Oz has an area of 119.", "Ulm is led by Ann.", True),
+        # a fact of the only subject does not continue a sentence about another name
+        (ULM, [[0], [1]], "Ulm is led by Ann", "and has an area of 119.", True),
+        (ULM, [[0], [1]], "Ann leads Ulm", "and has an area of 119.", False),
+        (ULM, [[0], [1]], "Ulm's leader is Ann", "and has an area of 119.", False),
+        (ULM, [[0], [1]], "The Ann leads Ulm and", "has an area of 119.", False),
+        (ULM, [[0], [1]], "Ann leads Ulm", "and Ulm has an area of 119.", True),
+        (ULM, [[0], [1]], "Ann leads Ulm", "and the area is 119.", True),
+        (ULM, [[0], [1]], "Ann leads Ulm", ", which has an area of 119.", True),
+        (ULM, [[0], [1]], "Ann is the one who leads Ulm", "and has an area of 119.", True),
+        (ULM, [[0], [1]], "Ann leads Ulm and it is small", "and has an area of 119.", True),
+        (ULM, [[0], [1]], "Ann leads Ulm.", "It has an area of 119.", True),
+        (ULM, [[0], [1]], "Near Ann lies Ulm", "and has an area of 119.", True),
+        (ULM, [[0], [1]], "Ulm is led by Ann", "whose area is 119.", False),
+        (ULM, [[0], [1]], "Ann leads Ulm", ", whose area is 119.", True),
+        (ULM, [[0], [1]], "Ulm is led by Ann", "whose town has an area of 119.", False),
+        (ULM, [[0], [1]], "Ulm is led by Ann", "whose Ulm has an area of 119.", True),
+        (ULM, [[0], [1]], "Ann, also known as Ulm, is a town", "and has an area of 119.", True),
+        (ULM, [[0], [1]], "Ann (in short Ulm) is a town", "and has an area of 119.", True),
+        # a name that ends like a possessive
+        (record_of(*ULM_FACTS, subject="Levi's"), [[0], [1]], "Levi's is led by Ann", "and has an area of 119.", True),
+        (record_of(*ULM_FACTS, subject="Bo'"), [[0], [1]], "Bo' is led by Ann", "and has an area of 119.", True),
+        # brackets and quotation marks come in pairs
+        (named_after("ray (Latin)"), [[0]], "", "It is named after ray (Latin).", True),
+        (named_after("ray (Latin)"), [[0]], "", "It is named after ray.", True),
+        (named_after("ray (Latin)"), [[0]], "", "It is named after ray ().", False),
+        (named_after("ray (Latin)"), [[0]], "", "It is named after ray (Latin.", False),
+        (named_after('"Ulma"'), [[0]], "", 'It is named after "Ulma".', True),
+        (named_after('"Ulma"'), [[0]], "", 'It is named after Ulma".', False),
+        (named_after("6' 2\" Bob"), [[0]], "", "It is named after 6' 2\" Bob.", True),
+        # no sentence begins within another
+        (OZ, [[0], [1]], "The leader of Oz is Ann.", "The leader of Oz is Bob.", True),
+        (OZ, [[0], [1]], "The leader of Oz is Ann", "The leader of Oz is Bob.", False),
+        (OZ, [[0], [1]], "Ann leads Oz", "It is led by Bob.", False),
+        (OZ, [[0], [1]], "Ann leads Oz and", "it is led by Bob.", True),
+        (HUT, [[0], [1]], "Ann leads Oz and", "The Hut is in it.", True),
+        (OZ, [[0], [1]], "The leader of Oz is Ann Smith.", "and Bob leads Oz.", False),
+        (OZ, [[0], [1]], "The leader of Oz is Ann Jr.", "and Bob leads Oz.", True),
+        (OZ, [[0], [1]], "ann leads oz since 1990.", "and Bob leads Oz.", True),
+    ],
+)
+def test_facts_that_may_end(record: Record, groups: list[list[int]], before: str, fact: str, passes: bool) -> None:
+    assert judge_of(record, *groups)(before, fact) is passes
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.95, False), (0.8, True)])
+def test_a_name_that_nearly_always_follows_the_needs_it_after_a_preposition(share: float, passes: bool) -> None:
+    judge = judge_of(record_of("home = Hague", subject="She"), [0], lexicon=Lexicon(articles={"Hague": share}))
+    assert judge("", "She lives in Hague.") is passes
