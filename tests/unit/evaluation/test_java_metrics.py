@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from importlib import metadata
@@ -15,9 +14,7 @@ from agggen.errors import AggGenError
 from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
 from agggen.evaluation.java import run_lines
 from agggen.evaluation.meteor import meteor_score, meteor_statistics
-from tests.unit.score_files import score_texts
-
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java runtime: METEOR and CoreNLP cannot run")
+from tests.unit.score_files import needs_java, score_texts
 
 COUNTS = " ".join(["1.0"] * 23)
 
