@@ -92,12 +92,7 @@ def test_errors_of_the_published_reading_only() -> None:
         ("The Rice Boat", {"near": "Raja Indian Cuisine"}, "The Rice Boat is near Raja Indian Cuisine.", {}),
         ("Zizzi", {"near": "Café Rouge"}, "Zizzi is near Cafe Rouge.", {}),
         ("Zizzi", {"near": "The Rice Boat"}, "Zizzi is near The Rice Boat.", {}),
-        (
-            "The Cheap English Pub",
-            {"food": "English"},
-            "the cheap english pub",
-            {"missed": [("food", "English", None)]},
-        ),
+        ("The English Pub", {"food": "English"}, "the english pub", {"missed": [("food", "English", None)]}),
         # another name is wrong, an absent one is missed
         ("Zizzi", {"food": "Thai"}, "Strada serves Thai food.", {"wrong": [("name", "Zizzi", "Strada")]}),
         ("Zizzi", {"food": "Thai"}, "It serves Thai food.", {"missed": [("name", "Zizzi", None)]}),
@@ -115,12 +110,7 @@ def test_errors_of_the_published_reading_only() -> None:
             },
         ),
         # numbers of other kinds are no prices
-        (
-            "Zizzi",
-            {"name": "Zizzi"},
-            "Zizzi opened in 2025, takes 20-25 minutes to reach and seats over 30 people.",
-            {},
-        ),
+        ("Zizzi", {"name": "Zizzi"}, "Zizzi opened in 2025, takes 20-25 minutes and seats over 30 people.", {}),
     ],
 )
 def test_errors(

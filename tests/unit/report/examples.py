@@ -20,11 +20,8 @@ def row(number: int, size: int, wrong: int = 0, slots: bool = False, text: str =
     category = "Food" if number % 2 else "City"
     record = Record.of({"id": f"r{number}", "triples": triples, "references": [text], "category": category})
     names = record.predicates
-    width = len(text) // size
-    ends = [width * (i + 1) for i in range(size - 1)] + [len(text)]
-    facts = [
-        WrittenFact(width * i, end, (names[i],), names[i : i + 1] if i < wrong else ()) for i, end in enumerate(ends)
-    ]
+    cuts = [*range(0, len(text) - len(text) % size, len(text) // size), len(text)]
+    facts = [WrittenFact(cuts[i], cuts[i + 1], (names[i],), names[i : i + 1] if i < wrong else ()) for i in range(size)]
     values = tuple(ValueCheck(triple, "part" if i < wrong else "literal") for i, triple in enumerate(record.triples))
     missed = tuple(SlotError(name, "x", None, None, None) for name in names[:wrong])
     return Row(
