@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from measuring import Numbers, cpu_of, kills, measured, print_result
+from measuring import cpu_of, kills, measured, print_result
 from serving import running
 from untrained import development_records
 
@@ -100,7 +100,7 @@ def main() -> None:
             for _ in range(options.rounds):
                 rounds.append({})
                 for mode in MODES:
-                    numbers: list[Numbers] = []
+                    numbers: list[dict[str, float]] = []
                     for source in sources:
                         command, _ = job(options.bundle, source, mode, url, options.workers)
                         before = cpu_of(server)

@@ -1,4 +1,4 @@
-"""CPU time and memory of processes, measured from outside; latencies of an endpoint under load; kills; results."""
+"""CPU time of processes, measured from outside; latencies of an endpoint under load; kills; results."""
 
 from __future__ import annotations
 
@@ -12,34 +12,31 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count, cycle
+from itertools import cycle
 
 import numpy as np
 import psutil
 import torch
 
-Numbers = dict[str, float]
 _PAUSE = 0.2
-_SAMPLES_PER_MEMORY = 10
-"""CPU time is sampled at every pause, memory only at every tenth, since the kernel stops the process to read it (33 ms
-for ten Ray processes)."""
 
 
-def tree(process: psutil.Process) -> Iterator[psutil.Process]:
-    yield process
-    yield from process.children(recursive=True)
+def tree(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def cpu_time(process: psutil.Process) -> float:
+    """The CPU seconds of a process; 0 if it has ended."""
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def cpu_of(process: psutil.Process) -> float:
     """The CPU seconds of a process and its living descendants."""
-    total = 0.0
-    for member in tree(process):
-        try:
-            times = member.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
-    return total
+    return sum(map(cpu_time, tree(process)))
 
 
 def titled(process: psutil.Process, title: str) -> list[psutil.Process]:
@@ -81,35 +78,22 @@ def free_port() -> int:
         return int(unused.getsockname()[1])
 
 
-def measured(name: str, command: Sequence[str]) -> Numbers:
-    """Runs Python with the arguments `command`: its wall time, and the CPU time and peak memory (MiB) of all processes.
-
-    The peak is the largest resident memory of all processes together (PSS: shared pages count once).
-    """
+def measured(name: str, command: Sequence[str]) -> dict[str, float]:
+    """Runs Python with the arguments `command`: its wall time, and the CPU time of all its processes, in seconds."""
     begin = time.monotonic()
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE)
-    watched = psutil.Process(process.pid)
     cpu: dict[int, float] = {}
-    peak = 0.0
     lines: list[bytes] = []
     reader = threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True)
     reader.start()
-    for sample in count():
-        if process.poll() is not None:
-            break
-        pss = 0.0
+    while process.poll() is None:
         with suppress(psutil.Error):
-            for member in tree(watched):
-                with suppress(psutil.Error):
-                    times = member.cpu_times()
-                    cpu[member.pid] = times.user + times.system
-                    if sample % _SAMPLES_PER_MEMORY == 0:
-                        pss += member.memory_full_info().pss
-        peak = max(peak, pss)
+            members = tree(psutil.Process(process.pid))
+            cpu |= {member.pid: seconds for member in members if (seconds := cpu_time(member))}
         time.sleep(_PAUSE)
-    if process.wait():
+    if process.returncode:
         raise SystemExit(f"{name} failed: {b''.join(lines).decode()[-2000:]}")
-    return {"seconds": time.monotonic() - begin, "cpu": sum(cpu.values()), "peak": peak / 2**20}
+    return {"seconds": time.monotonic() - begin, "cpu": sum(cpu.values())}
 
 
 def latencies(url: str, bodies: Sequence[bytes], clients: int, seconds: float) -> dict[str, float]:

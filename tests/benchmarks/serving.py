@@ -202,7 +202,6 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=("default", "haproxy"), default=["default", "haproxy"])
     parser.add_argument("--replicas", type=int, default=1, help="of the generator, and processes of the library")
     parser.add_argument("--seconds", type=float, default=20, help="of a measurement, roughly")
-    parser.add_argument("--records", type=int, default=0, help="at saturation; default: as many as take --seconds")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
@@ -215,7 +214,7 @@ def main() -> None:
         sample = development_records(corpus, BLOCK)
         library = Library(bundle, options.replicas, sample[:8])
         speed = len(sample) / library.run(sample)[0]
-        count = options.records or max(BATCH * BATCHES * options.replicas, int(speed * options.seconds))
+        count = max(BATCH * BATCHES * options.replicas, int(speed * options.seconds))
         records = development_records(corpus, count)
         bodies = [json.dumps({"records": [record.as_dict()]}).encode() for record in sample]
         print(f"{count:,} records at saturation; the library writes about {speed:.1f} a second", flush=True)
