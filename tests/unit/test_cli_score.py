@@ -108,6 +108,7 @@ def test_every_record_must_be_valid(system: Run, name: str, content: str, messag
     [
         (("--protocol", "wmt"), "unknown protocol 'wmt'"),
         (("--metrics", "bleu,bleurt"), "no metric 'bleurt'"),
+        (("--metrics", "ser"), "protocol plain has no metric 'ser'"),
         (("--metrics", ","), "no metric is requested"),
         (("--json", "none/out.json"), "there is no folder none"),
         (("--json", "out.json"), "cannot read missing.txt"),

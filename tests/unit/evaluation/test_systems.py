@@ -33,18 +33,6 @@ def test_slot_errors_are_a_metric_of_e2e_for_its_own_predicates() -> None:
     assert foreign_predicate([*RECORDS, FOREIGN]) == "'birthPlace' of record 'b'"
 
 
-@pytest.mark.parametrize(
-    ("protocol", "requested", "message"),
-    [
-        ("plain", ["ser"], "protocol plain has no metric 'ser'"),
-        ("e2e", ["rouge"], "no metric 'rouge'; it has bleu, nist, meteor, rouge_l, cider, values_whole, .*, ser"),
-    ],
-)
-def test_unknown_metrics_are_refused(protocol: str, requested: list[str] | None, message: str) -> None:
-    with pytest.raises(AggGenError, match=message):
-        metrics_of(protocol, requested, RECORDS)
-
-
 def test_slot_statistics_give_corpus_segment_and_sample_scores() -> None:
     result = slot_statistics(RECORDS, TEXTS)
     assert result["ser.ser"].corpus().value == pytest.approx(100 * 3 / 9)
@@ -78,6 +66,8 @@ def test_value_measures_of_two_systems_are_comparable() -> None:
 
 
 def test_bad_input_is_refused() -> None:
+    with pytest.raises(AggGenError, match=r"no metric 'rouge'; it has bleu, nist, .*, cider, values_whole, .*, ser"):
+        metrics_of("e2e", ["rouge"], RECORDS)
     with pytest.raises(AggGenError, match="3 records but 1 texts"):
         measure_system("plain", ["bleu"], RECORDS, ["a"])
     with pytest.raises(AggGenError, match="no records"):

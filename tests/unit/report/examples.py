@@ -1,7 +1,5 @@
 """Small reports, with texts that need escaping in every format."""
 
-from dataclasses import replace
-
 from agggen.evaluation import Score
 from agggen.evaluation.protocols import measure
 from agggen.generation.results import WrittenFact
@@ -36,7 +34,7 @@ def row(number: int, size: int, wrong: int = 0, slots: bool = False, text: str =
     )
 
 
-def report(rows: list[Row], title: str = "Toy", max_rows: int = 30, seed: int = 0, partial: str = "") -> Report:
+def report(rows: list[Row], title: str = "Toy", seed: int = 0, partial: str = "") -> Report:
     references = [[reference.text for reference in row.record.references] for row in rows]
     statistics = measure("plain", [row.text for row in rows], references)
     measures = (
@@ -44,7 +42,7 @@ def report(rows: list[Row], title: str = "Toy", max_rows: int = 30, seed: int = 
         Measure("tau", Score(float("nan"), "kendall")),
         Measure("meteor", None, None, "there is no Java here"),
     )
-    result = build(
+    return build(
         title,
         {"bundle": "ab12", "limit": 0},
         {"bundle": title, "records": len(rows)},
@@ -56,4 +54,3 @@ def report(rows: list[Row], title: str = "Toy", max_rows: int = 30, seed: int = 
         partial,
         seed,
     )
-    return replace(result, max_rows=max_rows)
