@@ -116,17 +116,6 @@ def test_the_texts_of_a_report_can_be_scored_again_and_other_settings_do_not_rep
     assert {path: path.read_bytes() for path in Path("report").iterdir()} == before
 
 
-def test_slot_errors_of_corpora_with_slots(run: Run, bundle: Path, restaurants: Path) -> None:
-    code, out, err = run("evaluate", bundle, "--corpus", restaurants, "--metrics", "bleu,nist")
-    assert code == 0, err
-    folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
-    assert folder.parent == bundle.parent / "evaluation"
-    assert folder.name.startswith("e2e-dev-")  # from the file's metadata, not the folder's name
-    assert "faithfulness/ser.ser" in out
-    assert all("slot_errors" in line for line in lines(folder))
-    assert loaded(folder)["identity"]["protocol"] == "e2e"
-
-
 def test_no_aggregation_has_one_triple_per_fact_and_no_scores_of_plans(run: Run, bundle: Path) -> None:
     """A run log that cannot be written does not fail the evaluation."""
     Path("log").write_text("a file where a folder belongs")
@@ -187,22 +176,23 @@ def test_invalid_options_are_refused_before_anything_is_written(
 # --- METEOR without Java ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-
-def test_without_java_a_report_is_written_without_meteor(
-    run: Run, bundle: Path, restaurants: Path, no_java: None
+def test_without_java_a_report_on_slots_is_written_without_meteor(
+    run: Run, bundle: Path, restaurants: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, _, err = run("evaluate", bundle, "--corpus", restaurants, "-o", "r")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, out, err = run("evaluate", bundle, "--corpus", restaurants)
     assert code == 0, err
+    folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
+    assert folder.parent == bundle.parent / "evaluation"
+    assert folder.name.startswith("e2e-dev-")  # from the file's metadata, not the folder's name
+    assert "faithfulness/ser.ser" in out
+    assert all("slot_errors" in line for line in lines(folder))
     assert "warning: e2e/meteor is not computed" in err
-    measures = {measure["name"]: measure for measure in loaded(Path("r"))["scores"]["e2e"]["measures"]}
+    measures = {measure["name"]: measure for measure in loaded(folder)["scores"]["e2e"]["measures"]}
     assert measures["meteor"]["value"] is None
     assert "Java" in measures["meteor"]["not_computed"]
     assert measures["bleu"]["value"] is not None
-    assert "not computed" in Path("r/report.html").read_text(encoding="utf-8")
+    assert "not computed" in (folder / "report.html").read_text(encoding="utf-8")
     code, _, err = run("evaluate", bundle, "--corpus", restaurants, "-o", "requested", "--metrics", "meteor")
     assert (code, "Java" in err, Path("requested").exists()) == (2, True, False)
 
