@@ -135,8 +135,11 @@ def align(
             subject = _shares(words(triple.subject), fact_words)
             ties.sort(key=lambda fact: -subject[fact])  # stable: of equal facts, the first is chosen
         fact_of.append(ties[0] if ties else None)
-    if complete and None in fact_of:
-        _complete(record, fact_words, fact_of)
+    for index, triple in enumerate(record.triples if complete else ()):
+        if fact_of[index] is None:
+            free = [number for number in range(len(facts)) if number not in fact_of]
+            subject = _shares(words(triple.subject), fact_words)
+            fact_of[index] = free[0] if free else subject.index(max(subject))
     return Alignment(tuple(overlap), tuple(fact_of))
 
 
@@ -153,14 +156,6 @@ def _align_surface(record: Record, facts: Sequence[str], complete: bool) -> Alig
 def _shares(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tuple[float, ...]:
     """(T,): the fraction of `tokens` that each fact contains; 0 if there are no tokens."""
     return tuple(sum(token in fact for token in tokens) / max(1, len(tokens)) for fact in fact_words)
-
-
-def _complete(record: Record, fact_words: Sequence[frozenset[str]], fact_of: list[int | None]) -> None:
-    for index, fact in enumerate(fact_of):
-        if fact is None:
-            free = [number for number in range(len(fact_words)) if number not in fact_of]
-            subject = _shares(words(record.triples[index].subject), fact_words)
-            fact_of[index] = free[0] if free else subject.index(max(subject))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +178,8 @@ def hard_constraints(
 ) -> HardAlignment:
     """Prunes the groups of each fact by hard alignment.
 
-    "paper" (section 3.3): a triple is required in its best fact if that fact contains at least half of the triple's
-    words. No triple is forbidden.
+    "paper" (section 3.3): a triple is required in its best fact if that has at least half of the triple's words. No
+    triple is forbidden.
 
     "release" (the released system): each fact votes for at most two triples: the triple of whose predicate the fact
     contains the most words (no vote if tied), and the triple of whose object it contains the most words (only objects
@@ -205,10 +200,8 @@ def hard_constraints(
     alignment = align(record, facts, complete=False)
     if mode == "paper":
         cap = max_size
-        fact_of = tuple(
-            fact if fact is not None and row[fact] >= _THRESHOLD else None
-            for fact, row in zip(alignment.fact_of, alignment.overlap, strict=True)
-        )
+        aligned_facts = zip(alignment.fact_of, alignment.overlap, strict=True)
+        fact_of = tuple(fact if fact is not None and row[fact] >= _THRESHOLD else None for fact, row in aligned_facts)
     else:
         surplus = len(record.triples) - len(facts)
         cap = min(max_size, 1 if surplus <= 0 else 2 if surplus == 1 else max_size)
@@ -233,11 +226,8 @@ def _votes(record: Record, facts: Sequence[str]) -> tuple[int | None, ...]:
         predicate_counts = [sum(word in fact_words for word in predicate) for predicate, _ in words_of]
         if max(predicate_counts) and predicate_counts.count(max(predicate_counts)) == 1:
             votes[predicate_counts.index(max(predicate_counts))].add(fact)
-        object_counts = [sum(word in fact_words for word in value) for _, value in words_of]
-        object_counts = [
-            count if count >= _THRESHOLD * len(value) else 0
-            for count, (_, value) in zip(object_counts, words_of, strict=True)
-        ]
+        matched = [(sum(word in fact_words for word in value), len(value)) for _, value in words_of]
+        object_counts = [count if count >= _THRESHOLD * size else 0 for count, size in matched]
         if max(object_counts):
             votes[object_counts.index(max(object_counts))].add(fact)
     return tuple(next(iter(voters)) if len(voters) == 1 else None for voters in votes)

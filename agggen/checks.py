@@ -85,15 +85,15 @@ class CheckedText(Shown):
         """The risk that the text is incorrect, in [0, 1]; texts of the highest risk should be reviewed first."""
         return 1 - min(self.scores["coverage"], self.scores["correctness"])
 
+    @property
+    def doubts(self) -> list[str]:
+        """The critic's verdict on each triple that it does not find said."""
+        return [f"{judged.verdict}: {judged.triple}" for judged in self.judgement.verdicts if judged.verdict != "said"]
+
     def as_dict(self) -> dict[str, Any]:
         verdicts = [
-            {
-                **asdict(verdict.triple),
-                "verdict": verdict.verdict,
-                "said": round(verdict.said, 4),
-                "words": value.how,
-            }
-            for verdict, value in zip(self.judgement.verdicts, self.result.values, strict=True)
+            asdict(judged.triple) | {"verdict": judged.verdict, "said": round(judged.said, 4), "words": value.how}
+            for judged, value in zip(self.judgement.verdicts, self.result.values, strict=True)
         ]
         return {
             "id": self.record.id,
@@ -114,10 +114,7 @@ class CheckedText(Shown):
     def _repr_html_(self) -> str:
         spans = [(f"[{value.triple.predicate}]", value.span) for value in self.result.values if value.span]
         remarks = [str(value) for value in self.result.values if not value.whole]
-        remarks += [
-            f"{judged.verdict}: {judged.triple}" for judged in self.judgement.verdicts if judged.verdict != "said"
-        ]
-        return html_of_spans(self.text, spans, [*remarks, self._verdict])
+        return html_of_spans(self.text, spans, [*remarks, *self.doubts, self._verdict])
 
     @property
     def _verdict(self) -> str:
@@ -134,12 +131,7 @@ def included_critic() -> Critic:
 def check_all(
     records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None, critic: Critic | None = None
 ) -> list[CheckedText]:
-    """Checks each text against its record.
-
-    Args:
-        records, texts: one text per record.
-        checker: makes the check by words, with its lexicon. [default: a checker without a lexicon]
-        critic: the learned critic. [default: the included critic]
+    """Checks each text against its record, by default without a lexicon and with the included critic.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.

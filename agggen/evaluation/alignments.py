@@ -6,12 +6,12 @@ is the fraction of right alignments among these. The usual recall is reported as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from agggen.errors import AggGenError
-from agggen.evaluation.segments import SegmentStatistics, ratio
+from agggen.evaluation.segments import Formula, SegmentStatistics, percentage, ratio
 
 Positions = Mapping[str, int | None]
 """The index of each predicate's fact in the text; None or absent if the predicate is not aligned."""
@@ -49,22 +49,17 @@ def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Position
     }
 
 
-def _precision(sums: np.ndarray) -> np.ndarray:
-    return 100 * ratio(sums[..., 0], sums[..., 1])
-
-
-def _recall(sums: np.ndarray) -> np.ndarray:
-    return 100 * ratio(sums[..., 1], sums[..., 2])
+_PRECISION, _RECALL = percentage(0, 1), percentage(1, 2)
 
 
 def _f1(sums: np.ndarray) -> np.ndarray:
-    precision, recall = _precision(sums), _recall(sums)
+    precision, recall = _PRECISION(sums), _RECALL(sums)
     return ratio(2 * precision * recall, precision + recall)
 
 
-_MEASURES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
-    "precision": (_precision, "right/aligned"),
-    "recall": (_recall, "paper's recall: aligned, right or wrong/all"),
+_MEASURES: dict[str, tuple[Formula, str]] = {
+    "precision": (_PRECISION, "right/aligned"),
+    "recall": (_RECALL, "paper's recall: aligned, right or wrong/all"),
     "f1": (_f1, "of precision and the paper's recall"),
-    "accuracy": (lambda sums: 100 * ratio(sums[..., 0], sums[..., 2]), "right/all"),
+    "accuracy": (percentage(0, 2), "right/all"),
 }

@@ -45,10 +45,8 @@ def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
     metric = BLEU(lowercase=True, effective_order=True)
     counts = []
     for texts in n_best:
-        scores = [
-            metric.sentence_score(text, [*texts[:i], *texts[i + 1 :]]).score
-            for i, text in enumerate(texts if len(texts) > 1 else ())
-        ]
+        pairs = [(text, [*texts[:i], *texts[i + 1 :]]) for i, text in enumerate(texts)] if len(texts) > 1 else []
+        scores = [metric.sentence_score(text, others).score for text, others in pairs]
         counts.append((sum(scores), len(scores)))
     total = sum(count for _, count in counts)
     signature = str(metric.get_signature()) if total else "BLEU"

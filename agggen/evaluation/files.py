@@ -30,13 +30,10 @@ def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[str]:
-    """The text of each record, in the order of the records.
+    """The text of each record, in the order of the records, whose file is `records_name` in messages.
 
     A ``.jsonl`` file has objects with "id" and "text" in any order, like the output of `agggen generate` and a report's
     records.jsonl. Other files have one text per line in the order of the records; a blank line is an empty text.
-
-    Args:
-        records_name: the records' file, for messages.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8, or a record has no text or several; names the line.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from agggen.alignment import align
 from agggen.errors import CorpusError
@@ -43,11 +42,7 @@ def write(
     n_best: int = 1,
     progress: Callable[[int], None] = lambda done: None,
 ) -> HeldOut:
-    """Generates plans and texts for the records that have references.
-
-    Args:
-        config: the settings of generation; by default the generator's.
-        progress: called with the number of finished records.
+    """Generates plans and texts for the records that have references; calls `progress` with their finished number.
 
     Raises:
         CorpusError: no record has a reference text.
@@ -57,8 +52,8 @@ def write(
     if not with_references:
         raise CorpusError("no record has a reference text; evaluation needs at least one")
     result = HeldOut(with_references, [], [])
-    remaining = iter(with_references)
-    while batch := list(islice(remaining, _BATCH_SIZE)):
+    for start in range(0, len(with_references), _BATCH_SIZE):
+        batch = with_references[start : start + _BATCH_SIZE]
         result.n_best.extend(generator.generate(batch, n_best=n_best, config=config))
         result.planned.extend(plans[0].plan for plans in generator.planner.plan(batch, 1, config))
         progress(len(result.n_best))
@@ -69,15 +64,20 @@ def alignments(
     generator: Generator, records: Sequence[Record]
 ) -> dict[str, tuple[Sequence[Positions], Sequence[Positions]]]:
     """Predicted and gold alignments of the annotated reference texts, by aligner: ``viterbi`` and ``rule_based``."""
-    annotated = [(record, reference) for record in records for reference in record.references if reference.facts]
-    annotated = [pair for pair in annotated if all(fact.predicates is not None for fact in pair[1].facts or ())]
+    annotated = [
+        (record, reference.facts)
+        for record in records
+        for reference in record.references
+        if reference.facts and all(fact.predicates is not None for fact in reference.facts)
+    ]
     if not annotated:
         return {}
-    facts = [[fact.text for fact in reference.facts or ()] for _, reference in annotated]
-    gold = [positions(fact.predicates or () for fact in reference.facts or ()) for _, reference in annotated]
-    viterbi = [positions(plan.states) for plan in generator.align([record for record, _ in annotated], facts)]
+    described = [record for record, _ in annotated]
+    texts = [[fact.text for fact in facts] for _, facts in annotated]
+    gold = [positions(fact.predicates or () for fact in facts) for _, facts in annotated]
+    viterbi = [positions(plan.states) for plan in generator.align(described, texts)]
     rules = [
-        dict(zip(record.predicates, align(record, text_facts).fact_of, strict=True))
-        for (record, _), text_facts in zip(annotated, facts, strict=True)
+        dict(zip(record.predicates, align(record, facts).fact_of, strict=True))
+        for record, facts in zip(described, texts, strict=True)
     ]
     return {"viterbi": (viterbi, gold), "rule_based": (rules, gold)}

@@ -35,6 +35,9 @@ _SIGNATURES = {
     "ari": "plans|ari|unplaced:alone|mean:pairs",
     "groups": "plans|number of groups|mean:inputs",
     "reference_groups": "references|number of groups|mean:references",
+    "exact_match": "plans|equal to a reference|order:of groups",
+    "exact_partition": "plans|equal to a reference|order:none",
+    "placed": "plans|predicates placed",
 }
 
 
@@ -59,21 +62,24 @@ def plan_statistics(
     inputs = list(zip(plans, references, predicates, strict=True))
     pairs = [[_labels(plan, reference, names) for reference in gold] for plan, gold, names in inputs]
     human_pairs = [[_labels(*pair, names) for pair in combinations(gold, 2)] for _, gold, names in inputs]
-    groups_of_inputs = [(_groups(plan), [_groups(reference) for reference in gold]) for plan, gold, _ in inputs]
+    groups_of_inputs = [(_groups(plan), list(map(_groups, gold))) for plan, gold, _ in inputs]
     counts: dict[str, Sequence[tuple[float, float]]] = {
         **_agreement(plans, pairs, pairs),
         "groups": [(len(plan.states), 1) for plan in plans],
         "reference_groups": [(sum(len(plan.states) for plan in gold), len(gold)) for gold in references],
+        "exact_match": [(groups in gold, 1) for groups, gold in groups_of_inputs],
+        "exact_partition": [(set(groups) in map(set, gold), 1) for groups, gold in groups_of_inputs],
+        "placed": [(len(set(plan.predicates) & set(names)), len(names)) for plan, _, names in inputs],
     }
     total = f"|inputs:{len(plans)}|pairs:{sum(map(len, pairs))}"
-    statistics = {name: share_statistics(counts[name], _SIGNATURES[name] + total) for name in _SIGNATURES}
-    exact = [(groups in gold_groups, 1) for groups, gold_groups in groups_of_inputs]
-    partition = [(set(groups) in map(set, gold_groups), 1) for groups, gold_groups in groups_of_inputs]
-    placed = [(len(set(plan.predicates) & set(names)), len(names)) for plan, _, names in inputs]
-    equal = "plans|equal to a reference|order:"
-    statistics["exact_match"] = share_statistics(exact, f"{equal}of groups|inputs:{len(plans)}")
-    statistics["exact_partition"] = share_statistics(partition, f"{equal}none|inputs:{len(plans)}")
-    statistics["placed"] = share_statistics(placed, f"plans|predicates placed|predicates:{sum(map(len, predicates))}")
+    totals = {
+        **dict.fromkeys(("exact_match", "exact_partition"), f"|inputs:{len(plans)}"),
+        "placed": f"|predicates:{sum(map(len, predicates))}",
+    }
+    statistics = {
+        name: share_statistics(counts[name], signature + totals.get(name, total))
+        for name, signature in _SIGNATURES.items()
+    }
     max_references = max(map(len, references))
     if max_references > 1:
         needed = min(max_references, 3)
@@ -99,26 +105,15 @@ def _agreement(
     plans: Sequence[Plan], pairs: Sequence[Sequence[Labels]], pairs_for_max: Sequence[Sequence[Labels]]
 ) -> dict[str, list[tuple[float, int]]]:
     """Numerator and denominator of each input, by measure; ``nmi_max`` uses `pairs_for_max`."""
-    ranked = [
-        [_tau(pair) for pair in row] if len(plan.states) > 1 else [] for plan, row in zip(plans, pairs, strict=True)
-    ]
-    taus = [[tau for tau in row if not math.isnan(tau)] for row in ranked]
+    ordered = [row if len(plan.states) > 1 else [] for plan, row in zip(plans, pairs, strict=True)]
+    taus = [[tau for tau in map(_tau, row) if not math.isnan(tau)] for row in ordered]
+    nmi, ami, ari = ([[_clustering(name, pair) for pair in row] for row in pairs] for name in ("nmi", "ami", "ari"))
+    nmi_for_max = [[_clustering("nmi", pair) for pair in row] for row in pairs_for_max]
+    values = {"nmi_max": nmi_for_max, "nmi_avg": nmi, "tau_max": taus, "tau_avg": taus, "ami": ami, "ari": ari}
     return {
-        "nmi_max": _best([[_clustering("nmi", pair) for pair in row] for row in pairs_for_max]),
-        "nmi_avg": _mean([[_clustering("nmi", pair) for pair in row] for row in pairs]),
-        "tau_max": _best(taus),
-        "tau_avg": _mean(taus),
-        "ami": _mean([[_clustering("ami", pair) for pair in row] for row in pairs]),
-        "ari": _mean([[_clustering("ari", pair) for pair in row] for row in pairs]),
+        name: [(max(row), 1) if row and name.endswith("_max") else (sum(row), len(row)) for row in rows]
+        for name, rows in values.items()
     }
-
-
-def _best(values: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
-    return [(max(row), 1) if row else (0.0, 0) for row in values]
-
-
-def _mean(values: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
-    return [(sum(row), len(row)) for row in values]
 
 
 def _groups(plan: Plan) -> tuple[frozenset[str], ...]:

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 
 from agggen.errors import AggGenError
 from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
@@ -50,6 +51,10 @@ _LETTERS = str.maketrans(
 )
 
 
+_Tokenise = Callable[[list[str]], Iterable[str]]
+_Statistics = Callable[[list[str], list[list[str]]], SegmentStatistics]
+
+
 def measure(
     protocol: str,
     hypotheses: Sequence[str],
@@ -72,8 +77,20 @@ def measure(
     """
     names = known_metrics(protocol, metrics)
     groups = present_references(hypotheses, references)
-    functions = _PREPARE[protocol](list(hypotheses), groups, tokenised, names)
-    return {name: functions[name]() for name in names}
+    if protocol == "webnlg-2017":
+        groups = [group[:_WEBNLG_REFERENCES] for group in groups]
+
+    @cache
+    def tokenised_by(tokenise: _Tokenise) -> tuple[list[str], list[list[str]]]:
+        """Texts and references, tokenised in one call."""
+        tokens = iter(tokenise([*hypotheses, *(text for group in groups for text in group)]))
+        return [next(tokens) for _ in hypotheses], [[next(tokens) for _ in group] for group in groups]
+
+    available, result = _metrics_of(protocol, tokenised), {}
+    for name in names:
+        statistics, tokenise, remark = available[name]
+        result[name] = statistics(*tokenised_by(tokenise)).with_remark(remark)
+    return result
 
 
 def challenge_tokens(text: str) -> str:
@@ -87,52 +104,31 @@ def challenge_tokens(text: str) -> str:
     return " ".join(_NOT_WORD.sub(r" \1 ", plain).split())
 
 
-_Metrics = dict[str, Callable[[], SegmentStatistics]]
-
-
-def _plain(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
-    return {
-        "bleu": lambda: bleu_statistics(texts, groups, tokenised=tokenised),
-        "chrf": lambda: chrf_statistics(texts, groups),
-        "ter": lambda: ter_statistics(texts, groups, tokenised=tokenised),
-    }
-
-
-def _e2e(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
-    metrics: _Metrics = {}
-    if {"bleu", "nist"} & set(names):
-        words, references = _tokenise_all(lambda flat: [mteval_tokens(text) for text in flat], texts, groups)
-        metrics["bleu"] = lambda: bleu_statistics(words, references, tokenised=True).with_remark("texts:lc-ascii+13a")
-        metrics["nist"] = lambda: nist_statistics(words, references).with_remark("texts:lc-ascii+13a")
-    if {"meteor", "rouge_l", "cider"} & set(names):
-        tokens, token_references = _tokenise_all(ptb_tokens, texts, groups)
-        metrics["meteor"] = lambda: meteor_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
-        metrics["rouge_l"] = lambda: rouge_l_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
-        metrics["cider"] = lambda: cider_statistics(tokens, token_references).with_remark("texts:ptb-nopunct")
-    return metrics
-
-
-def _webnlg(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
-    tokens = str.lower if tokenised else challenge_tokens
-    first_references = [group[:_WEBNLG_REFERENCES] for group in groups]
-    words, reference_words = _tokenise_all(lambda flat: [tokens(text) for text in flat], texts, first_references)
+def _metrics_of(protocol: str, tokenised: bool) -> dict[str, tuple[_Statistics, _Tokenise, str]]:
+    """For each metric: the statistics of tokenised texts, the tokeniser, and a remark for the signature."""
+    if protocol == "plain":
+        bleu, ter = partial(bleu_statistics, tokenised=tokenised), partial(ter_statistics, tokenised=tokenised)
+        return {"bleu": (bleu, iter, ""), "chrf": (chrf_statistics, iter, ""), "ter": (ter, iter, "")}
+    if protocol == "e2e":
+        mteval = partial(map, mteval_tokens)
+        return {
+            "bleu": (partial(bleu_statistics, tokenised=True), mteval, "texts:lc-ascii+13a"),
+            "nist": (nist_statistics, mteval, "texts:lc-ascii+13a"),
+            "meteor": (meteor_statistics, ptb_tokens, "texts:ptb-nopunct"),
+            "rouge_l": (rouge_l_statistics, ptb_tokens, "texts:ptb-nopunct"),
+            "cider": (cider_statistics, ptb_tokens, "texts:ptb-nopunct"),
+        }
+    challenge = partial(map, str.lower if tokenised else challenge_tokens)
     remark = f"refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
     return {
-        "bleu": lambda: multi_bleu_statistics(words, reference_words).with_remark(remark),
-        "meteor": lambda: meteor_statistics(words, reference_words).with_remark(remark),
-        "ter": lambda: tercom_statistics(words, reference_words).with_remark(remark),
+        "bleu": (multi_bleu_statistics, challenge, remark),
+        "meteor": (meteor_statistics, challenge, remark),
+        "ter": (tercom_statistics, challenge, remark),
     }
-
-
-_PREPARE = {"plain": _plain, "e2e": _e2e, "webnlg-2017": _webnlg}
 
 
 def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]:
-    """`metrics`, or by default all metrics of the protocol.
-
-    Raises:
-        AggGenError: the protocol or a metric is unknown, or `metrics` is empty.
-    """
+    """`metrics`, or by default all metrics of the protocol. Raises AggGenError for unknown names or none."""
     if protocol not in PROTOCOLS:
         raise AggGenError(f"unknown protocol {protocol!r}; known are {', '.join(PROTOCOLS)}")
     known = PROTOCOLS[protocol]
@@ -148,11 +144,3 @@ def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str])
     for name in metrics:
         if name not in known:
             raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
-
-
-def _tokenise_all(
-    tokenise: Callable[[list[str]], list[str]], texts: list[str], groups: list[list[str]]
-) -> tuple[list[str], list[list[str]]]:
-    """Tokenises all texts and references in one call."""
-    tokens = iter(tokenise([*texts, *(text for group in groups for text in group)]))
-    return [next(tokens) for _ in texts], [[next(tokens) for _ in group] for group in groups]

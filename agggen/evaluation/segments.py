@@ -16,6 +16,8 @@ from agggen.evaluation import Score
 
 References = Sequence[Sequence[str]]
 """The references of each text."""
+Formula = Callable[[np.ndarray], np.ndarray]
+"""Sums of rows (..., counts) -> scores (...)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -24,19 +26,15 @@ class SegmentStatistics:
 
     rows: np.ndarray
     """(texts, counts)"""
-    formula: Callable[[np.ndarray], np.ndarray]
-    """Sums of rows (..., counts) -> scores (...)."""
+    formula: Formula
     signature: str
     single: np.ndarray | None = None
     """(texts,) The scores of single texts; None if the metric is not defined for single texts."""
 
     def corpus(self, only: Sequence[int] | slice | None = None) -> Score:
-        """The score of the corpus, or of a part of it.
+        """The score of the corpus, or of the texts with the indices `only`.
 
         Statistics over all references (NIST's weights, CIDEr's document frequencies) are not recomputed for a part.
-
-        Args:
-            only: indices of the part's texts.
         """
         if only is None:
             return Score(float(self.formula(self.rows.sum(0))), self.signature)
@@ -44,8 +42,8 @@ class SegmentStatistics:
         return Score(float(self.formula(part.sum(0))), f"{self.signature}|texts:{len(part)}of{len(self.rows)}")
 
     def with_remark(self, remark: str) -> SegmentStatistics:
-        """A copy with `remark`, which states how the texts were preprocessed, in the signature."""
-        return replace(self, signature=f"{self.signature}|{remark}")
+        """A copy with `remark`, which states how the texts were preprocessed, in the signature, unless it is empty."""
+        return replace(self, signature=f"{self.signature}|{remark}") if remark else self
 
     def samples(self, weights: np.ndarray) -> np.ndarray:
         """The scores (samples,) of bootstrap samples; `weights` (samples, texts) is how often each has each text."""
@@ -65,11 +63,7 @@ def rate_statistics(counts: Sequence[float], totals: Sequence[float], signature:
 
 
 def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> SegmentStatistics:
-    """Statistics of a metric whose corpus score is the quotient of two sums; NaN if the second sum is 0.
-
-    Args:
-        counts: each text's summands of numerator and denominator.
-    """
+    """Statistics of a metric whose corpus score is the quotient of the two sums of `counts`; NaN if the second is 0."""
 
     def formula(sums: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -80,6 +74,11 @@ def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> S
 
 def _quotient(sums: np.ndarray) -> np.ndarray:
     return ratio(sums[..., 0], sums[..., 1])
+
+
+def percentage(numerator: int, denominator: int) -> Formula:
+    """The formula of the quotient of two counts, given by index, in percent."""
+    return lambda sums: 100 * ratio(sums[..., numerator], sums[..., denominator])
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

@@ -51,10 +51,8 @@ class Comparison:
 
 def confidence_interval(statistics: SegmentStatistics, resamples: int = RESAMPLES, seed: int = SEED) -> Interval:
     """The 95 % percentile bootstrap interval of the corpus score."""
-    scores = np.concatenate(
-        [statistics.samples(weights) for weights in _bootstrap(len(statistics.rows), resamples, seed)]
-    )
-    low, high = _percentiles(scores)
+    samples = _bootstrap(len(statistics.rows), resamples, seed)
+    low, high = _percentiles(np.concatenate([statistics.samples(weights) for weights in samples]))
     score = statistics.corpus()
     remark = f"|ci:bootstrap-percentile|level:{_LEVEL}|resamples:{resamples}|seed:{seed}"
     return Interval(score.value, low, high, score.signature + remark)

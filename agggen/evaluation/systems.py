@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.evaluation.protocols import PROTOCOLS, check_requested, known_metrics, measure
@@ -59,7 +59,7 @@ def measure_system(
     tokenised: bool = False,
     confidence: bool = False,
 ) -> dict[str, Measured]:
-    """Scores the text of each record. The slot error rate is ``ser.add``, ``ser.miss``, ``ser.wrong`` and ``ser.ser``.
+    """Scores the text of each record; for the slot error rate see `slot_statistics`.
 
     Values are checked without a lexicon, since lexicons belong to models and the system may be of any kind.
 
@@ -73,17 +73,14 @@ def measure_system(
         AggGenError: the numbers of records and texts differ, a record has no reference, or a metric's tool is missing.
         RecordError: slot errors are requested and a predicate is not a slot of E2E.
     """
-    first = _statistics(protocol, metrics, records, texts, tokenised)
-    second: Mapping[str, SegmentStatistics] = {}
-    if against is not None:
-        second = _statistics(protocol, metrics, records, against, tokenised)
+    second = None if against is None else _statistics(protocol, metrics, records, against, tokenised)
     return {
         name: Measured(
             statistics,
             confidence_interval(statistics) if confidence else None,
             paired_bootstrap(statistics, second[name]) if second else None,
         )
-        for name, statistics in first.items()
+        for name, statistics in _statistics(protocol, metrics, records, texts, tokenised).items()
     }
 
 
@@ -99,16 +96,13 @@ def _statistics(
     if any(name in VALUES for name in metrics):
         values = read_values(records, texts).statistics
         statistics |= {name: values[name] for name in metrics if name in VALUES}
-    return statistics | slot_statistics(records, texts) if SER in metrics else statistics
+    return statistics | (slot_statistics(records, texts) if SER in metrics else {})
 
 
 def slot_statistics(
     records: Sequence[Record], texts: Sequence[str], reading: Reading = "published"
 ) -> dict[str, SegmentStatistics]:
-    """The slot error rate and its parts, in percent of the records' values.
-
-    Returns:
-        ``ser.add``, ``ser.miss``, ``ser.wrong`` and their sum ``ser.ser``.
+    """The slot error rate ``ser.ser``, and its parts ``ser.add``, ``ser.miss`` and ``ser.wrong``, in percent of values.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.
@@ -117,11 +111,9 @@ def slot_statistics(
     check_paired(records, texts)
     errors = [slot_errors(record, text, reading) for record, text in zip(records, texts, strict=True)]
     slots = [text_errors.slots for text_errors in errors]
-    counts = {
-        "ser.add": [len(text_errors.added) for text_errors in errors],
-        "ser.miss": [len(text_errors.missed) for text_errors in errors],
-        "ser.wrong": [len(text_errors.wrong) for text_errors in errors],
-        "ser.ser": [len(text_errors.all) for text_errors in errors],
-    }
     signature = f"patterns:{VERSION}|reading:{reading}|slots:{sum(slots)}|texts:{len(texts)}"
-    return {name: rate_statistics(values, slots, f"{name}|{signature}") for name, values in counts.items()}
+    parts = {"ser.add": "added", "ser.miss": "missed", "ser.wrong": "wrong", "ser.ser": "all"}
+    return {
+        name: rate_statistics([len(getattr(text, part)) for text in errors], slots, f"{name}|{signature}")
+        for name, part in parts.items()
+    }

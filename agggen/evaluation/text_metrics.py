@@ -8,24 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
+from itertools import zip_longest
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER, lib_ter
 from sacrebleu.metrics.base import Metric
 
-from agggen.evaluation.segments import References, SegmentStatistics, count_of_references, present_references, ratio
+from agggen.evaluation.segments import (
+    References,
+    SegmentStatistics,
+    count_of_references,
+    percentage,
+    present_references,
+)
 from agggen.evaluation.ter import Distance, edits
 
 
 def bleu_statistics(
     hypotheses: Sequence[str], references: References, lowercase: bool = False, tokenised: bool = False
 ) -> SegmentStatistics:
-    """sacreBLEU's BLEU; segment scores use the effective order.
-
-    Args:
-        tokenised: whether the texts are tokenised, with spaces between tokens; if not, 13a tokenises them.
-    """
-    return _bleu(present_references(hypotheses, references), hypotheses, lowercase, tokenised, missing=None)
+    """sacreBLEU's BLEU; segment scores use the effective order. 13a tokenises the texts unless they are `tokenised`."""
+    return _bleu(present_references(hypotheses, references), hypotheses, lowercase, tokenised)
 
 
 def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
@@ -37,21 +40,19 @@ def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> 
     groups = present_references(hypotheses, references)
     width = max(map(len, references))
     padded = [group + [""] * (width - len(group)) for group in groups]
-    return _bleu(padded, hypotheses, lowercase=True, tokenised=True, missing="blank")
+    return _bleu(padded, hypotheses, lowercase=True, tokenised=True, remark="|missing:blank")
 
 
 def chrf_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
     """sacreBLEU's chrF2; it ignores whitespace, so tokenised and raw texts have similar scores."""
     metric = CHRF()
-    rows = _rows(metric, hypotheses, present_references(hypotheses, references))
-    return _statistics("chrf", metric, metric, rows)
+    return _statistics("chrf", hypotheses, present_references(hypotheses, references), metric, metric)
 
 
 def ter_statistics(hypotheses: Sequence[str], references: References, tokenised: bool = False) -> SegmentStatistics:
     """sacreBLEU's TER, case-sensitive; punctuation is split off unless the texts are `tokenised`."""
     metric = _FastTER(normalized=not tokenised, case_sensitive=True)
-    rows = _rows(metric, hypotheses, present_references(hypotheses, references))
-    return _statistics("ter", metric, metric, rows)
+    return _statistics("ter", hypotheses, present_references(hypotheses, references), metric, metric)
 
 
 def tercom_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
@@ -61,11 +62,7 @@ def tercom_statistics(hypotheses: Sequence[str], references: References) -> Segm
     for text, group in zip(hypotheses, groups, strict=True):
         words = text.lower().split()
         counts.append((min(edits(words, reference) for reference in group), sum(map(len, group)) / len(group)))
-    rows = np.array(counts, dtype=float)
-
-    def formula(sums: np.ndarray) -> np.ndarray:
-        return 100 * ratio(sums[..., 0], sums[..., 1])
-
+    rows, formula = np.array(counts, dtype=float), percentage(0, 1)
     signature = (
         f"ter|tool:agggen|as:tercom-0.7.25|version:{version('agggen')}"
         f"|nrefs:{count_of_references(groups)}|case:lc|tok:none"
@@ -74,25 +71,20 @@ def tercom_statistics(hypotheses: Sequence[str], references: References) -> Segm
 
 
 def _bleu(
-    groups: References, hypotheses: Sequence[str], lowercase: bool, tokenised: bool, missing: str | None
+    groups: References, hypotheses: Sequence[str], lowercase: bool, tokenised: bool, remark: str = ""
 ) -> SegmentStatistics:
     tokenize = "none" if tokenised else "13a"
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     single = BLEU(lowercase=lowercase, tokenize=tokenize, force=True, effective_order=True)
-    return _statistics(
-        "bleu", metric, single, _rows(metric, hypotheses, groups), f"|missing:{missing}" if missing else ""
-    )
+    return _statistics("bleu", hypotheses, groups, metric, single, remark)
 
 
-def _rows(metric: Metric, hypotheses: Sequence[str], groups: References) -> np.ndarray:
-    """sacreBLEU's statistics of each text (texts, counts); `groups` has the references of each text."""
-    width = max(map(len, groups))
-    columns = [[group[i] if i < len(group) else None for group in groups] for i in range(width)]
-    return np.array(metric._extract_corpus_statistics(list(hypotheses), columns), dtype=float)
-
-
-def _statistics(name: str, metric: Metric, single: Metric, rows: np.ndarray, remark: str = "") -> SegmentStatistics:
+def _statistics(
+    name: str, hypotheses: Sequence[str], groups: References, metric: Metric, single: Metric, remark: str = ""
+) -> SegmentStatistics:
     """Statistics with the corpus score of `metric` and the segment scores of `single`, from the same counts."""
+    columns = list(zip_longest(*groups))  # the first reference of each text, the second ...; None if there is none
+    rows = np.array(metric._extract_corpus_statistics(list(hypotheses), columns), dtype=float)
     signature = f"{name}|tool:sacrebleu|{metric.get_signature()}{remark}"
     return SegmentStatistics(rows, partial(_scores, metric), signature, _scores(single, rows))
 

@@ -40,20 +40,16 @@ class ReadValues:
 
 
 def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> ReadValues:
-    """Applies the strict and the lenient check to the text of each record.
+    """Applies the strict check (by default without a lexicon) and the lenient check to the text of each record.
 
     The signature of ``values_whole`` contains, after ``said``, the number of values by kind of match.
-
-    Args:
-        checker: the strict checker of the model. [default: without a lexicon, so that values match by rule only]
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.
     """
     check_paired(records, texts)
     checker = checker or Checker()
-    checks = [checker.check(record, text) for record, text in zip(records, texts, strict=True)]
-    mentions = [verify(record, text) for record, text in zip(records, texts, strict=True)]
+    checks, mentions = list(map(checker.check, records, texts)), list(map(verify, records, texts))
     triples, ones = [len(record.triples) for record in records], [1] * len(records)
     whole = [sum(value.whole for value in check.values) for check in checks]
     mentioned = [sum(value.mentioned for value in mention.checks) for mention in mentions]

@@ -25,13 +25,9 @@ def rows_of(
     facts: Sequence[Sequence[WrittenFact]],
     scores: Mapping[str, Sequence[float]],
 ) -> list[Row]:
-    """A row per record, with the errors of its text.
+    """A row per record, with the errors of its text and, by metric, the scores of each text.
 
     Slot errors (`agggen.verification.e2e`, reading "plain") are only included if all predicates are slots of E2E.
-
-    Args:
-        values: the strict and the lenient check of the texts.
-        scores: one number per text, by metric.
     """
     slots = all(slot_of(triple.predicate) for record in records for triple in record.triples)
     rows = []
@@ -110,12 +106,12 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
     }
     names = list(dict.fromkeys(name for system in board.systems for name in system.scores))
     computed = {name: scores[name] for name in names if name in scores}
+    values = {name: score.value for name, score in computed.items()}
+    systems = [(system.system, system.scores, source_of(system)) for system in board.systems]
     rows: list[dict[str, Cell]] = [
-        {"system": system.system, **{name: system.scores.get(name) for name in names}, "source": source_of(system)}
-        for system in board.systems
+        {"system": name, **{metric: own.get(metric) for metric in names}, "source": source}
+        for name, own, source in (*systems, (OURS, values, "computed here"))
     ]
-    values = {name: computed[name].value if name in computed else None for name in names}
-    rows.append({"system": OURS, **values, "source": "computed here"})
     rows.sort(key=lambda row: -(bleu if isinstance(bleu := row["bleu"], float) else -1.0))
     title = f"{board.corpus} {board.split}, all {board.inputs:,} records, trained on {board.trained_on}"
     how = "; ".join(f"{name} {score.signature}" for name, score in computed.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +39,9 @@ class Measure:
         """The JSON form; undefined numbers are null."""
         if self.score is None:
             return {"name": self.name, "value": None, "not_computed": self.reason}
-        interval = None if self.interval is None else [finite(bound) for bound in self.interval]
-        return {
-            "name": self.name,
-            "value": finite(self.score.value),
-            "interval_95": interval,
-            "signature": self.score.signature,
-        }
+        interval = list(map(finite, self.interval)) if self.interval else None
+        value, signature = finite(self.score.value), self.score.signature
+        return {"name": self.name, "value": value, "interval_95": interval, "signature": signature}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +60,18 @@ class Table:
         return tuple(dict.fromkeys(name for row in self.rows for name in row))
 
     @property
+    def _cells(self) -> list[list[Cell]]:
+        """The cells of each column."""
+        return [[row.get(name) for row in self.rows] for name in self.columns]
+
+    @property
     def numbers(self) -> tuple[bool, ...]:
         """Whether each column contains only numbers; False for the first."""
-        columns = [[row.get(name) for row in self.rows] for name in self.columns]
-        numeric = [all(cell is None or isinstance(cell, int | float) for cell in cells) for cells in columns]
-        return (False, *numeric[1:])
+        return (False, *(all(isinstance(cell, int | float | None) for cell in cells) for cells in self._cells[1:]))
 
     def formatted(self) -> list[tuple[str, ...]]:
         columns = []
-        for name in self.columns:
-            cells = [row.get(name) for row in self.rows]
+        for cells in self._cells:
             large = any(isinstance(cell, float) and abs(cell) >= 10 for cell in cells)
             digits = None if self.mixed else 2 if large else 4
             columns.append([shown(cell, digits) for cell in cells])
@@ -96,7 +95,7 @@ class Section:
         """The measures with their intervals and signatures."""
         rows: list[dict[str, Cell]] = []
         for measure in self.measures:
-            interval = None if measure.interval is None else " to ".join(shown(bound) for bound in measure.interval)
+            interval = " to ".join(map(shown, measure.interval)) if measure.interval else None
             value = measure.score.value if measure.score else None
             signature = measure.score.signature if measure.score else f"not computed: {measure.reason}"
             rows.append({"score": measure.name, "value": value, "95 % interval": interval, "signature": signature})
@@ -156,11 +155,8 @@ class Row:
     @property
     def labelled_errors(self) -> list[tuple[str, SlotError]]:
         """The slot errors with their kind: ``added``, ``missed`` or ``wrong``."""
-        errors = self.slot_errors
-        if errors is None:
-            return []
-        kinds = {"added": errors.added, "missed": errors.missed, "wrong": errors.wrong}
-        return [(kind, error) for kind, kind_errors in kinds.items() for error in kind_errors]
+        kinds = ("added", "missed", "wrong") if self.slot_errors else ()
+        return [(kind, error) for kind in kinds for error in getattr(self.slot_errors, kind)]
 
     @property
     def not_whole(self) -> dict[str, str]:
@@ -209,31 +205,19 @@ class Report:
     partial: str = ""
     """Which part of the split was evaluated; empty for all of it."""
     seed: int = 0
-    max_rows: int = 30
-    """Maximum number of sampled rows, and of rows with the most faults, on the page."""
 
     def run_table(self) -> Table:
         rows = [{"name": name, "value": value} for name, value in self.run.items()]
         return Table("Bundle, data, settings and machine of this evaluation", rows, mixed=True)
 
     def __repr__(self) -> str:
-        lines = [
-            f"{section.key}/{measure.name} = {shown(measure.score.value)} ({measure.score.signature})"
-            for section in self.sections
-            for measure in section.measures
-            if measure.score is not None
-        ]
+        lines = [f"{name} = {shown(score.value)} ({score.signature})" for name, score in self._scores().items()]
         return "\n".join([self.title, *([self.partial] if self.partial else []), *lines])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        rows = [
-            f"<tr><td>{escape(section.key)}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-            for section in self.sections
-            for row in section.table().formatted()
-        ]
-        return f"<p>{escape(self.title)}</p><table>{''.join(rows)}</table>"
+        rows = [(section.key, *cells) for section in self.sections for cells in section.table().formatted()]
+        lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+        return f"<p>{escape(self.title)}</p><table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     def to_frame(self) -> pandas.DataFrame:
         """A DataFrame with a row per score: section, score, value, 95 % interval, signature; needs pandas."""
@@ -255,8 +239,11 @@ class Report:
 
     def measures(self) -> dict[str, float]:
         """All computed scores by ``section/name``, for a run log."""
+        return {name: score.value for name, score in self._scores().items()}
+
+    def _scores(self) -> dict[str, Score]:
         return {
-            f"{section.key}/{measure.name}": measure.score.value
+            f"{section.key}/{measure.name}": measure.score
             for section in self.sections
             for measure in section.measures
             if measure.score is not None

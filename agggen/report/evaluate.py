@@ -24,9 +24,9 @@ from agggen.evaluation.values import read_values
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
-from agggen.report import Report, Section
+from agggen.report import Report
 from agggen.report.build import build, compare_with_published, reference_groups, rows_of
-from agggen.report.content import Cell, Table
+from agggen.report.content import Cell
 from agggen.report.sections import TextMetrics, model_sections, text_scores
 
 N_BEST = 5
@@ -42,7 +42,7 @@ class Task:
     address: str
     """The bundle's address as the user gave it."""
     corpus: str
-    """The name of the corpus; `corpus` and `split` have the catalogue's names if the corpus is in the catalogue."""
+    """`corpus` and `split` have the catalogue's names if the corpus is in the catalogue."""
     split: str
     records: Sequence[Record]
     whole: int
@@ -68,11 +68,8 @@ class Task:
     @property
     def partial(self) -> str:
         """A note on the part of the split that is evaluated; empty for all of it."""
-        if len(self.records) == self.whole:
-            return ""
-        return (
-            f"Only the first {len(self.records):,} of {self.whole:,} records of {self.corpus} {self.split} are scored."
-        )
+        shown = f"{len(self.records):,} of {self.whole:,} records of {self.corpus} {self.split}"
+        return "" if len(self.records) == self.whole else f"Only the first {shown} are scored."
 
     @cached_property
     def identity(self) -> dict[str, str | int]:
@@ -152,12 +149,11 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     start = time.monotonic()
     held_out = write(generator, task.records, task.config, N_BEST, progress)
     generation_end = time.monotonic()
-    records, generations = held_out.records, held_out.generations
-    scores = text_scores(task.metrics, records, held_out.texts, task.seed)
-    plans = [generation.plan for generation in generations]
-    values = read_values(records, held_out.texts, generator.checker)
-    facts = [generation.facts for generation in generations]
-    rows = rows_of(records, held_out.texts, values, plans, facts, scores.single)
+    records, texts = held_out.records, held_out.texts
+    scores = text_scores(task.metrics, records, texts, task.seed)
+    values = read_values(records, texts, generator.checker)
+    plans, facts = zip(*((generation.plan, generation.facts) for generation in held_out.generations), strict=True)
+    rows = rows_of(records, texts, values, plans, facts, scores.single)
     sections = scores.sections + model_sections(
         held_out, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
     )
@@ -166,6 +162,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
             if measure.score is None:
                 note(f"warning: {section.key}/{measure.name} is not computed: {measure.reason}")
     seconds = {"writing": generation_end - start, "scoring": time.monotonic() - generation_end}
+    board, why = board_for(task.corpus, task.split, len(task.records), task.metrics.protocol, trained_on(task.bundle))
     return build(
         f"{task.title} on {task.corpus} {task.split}",
         task.identity,
@@ -174,13 +171,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
         sections,
         scores.plain,
         reference_groups(records, task.segmenter),
-        _published(task, sections),
+        compare_with_published(board, sections) if board else (None, why),
         task.partial,
         task.seed,
     )
-
-
-def _published(task: Task, sections: Sequence[Section]) -> tuple[Table | None, str]:
-    """The comparison with published systems, and how it was computed or why there is none."""
-    board, why = board_for(task.corpus, task.split, len(task.records), task.metrics.protocol, trained_on(task.bundle))
-    return (None, why) if board is None else compare_with_published(board, sections)

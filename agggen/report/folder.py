@@ -91,28 +91,22 @@ def write_report(folder: Path, report: Report) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        new = temporary / "new"
+        new, old = temporary / "new", temporary / "old"
         new.mkdir()
         rows = "".join(json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for row in report.rows)
         _write(new / "records.jsonl", rows)
         _write(new / "report.json", json.dumps(to_json(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
         _write(new / "report.html", to_html(report))
-        _put_in_place(new, folder, temporary / "old")
+        if folder.exists():
+            os.rename(folder, old)
+        try:
+            os.rename(new, folder)
+        except OSError:
+            if old.exists():
+                os.rename(old, folder)
+            raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _put_in_place(new: Path, folder: Path, old: Path) -> None:
-    """Renames `new` to `folder`, which is moved to `old` first, and restored if this fails."""
-    if not folder.exists():
-        os.rename(new, folder)
-        return
-    os.rename(folder, old)
-    try:
-        os.rename(new, folder)
-    except OSError:
-        os.rename(old, folder)
-        raise
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,6 +14,8 @@ from agggen.display import split_at_spans
 from agggen.generation.results import WrittenFact
 from agggen.report.content import OURS, Report, Row, shown
 
+MAX_ROWS = 30
+"""Maximum number of sampled rows, and of rows with the most faults."""
 FACT_COLOURS = 6
 """Number of colours of facts, which are used in turn."""
 
@@ -45,8 +47,7 @@ def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> 
 
 def sample_rows(report: Report) -> list[Row]:
     """A random sample of rows (with the report's seed), in the order of the corpus."""
-    number = min(report.max_rows, len(report.rows))
-    indices = random.Random(report.seed).sample(range(len(report.rows)), number)
+    indices = random.Random(report.seed).sample(range(len(report.rows)), min(MAX_ROWS, len(report.rows)))
     return [report.rows[index] for index in sorted(indices)]
 
 
@@ -54,7 +55,7 @@ def worst(report: Report) -> list[Row]:
     """The rows with faults, by descending number of faults; of equal numbers, rows with fewer triples first."""
     faulty = [row for row in report.rows if row.check.faults]
     faulty.sort(key=lambda row: (-len(row.check.faults), len(row.record.triples), row.record.id))
-    return faulty[: report.max_rows]
+    return faulty[:MAX_ROWS]
 
 
 def pieces(row: Row) -> list[tuple[int, str]]:

@@ -34,9 +34,6 @@ def write_review(path: Path, checked: Sequence[CheckedText]) -> None:
     for entry in checked:
         triples = entry.record.as_dict()["triples"]
         cell = "[" + ",\n ".join(json.dumps(triple, ensure_ascii=False) for triple in triples) + "]"
-        verdicts = [
-            f"{judged.verdict}: {judged.triple}" for judged in entry.judgement.verdicts if judged.verdict != "said"
-        ]
-        faults = "\n".join([*entry.faults, *verdicts])
+        faults = "\n".join([*entry.faults, *entry.doubts])
         rows.writerow((entry.record.id, cell, entry.text, f"{entry.risk:.4f}", faults, ""))
     path.write_text(file.getvalue(), encoding="utf-8-sig", errors="backslashreplace", newline="")

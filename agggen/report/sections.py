@@ -100,43 +100,44 @@ def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[
     """
     references = [[reference.text for reference in record.references] for record in records]
     plain = measure(PLAIN, texts, references)
+    reasons: dict[str, str] = {}
     if choice.protocol == PLAIN:
-        requested = {name: plain[name] for name in choice.metrics or PROTOCOLS[PLAIN]}
-        by_protocol: dict[str, dict[str, SegmentStatistics | str]] = {PLAIN: dict(requested)}
+        by_protocol = {PLAIN: {name: plain[name] for name in choice.metrics or PROTOCOLS[PLAIN]}}
     else:
-        by_protocol = {choice.protocol: _statistics_or_reasons(choice, texts, references), PLAIN: dict(plain)}
+        chosen, reasons = _statistics_and_reasons(choice, texts, references)
+        by_protocol = {choice.protocol: chosen, PLAIN: plain}
     scores = TextScores([], plain, {})
     for protocol, metrics in by_protocol.items():
-        computed = {name: statistic for name, statistic in metrics.items() if not isinstance(statistic, str)}
-        measures = {item.name: item for item in measured(computed, seed)}
-        missing = {name: Measure(name, None, None, why) for name, why in metrics.items() if isinstance(why, str)}
-        ordered = [(measures | missing)[name] for name in PROTOCOLS[protocol] if name in metrics]
+        measures = {item.name: item for item in measured(metrics, seed)}
+        if protocol == choice.protocol:
+            measures |= {name: Measure(name, None, None, why) for name, why in reasons.items()}
+        ordered = [measures[name] for name in PROTOCOLS[protocol] if name in measures]
         note = "In percent." if protocol != "e2e" else "In percent; NIST and CIDEr as the tools print them."
         note += " TER: lower is better." if "ter" in PROTOCOLS[protocol] else ""
         scores.sections.append(Section(protocol, _TITLES[protocol], ordered, note))
-        for name, statistic in computed.items():
+        for name, statistic in metrics.items():
             if statistic.single is not None:
                 scores.single[f"{protocol}/{name}"] = statistic.single.tolist()
     return scores
 
 
-def _statistics_or_reasons(
+def _statistics_and_reasons(
     choice: TextMetrics, texts: Sequence[str], references: Sequence[Sequence[str]]
-) -> dict[str, SegmentStatistics | str]:
-    """The statistics of each metric, or the reason why it cannot be computed."""
-    if choice.metrics is not None:
-        return dict(measure(choice.protocol, texts, references, choice.metrics))
+) -> tuple[dict[str, SegmentStatistics], dict[str, str]]:
+    """The statistics of metrics, and the reasons why others cannot be computed; a requested metric must be computed."""
     try:
-        return dict(measure(choice.protocol, texts, references))
+        return measure(choice.protocol, texts, references, choice.metrics), {}
     except AggGenError:
-        pass  # below, each metric is computed separately, to find the metrics that fail
-    statistics: dict[str, SegmentStatistics | str] = {}
+        if choice.metrics is not None:
+            raise
+    statistics: dict[str, SegmentStatistics] = {}
+    reasons = {}
     for name in PROTOCOLS[choice.protocol]:
         try:
             statistics |= measure(choice.protocol, texts, references, [name])
         except AggGenError as error:
-            statistics[name] = str(error)
-    return statistics
+            reasons[name] = str(error)
+    return statistics, reasons
 
 
 # --- texts against records and plans ---------------------------------------------------------------------------------
@@ -152,9 +153,7 @@ def model_sections(
 ) -> list[Section]:
     """The sections on values, plans, alignments and diversity.
 
-    Args:
-        values: the measures of `agggen.evaluation.values`.
-        ablation: unless ``none``, the section on the most likely plans is omitted, since the texts have other plans.
+    With an ablation, the section on the most likely plans is omitted, since the texts have other plans.
     """
     with_reference_plans = with_plans(written.records)
     references = [plans for _, plans in with_reference_plans]

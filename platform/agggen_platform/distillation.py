@@ -74,14 +74,13 @@ class Distillation:
         out: Path,
         actors: int | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
-        say: Callable[[str], None] = lambda sentence: None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> Dataset:
         """Writes the texts and the corpus into the folder `out`, and returns the corpus.
 
         Args:
             actors: see `agggen_platform.sharded.config.ShardedConfig`.
             progress: called after every shard of bulk generation.
-            say: receives messages.
 
         Raises:
             CorpusError: no record of a split has an accepted text.

@@ -79,12 +79,9 @@ def task_of(
 
     Args:
         bundle: the bundle's address; `path` is its folder on this machine.
-        corpus, split, reading: see `records_to_evaluate`.
+        corpus, split, limit, reading: see `records_to_evaluate`.
         overrides: inference settings that differ from the bundle's own.
-        limit: the number of records to evaluate, starting with the first (0: all).
-        protocol: the scorer (None: that of published results on the corpus); `metrics`: see `TextMetrics`.
-        run_archives: see `Bundle.fact_segmenter`.
-        device: see `agggen.tensors.device_of`.
+        protocol, metrics: see `TextMetrics`. [default: the protocol of published results on the corpus]
         note: receives a message about records that cannot be read.
 
     Raises:
@@ -140,10 +137,9 @@ def report_folder(address: str) -> Iterator[Path]:
 
 
 def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> str | None:
-    """Logs scores and files of a report. A failure is reported but not raised.
+    """Logs scores and files of a report; returns MLflow's id of the run, None if MLflow has not answered.
 
-    Returns:
-        MLflow's id of the run; None if MLflow has not answered.
+    A failure is reported but not raised.
     """
     try:
         with Tracker(run_name=f"evaluate-{task.name}", runs_dir=runs, report=note) as tracker:

@@ -20,21 +20,16 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
 import psutil
-import torch
-from measuring import Numbers, cpu_of, measured, titled
+from measuring import cpu_of, kills, measured, print_result
 from serving import running
 from untrained import development_records
 
@@ -60,44 +55,20 @@ def parts_of(out: Path) -> str:
     return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()
 
 
-@contextmanager
-def kills(titles: Sequence[str], seconds: float) -> Iterator[list[str]]:
-    """Kills a process of each title in turn, one every `seconds`; yields the titles of the killed processes."""
-    done, killed = threading.Event(), list[str]()
-
-    def run() -> None:
-        for number in count():
-            if done.wait(seconds):
-                return
-            title = titles[number % len(titles)]
-            for process in titled(psutil.Process(), title)[:1]:
-                process.kill()
-                killed.append(title)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        done.set()
-        thread.join()
-
-
 def under_kills(command: list[str], out: Path, titles: Sequence[str], seconds: float) -> dict[str, object]:
     """Repeats the job until it ends without an error; counts its failures and the shards that were repeated."""
-    failures, begin, errors = 0, time.monotonic(), list[str]()
-    with kills(titles, seconds) as killed:
+    begin, errors = time.monotonic(), list[str]()
+    with kills(psutil.Process(), titles, seconds) as killed:
         while (run := subprocess.run([sys.executable, *command], capture_output=True, text=True)).returncode:
-            failures += 1
             errors.append(run.stderr.strip().splitlines()[-1][:300])
             command = [argument for argument in command if argument != "--fresh"]
-            if failures > 20:
-                raise SystemExit(f"the job failed {failures} times: {errors[-1]}")
+            if len(errors) > 20:
+                raise SystemExit(f"the job failed {len(errors)} times: {errors[-1]}")
     report = json.loads((out / "report.json").read_text())
     return {
         "seconds": round(time.monotonic() - begin, 1),
         "kills": len(killed),
-        "failures": failures,
+        "failures": len(errors),
         "errors": errors,
         "redone_shards": report["shards"]["redone"],
     }
@@ -129,7 +100,7 @@ def main() -> None:
             for _ in range(options.rounds):
                 rounds.append({})
                 for mode in MODES:
-                    numbers: list[Numbers] = []
+                    numbers: list[dict[str, float]] = []
                     for source in sources:
                         command, _ = job(options.bundle, source, mode, url, options.workers)
                         before = cpu_of(server)
@@ -148,20 +119,21 @@ def main() -> None:
                 killed[mode] = under_kills(command, out, titles, options.kill)
                 hashes.add(parts_of(out))
                 print(f"{mode:9}{killed[mode]}", flush=True)
-    table = {
-        mode: {name: round(median(numbers[mode][name] for numbers in rounds), 2) for name in rounds[0][mode]}
-        for mode in MODES
-    }
-    tax = {
-        mode: [
-            round(numbers[mode]["cpu_ms_a_record"] / numbers["here"]["cpu_ms_a_record"] - 1, 3) for numbers in rounds
-        ]
-        for mode in MODES[1:]
-    }
-    machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "torch": torch.__version__}
-    result = {"records": sizes[1], "workers": options.workers, "sides": table, "tax_cpu": tax}
-    result |= {"idle_cpu_ms_a_second": round(1000 * idle), "kill_s": options.kill, "killed": killed}
-    print(json.dumps({"benchmark": "bulk_endpoint", **result, "same_bytes": len(hashes) == 1, **machine}))
+    costs = [{mode: numbers[mode]["cpu_ms_a_record"] for mode in MODES} for numbers in rounds]
+    print_result(
+        "bulk_endpoint",
+        records=sizes[1],
+        workers=options.workers,
+        sides={
+            mode: {name: round(median(numbers[mode][name] for numbers in rounds), 2) for name in rounds[0][mode]}
+            for mode in MODES
+        },
+        tax_cpu={mode: [round(cost[mode] / cost["here"] - 1, 3) for cost in costs] for mode in MODES[1:]},
+        idle_cpu_ms_a_second=round(1000 * idle),
+        kill_s=options.kill,
+        killed=killed,
+        same_bytes=len(hashes) == 1,
+    )
 
 
 if __name__ == "__main__":

@@ -12,13 +12,11 @@ record. The last line is JSON.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
 import time
 from dataclasses import replace
 
 import torch
+from measuring import print_result
 from untrained import untrained
 
 from agggen.bundle import load_bundle
@@ -41,19 +39,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=320, help="hypotheses that are decoded together")
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
-    if not os.environ.get("AGGGEN_DATA_HOME"):
-        sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs WebNLG 2017 (agggen corpora fetch webnlg)")
     torch.set_num_threads(1)
-    generator = load_bundle(options.bundle).generator() if options.bundle else untrained("webnlg")
+    generator = (load_bundle(options.bundle) if options.bundle else untrained("webnlg")).generator()
     dev = load_dataset("webnlg", splits=("dev",)).split("dev")
     records = dev[:: max(len(dev) // options.records, 1)][: options.records]
     beam = replace(generator.config.beam, beam=options.beam)
     base = replace(generator.config, beam=beam, rows=options.rows, planner="exact", plans=5)
-    variants = {
-        "exact_5": base,
-        "exact_1": replace(base, plans=1),
-        "two_stage_5": replace(base, planner="two-stage"),
-    }
+    variants = {"exact_5": base, "exact_1": replace(base, plans=1), "two_stage_5": replace(base, planner="two-stage")}
     generator.generate(records[:2], config=base)  # the first call builds tables and kernels
     best: dict[str, float] = {}
     texts: dict[str, list[Generation]] = {}
@@ -65,20 +57,17 @@ def main() -> None:
         seconds = sum(cpu_seconds(generator, [record], base)[0] for record in records[::5]) * 5
         best["one_by_one"] = min(seconds, best.get("one_by_one", seconds))
     words = [len(generation.text.split()) for generation in texts["exact_5"]]
-    result = {
-        "benchmark": "generation",
-        "records_per_cpu_second": {name: round(len(records) / seconds, 3) for name, seconds in best.items()},
-        "records": len(records),
-        "words_per_text": round(sum(words) / len(words), 1),
-        "beam": options.beam,
-        "rows": options.rows,
-        "weights": "trained" if options.bundle else "random",
-        "max_fact_tokens": base.beam.max_fact_tokens,
-        "output_words": generator.model.n_output,
-        "torch": torch.__version__,
-        "threads": 1,
-    }
-    print(json.dumps(result))
+    print_result(
+        "generation",
+        records_per_cpu_second={name: round(len(records) / seconds, 3) for name, seconds in best.items()},
+        records=len(records),
+        words_per_text=round(sum(words) / len(words), 1),
+        beam=options.beam,
+        rows=options.rows,
+        weights="trained" if options.bundle else "random",
+        max_fact_tokens=base.beam.max_fact_tokens,
+        output_words=generator.model.n_output,
+    )
 
 
 if __name__ == "__main__":

@@ -15,14 +15,12 @@ process (interpreter, torch, corpus, model and optimiser). The last line is JSON
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import resource
-import sys
 import time
 from typing import Literal, get_args
 
 import torch
+from measuring import print_result
 
 from agggen.corpora.catalogue import load
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
@@ -75,31 +73,24 @@ def new_model(
     return model, torch.optim.Adam(model.parameters(), lr=1e-5)
 
 
-def batches_of(examples: list[Example], positions: int, updates: int) -> list[list[Example]]:
-    """The first batches of an epoch."""
-    costs = joint_costs(examples, ModelConfig().max_group_size)
-    chosen = epoch_batches(sizes(examples), costs, positions, 512, seed=0, epoch=0)[:updates]
-    return [[examples[i] for i in batch] for batch in chosen]
-
-
-def worst_record() -> dict[str, object]:
-    """The cost of one update on the text with the largest lattice."""
+def measure_worst_record() -> None:
+    """Measures one update on the text with the largest lattice."""
     examples, encoder = examples_of(1.0, "none")
     costs = joint_costs(examples, ModelConfig().max_group_size)
     cost, worst = max(zip(costs, examples, strict=True), key=lambda pair: pair[0])
     model, optimizer = new_model(encoder)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = cpu_seconds(model, optimizer, [[worst]])
-    return {
-        "benchmark": "joint_training_worst_record",
-        "record": worst.id,
-        "triples": len(worst.predicates),
-        "facts": len(worst.facts),
-        "decoded_positions": cost,
-        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "peak_mib_before": round(before / 1024),
-        "cpu_seconds": round(seconds, 2),
-    }
+    print_result(
+        "joint_training_worst_record",
+        record=worst.id,
+        triples=len(worst.predicates),
+        facts=len(worst.facts),
+        decoded_positions=cost,
+        peak_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        peak_mib_before=round(before / 1024),
+        cpu_seconds=round(seconds, 2),
+    )
 
 
 def main() -> None:
@@ -110,15 +101,14 @@ def main() -> None:
     parser.add_argument("--positions", type=int, default=4096, help="decoded positions a batch, as in the preset")
     parser.add_argument("--worst", action="store_true", help="only the memory of the text with the highest cost")
     options = parser.parse_args()
-    if not os.environ.get("AGGGEN_DATA_HOME"):
-        sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs WebNLG 2017 (agggen corpora fetch webnlg)")
     torch.set_num_threads(1)
     if options.worst:
-        print(json.dumps(worst_record()))
+        measure_worst_record()
         return
     examples, encoder = examples_of(options.share)
     costs = joint_costs(examples, ModelConfig().max_group_size)
-    batches = batches_of(examples, options.positions, options.updates)
+    chosen = epoch_batches(sizes(examples), costs, options.positions, 512, seed=0, epoch=0)[: options.updates]
+    batches = [[examples[index] for index in batch] for batch in chosen]
     texts = sum(map(len, batches))
     variants = {history: (*new_model(encoder, history), False) for history in get_args(History)}
     variants["bfloat16"] = (*new_model(encoder), True)  # with shared history
@@ -131,22 +121,18 @@ def main() -> None:
         for name, (model, optimizer, bfloat16) in variants.items():
             seconds = cpu_seconds(model, optimizer, batches, bfloat16)
             best[name] = min(seconds, best.get(name, seconds))
-            print(
-                f"{name:8s} {texts / seconds:6.2f} texts per {'second' if name == 'gpu' else 'CPU-second'}", flush=True
-            )
-    result = {
-        "benchmark": "joint_training",
-        "texts_per_second": {name: round(texts / seconds, 2) for name, seconds in best.items()},
-        "ratio": round(best["masked"] / best["shared"], 3),
-        "ratio_bfloat16": round(best["shared"] / best["bfloat16"], 3),
-        "sample": len(examples),
-        "texts": texts,
-        "updates": len(batches),
-        "positions_per_text": round(sum(costs) / len(costs), 1),
-        "torch": torch.__version__,
-        "threads": 1,
-    }
-    print(json.dumps(result))
+            unit = "second" if name == "gpu" else "CPU-second"
+            print(f"{name:8s} {texts / seconds:6.2f} texts per {unit}", flush=True)
+    print_result(
+        "joint_training",
+        texts_per_second={name: round(texts / seconds, 2) for name, seconds in best.items()},
+        ratio=round(best["masked"] / best["shared"], 3),
+        ratio_bfloat16=round(best["shared"] / best["bfloat16"], 3),
+        sample=len(examples),
+        texts=texts,
+        updates=len(batches),
+        positions_per_text=round(sum(costs) / len(costs), 1),
+    )
 
 
 if __name__ == "__main__":

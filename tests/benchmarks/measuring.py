@@ -1,40 +1,42 @@
-"""CPU time and memory of processes, measured from outside."""
+"""CPU time of processes, measured from outside; latencies of an endpoint under load; kills; results."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import count
+from contextlib import contextmanager, suppress
+from itertools import cycle
 
+import numpy as np
 import psutil
+import torch
 
-Numbers = dict[str, float]
 _PAUSE = 0.2
-_SAMPLES_PER_MEMORY = 10
-"""CPU time is sampled at every pause, memory only at every tenth, since the kernel stops the process to read it (33 ms
-for ten Ray processes)."""
 
 
-def tree(process: psutil.Process) -> Iterator[psutil.Process]:
-    yield process
-    yield from process.children(recursive=True)
+def tree(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def cpu_time(process: psutil.Process) -> float:
+    """The CPU seconds of a process; 0 if it has ended."""
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def cpu_of(process: psutil.Process) -> float:
     """The CPU seconds of a process and its living descendants."""
-    total = 0.0
-    for member in tree(process):
-        try:
-            times = member.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
-    return total
+    return sum(map(cpu_time, tree(process)))
 
 
 def titled(process: psutil.Process, title: str) -> list[psutil.Process]:
@@ -47,6 +49,28 @@ def titled(process: psutil.Process, title: str) -> list[psutil.Process]:
     return descendants
 
 
+@contextmanager
+def kills(process: psutil.Process, titles: Sequence[str], seconds: float) -> Iterator[list[str]]:
+    """Kills a descendant of each title in turn, one every `seconds` (0: none); yields the titles of those killed."""
+    done, killed = threading.Event(), list[str]()
+
+    def run() -> None:
+        for title in cycle(titles):
+            if done.wait(seconds):
+                return
+            for victim in titled(process, title)[:1]:
+                victim.kill()
+                killed.append(title)
+
+    thread = threading.Thread(target=run if seconds else done.wait, daemon=True)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        done.set()
+        thread.join()
+
+
 def free_port() -> int:
     """A port that nothing listens on now."""
     with socket.socket() as unused:
@@ -54,32 +78,66 @@ def free_port() -> int:
         return int(unused.getsockname()[1])
 
 
-def measured(name: str, command: Sequence[str]) -> Numbers:
-    """Runs Python with the arguments `command`: its wall time, and the CPU time and peak memory (MiB) of all processes.
-
-    The peak is the largest resident memory of all processes together (PSS: shared pages count once).
-    """
+def measured(name: str, command: Sequence[str]) -> dict[str, float]:
+    """Runs Python with the arguments `command`: its wall time, and the CPU time of all its processes, in seconds."""
     begin = time.monotonic()
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE)
-    watched = psutil.Process(process.pid)
     cpu: dict[int, float] = {}
-    peak = 0.0
     lines: list[bytes] = []
     reader = threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True)
     reader.start()
-    for sample in count():
-        if process.poll() is not None:
-            break
-        pss = 0.0
+    while process.poll() is None:
         with suppress(psutil.Error):
-            for member in tree(watched):
-                with suppress(psutil.Error):
-                    times = member.cpu_times()
-                    cpu[member.pid] = times.user + times.system
-                    if sample % _SAMPLES_PER_MEMORY == 0:
-                        pss += member.memory_full_info().pss
-        peak = max(peak, pss)
+            members = tree(psutil.Process(process.pid))
+            cpu |= {member.pid: seconds for member in members if (seconds := cpu_time(member))}
         time.sleep(_PAUSE)
-    if process.wait():
+    if process.returncode:
         raise SystemExit(f"{name} failed: {b''.join(lines).decode()[-2000:]}")
-    return {"seconds": time.monotonic() - begin, "cpu": sum(cpu.values()), "peak": peak / 2**20}
+    return {"seconds": time.monotonic() - begin, "cpu": sum(cpu.values())}
+
+
+def latencies(url: str, bodies: Sequence[bytes], clients: int, seconds: float) -> dict[str, float]:
+    """Posts the bodies in turn, by clients that wait for each response; requests, their rate, percentiles in ms."""
+    begin = time.perf_counter()
+    times = asyncio.run(_closed_loop(url, bodies, clients, seconds))
+    speed = {"per_second": round(len(times) / (time.perf_counter() - begin), 2)}
+    return speed | {name: round(value, 2) for name, value in percentiles(times).items()} | {"requests": len(times)}
+
+
+async def _closed_loop(url: str, bodies: Sequence[bytes], clients: int, seconds: float) -> list[float]:
+    import aiohttp
+
+    latencies: list[float] = []
+    next_body = cycle(bodies)
+    headers = {"Content-Type": "application/json"}
+    timeout = aiohttp.ClientTimeout(total=max(60.0, 10 * seconds))
+    connector = aiohttp.TCPConnector(limit=clients)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as session:
+
+        async def request() -> None:
+            async with session.post(url, data=next(next_body)) as response:
+                answer = await response.read()
+                if response.status != 200:
+                    raise RuntimeError(f"{url} answered {response.status}: {answer[:300]!r}")
+
+        await asyncio.gather(*(request() for _ in range(clients)))  # opens connections and warms up
+        end = time.perf_counter() + seconds
+
+        async def client() -> None:
+            while (begin := time.perf_counter()) < end:
+                await request()
+                latencies.append(time.perf_counter() - begin)
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+    return latencies
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Percentiles in ms; 0 without values."""
+    return {f"p{percent}": 1000 * float(np.percentile(seconds or [0.0], percent)) for percent in (50, 95, 99)}
+
+
+def print_result(benchmark: str, **result: object) -> None:
+    """Prints a benchmark's result and the machine as one line of JSON."""
+    machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "torch": torch.__version__}
+    print(json.dumps({"benchmark": benchmark, **result, **machine}))

@@ -13,9 +13,6 @@ updates to be within one epoch, since evaluations would be included otherwise. T
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,9 +20,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from measuring import print_result
 
 from agggen.config import load_config
 from agggen.errors import StoppedError
+from agggen.model.joint import JointModel
 from agggen.run import Prepared, fit
 from agggen.training.data import Data
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
@@ -122,8 +121,6 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_intermixed_args()
-    if not os.environ.get("AGGGEN_DATA_HOME") and options.preset != "elements":
-        sys.exit("AGGGEN_DATA_HOME is not set: this preset needs a real corpus (or --preset elements)")
     torch.set_num_threads(1)
     other = "baseline" if options.stage == "joint" else "joint"
     config = load_config(
@@ -156,30 +153,25 @@ def main() -> None:
                 print(f"{name:6s} {seconds_of(speeds[name][-1:], texts, options.updates):.3f} s an update", flush=True)
         seconds = {name: seconds_of(rounds, texts, options.updates) for name, rounds in speeds.items()}
         by_round = {name: [seconds_of([run], texts, options.updates) for run in runs] for name, runs in speeds.items()}
-        result = {
-            "benchmark": "ray_train",
-            "preset": options.preset,
-            "stage": options.stage,
-            "seconds_an_update": {name: round(value, 4) for name, value in seconds.items()},
-            "over_bare": {name: round(value / seconds["bare"], 3) for name, value in seconds.items()},
-            "over_bare_each_round": {
-                name: [round(value / bare, 3) for value, bare in zip(rounds, by_round["bare"], strict=True)]
-                for name, rounds in by_round.items()
-            },
-            "checkpoint_and_log_seconds": round((seconds["kept"] - seconds["bare"]) * WINDOW, 4),
-            "texts": len(prepared.train),
-            "updates": options.updates,
-            "rounds": options.rounds,
-            "cores": os.cpu_count(),
-            "torch": torch.__version__,
-        }
-    print(json.dumps(result))
+    print_result(
+        "ray_train",
+        preset=options.preset,
+        stage=options.stage,
+        seconds_an_update={name: round(value, 4) for name, value in seconds.items()},
+        over_bare={name: round(value / seconds["bare"], 3) for name, value in seconds.items()},
+        over_bare_each_round={
+            name: [round(value / bare, 3) for value, bare in zip(rounds, by_round["bare"], strict=True)]
+            for name, rounds in by_round.items()
+        },
+        checkpoint_and_log_seconds=round((seconds["kept"] - seconds["bare"]) * WINDOW, 4),
+        texts=len(prepared.train),
+        updates=options.updates,
+        rounds=options.rounds,
+    )
 
 
 def texts_of(config: JobConfig, prepared: Prepared, stage: str, updates: int) -> dict[int, int]:
     """The number of texts of each window, by its last update."""
-    from agggen.model.joint import JointModel
-
     vocabulary = prepared.encoder.vocabulary
     model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
     settings = config.training.joint if stage == "joint" else config.training.baseline

@@ -17,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from measuring import print_result
 
 from agggen.corpora.rejects import Reject
 from agggen.generation.config import InferenceConfig
@@ -36,6 +37,7 @@ from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.ray_cluster import connected
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard, Worker
+from agggen_platform.storage.folder import Folder
 
 REQUESTS: list[str] = []
 """The URLs of this process's requests to S3."""
@@ -53,9 +55,8 @@ class Writer(BulkWorker):
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         ids = [row["id"] for _, rows in read_records(shard, 1024) for row in rows]
-        numbers = pa.array(
-            range(shard.rows_before + shard.first, shard.rows_before + shard.first + len(ids)), pa.int64()
-        )
+        first = shard.rows_before + shard.first
+        numbers = pa.array(range(first, first + len(ids)), pa.int64())
         columns: dict[str, Any] = {
             field.name: pa.array([EMPTY.get(field.type, [])] * len(ids), field.type) for field in text_schema()
         }
@@ -88,11 +89,8 @@ def run_job(options: argparse.Namespace) -> None:
     scratch = Path(options.scratch)
     model = Model(str(scratch), "0" * 64, InferenceConfig(), 3)
     settings = dict(pair.split("=") for pair in options.overrides)
-    config = BulkConfig(
-        inference=InferenceConfig(),
-        actors=options.workers,
-        shard_rows=int(settings.get("shard_rows", 0)),
-    )
+    shard_rows = int(settings.get("shard_rows", 0))
+    config = BulkConfig(inference=InferenceConfig(), actors=options.workers, shard_rows=shard_rows)
     with connected(address="local", cpus=options.workers, gpus=0):
         record_requests()
         cpu, clock = time.process_time(), time.monotonic()
@@ -132,46 +130,35 @@ def main() -> None:
         return
     results = []
     for records in options.records:
-        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        with tempfile.TemporaryDirectory() as folder, s3_server() if options.s3 else nullcontext(folder) as where:
             source = Path(folder) / "in.jsonl"
             write_input(source, records)
-            where, environment = folder, dict(os.environ)
             if options.s3:
-                environment |= s3_server(stack)
-                os.environ |= environment
-                where = "s3://scale"
-                from agggen_platform.storage.folder import Folder
-
                 Folder(where).upload("in.jsonl", source)
             command = [__file__, "--source", f"{where}/in.jsonl", "--out", f"{where}/out", "--scratch", folder]
             command += ["--workers", str(options.workers), *options.overrides]
-            done = subprocess.run([sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True)
+            done = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, text=True)
             if done.returncode:
                 raise SystemExit(f"{records:,} records: the job failed ({done.returncode})")
             results.append(json.loads(done.stdout.splitlines()[-1]))
             print(results[-1], flush=True)
-    about = {"workers": options.workers, "s3": options.s3, "overrides": options.overrides, "cores": os.cpu_count()}
-    print(json.dumps({"benchmark": "scale", **about, "runs": results}))
+    print_result("scale", workers=options.workers, s3=options.s3, overrides=options.overrides, runs=results)
 
 
-def s3_server(stack: ExitStack) -> dict[str, str]:
-    """Starts an S3 server with an empty bucket ``scale``; returns its environment variables."""
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """An S3 server, to which the environment points; yields the address of an empty bucket."""
     import boto3
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
-    stack.callback(server.stop)
     host, port = server.get_host_and_port()
-    environment = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    os.environ |= environment
+    os.environ |= {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
+    os.environ |= dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "test")
     boto3.client("s3").create_bucket(Bucket="scale")
-    return environment
+    yield "s3://scale"
+    server.stop()
 
 
 if __name__ == "__main__":

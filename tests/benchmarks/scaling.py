@@ -12,7 +12,7 @@ hits a generator, a planner and an ingress replica every 30 s, one of them every
 the library. The last line is JSON:
 
 - `requests`, `failed_at_first` (attempts that the client repeated), `lost` (without an answer), `wrong_texts`;
-- `p50`, `p99`: latency of the requests of a phase in ms, retries included; `records_per_second`;
+- `p50`, `p95`, `p99`: latency of the requests of a phase in ms, retries included; `records_per_second`;
 - `cpu_ms_a_record`: of all processes of the endpoint, starts of replicas included, and of the library (not with kills,
   since the CPU time of killed processes is unknown);
 - `replicas`: [second, clients, ingress, planners, generators].
@@ -21,13 +21,12 @@ the library. The last line is JSON:
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,15 +34,14 @@ from typing import Any
 import httpx
 import psutil
 import torch
-from load import percentiles
-from measuring import cpu_of, titled
+from measuring import cpu_of, kills, percentiles, print_result, titled
 from serving import running
 from untrained import PRESETS, development_records, save_untrained
 
 from agggen.bundle import load_bundle
 from agggen_platform.client import Client, EndpointError
 
-KINDS = ("Ingress", "Planner", "Generator")
+TITLES = [f"ray::ServeReplica:agggen:{kind}" for kind in ("Ingress", "Planner", "Generator")]
 SAMPLE = 256  # different records
 
 
@@ -77,11 +75,8 @@ class Load:
 
     def run(self, clients: int, seconds: float) -> None:
         end = time.monotonic() + seconds
-        threads = [threading.Thread(target=self._client, args=(number, end)) for number in range(clients)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(lambda number: self._client(number, end), range(clients)))
 
     def _client(self, number: int, end: float) -> None:
         draw = random.Random(number)
@@ -104,24 +99,18 @@ class Load:
 
 
 class Watch(threading.Thread):
-    """Counts replicas every two seconds, and kills replicas of each kind in turn."""
+    """Counts replicas every two seconds."""
 
-    def __init__(self, server: psutil.Process, kill: float) -> None:
+    def __init__(self, server: psutil.Process) -> None:
         super().__init__(daemon=True)
-        self.server, self.kill, self.clients, self.done = server, kill, 0, threading.Event()
+        self.server, self.clients, self.done = server, 0, threading.Event()
         self.timeline: list[list[int]] = []
-        self.killed = 0
 
     def run(self) -> None:
-        begin, due = time.monotonic(), time.monotonic() + self.kill / len(KINDS)
+        begin = time.monotonic()
         while not self.done.wait(2):
-            replicas = [titled(self.server, f"ray::ServeReplica:agggen:{kind}") for kind in KINDS]
-            self.timeline.append([round(time.monotonic() - begin), self.clients, *map(len, replicas)])
-            if self.kill and time.monotonic() >= due:
-                due += self.kill / len(KINDS)
-                for victim in replicas[self.killed % len(KINDS)][:1]:
-                    victim.kill()
-                self.killed += 1
+            replicas = [len(titled(self.server, title)) for title in TITLES]
+            self.timeline.append([round(time.monotonic() - begin), self.clients, *replicas])
 
 
 def main() -> None:
@@ -142,8 +131,11 @@ def main() -> None:
         generator, before = load_bundle(bundle).generator(), time.process_time()
         texts = {n_best[0].id: n_best[0].text for n_best in generator.generate(records)}
         library_cpu = (time.process_time() - before) / len(records)
-        with running(bundle, options.overrides) as (url, server, _):
-            watch = Watch(server, options.kill)
+        with (
+            running(bundle, options.overrides) as (url, server, _),
+            kills(server, TITLES, options.kill / len(TITLES)) as killed,
+        ):
+            watch = Watch(server)
             watch.start()
             phases, cpu, begin = [], cpu_of(server), time.monotonic()
             load = Load(url, [record.as_dict() for record in records], texts, options.records)
@@ -152,34 +144,31 @@ def main() -> None:
                 load.run(clients, options.seconds)
                 latencies = load.seconds[first:]
                 speed = len(latencies) * options.records / (time.monotonic() - phase)
-                cuts = {f"p{percent}": round(value) for percent, value in percentiles(latencies, (50, 99)).items()}
+                cuts = {name: round(value) for name, value in percentiles(latencies).items()}
                 phases.append({"clients": clients, "records_per_second": round(speed, 1), **cuts})
                 print(phases[-1], watch.timeline[-1:], flush=True)
             seconds, cpu = time.monotonic() - begin, cpu_of(server) - cpu
             watch.done.set()
             watch.join()
     answered = len(load.seconds) * options.records
-    result = {
-        "benchmark": "scaling",
-        "weights": "trained" if options.bundle else f"random, {options.preset}",
-        "requests": len(load.seconds) + load.lost,
-        "failed_at_first": Counting.failed,
-        "lost": load.lost,
-        "wrong_texts": load.wrong,
-        "killed": watch.killed,
-        "records": answered,
-        "seconds": round(seconds, 1),
-        "phases": phases,
-        "cpu_ms_a_record": {
+    print_result(
+        "scaling",
+        weights="trained" if options.bundle else f"random, {options.preset}",
+        requests=len(load.seconds) + load.lost,
+        failed_at_first=Counting.failed,
+        lost=load.lost,
+        wrong_texts=load.wrong,
+        killed=len(killed),
+        records=answered,
+        seconds=round(seconds, 1),
+        phases=phases,
+        cpu_ms_a_record={
             "endpoint": None if options.kill else round(1000 * cpu / max(1, answered), 1),
             "library": round(1000 * library_cpu, 1),
         },
-        "replicas": watch.timeline,
-        "settings": options.overrides,
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
-    }
-    print(json.dumps(result))
+        replicas=watch.timeline,
+        settings=options.overrides,
+    )
 
 
 if __name__ == "__main__":

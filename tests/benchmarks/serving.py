@@ -36,15 +36,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import torch
-from load import latencies
-from measuring import cpu_of, free_port
+from measuring import cpu_of, free_port, latencies, print_result
 from untrained import PRESETS, development_records, save_untrained
 
 from agggen.bundle import load_bundle
@@ -138,24 +136,23 @@ def _is_ready(url: str) -> bool:
 
 
 Send = Callable[[Client, list[dict[str, Any]]], int]
-"""Sends records and returns the number of texts."""
 
 
 def by_stream(client: Client, records: list[dict[str, Any]]) -> int:
-    """Sends one NDJSON request."""
+    """Sends one NDJSON request; returns the number of texts."""
     url, lines = f"{client.url}/v1/generate:stream", "".join(json.dumps(record) + "\n" for record in records)
     with httpx.stream("POST", url, content=lines, headers={"Content-Type": NDJSON}, timeout=600) as response:
         return sum(json.loads(line)["status"] == "ok" for line in response.iter_lines())
 
 
 def by_batches(client: Client, records: list[dict[str, Any]]) -> int:
-    """Sends `BATCHES` concurrent requests."""
+    """Sends `BATCHES` concurrent requests; returns the number of texts."""
     batches = [records[start : start + BATCH] for start in range(0, len(records), BATCH)]
     with ThreadPoolExecutor(BATCHES) as pool:
         return sum(answer["status"] == "ok" for answers in pool.map(client.generate, batches) for answer in answers)
 
 
-def timed(send: Send, url: str, records: Sequence[Record], threads: int, server: psutil.Process) -> tuple[float, float]:
+def timed(send: Send, url: str, records: list[Record], threads: int, server: psutil.Process) -> tuple[float, float]:
     """Wall time and the server's CPU time until every record has its text."""
     parts = [[record.as_dict() for record in records[start::threads]] for start in range(threads)]
     cpu, begin = cpu_of(server), time.perf_counter()
@@ -197,14 +194,6 @@ def saturated(
     }
 
 
-def under_load(url: str, bodies: Sequence[bytes], clients: Sequence[int], seconds: float) -> dict[str, object]:
-    results: dict[str, object] = {}
-    for count in clients:
-        numbers = results[str(count)] = latencies(url, bodies, count, seconds)
-        print(f"  {count:3d} clients  " + "  ".join(f"{k} {v}" for k, v in numbers.items()), flush=True)
-    return results
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="the endpoint against the library")
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
@@ -213,20 +202,19 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=("default", "haproxy"), default=["default", "haproxy"])
     parser.add_argument("--replicas", type=int, default=1, help="of the generator, and processes of the library")
     parser.add_argument("--seconds", type=float, default=20, help="of a measurement, roughly")
-    parser.add_argument("--records", type=int, default=0, help="at saturation; default: as many as take --seconds")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()
     corpus = options.corpus or PRESETS[options.preset].corpus
     replicas = [f"generator.{bound}_replicas={options.replicas}" for bound in ("min", "max")]
-    modes: dict[str, dict[str, object]] = {}
+    modes: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         bundle = options.bundle or save_untrained(options.preset, Path(folder) / "bundle")
         sample = development_records(corpus, BLOCK)
         library = Library(bundle, options.replicas, sample[:8])
         speed = len(sample) / library.run(sample)[0]
-        count = options.records or max(BATCH * BATCHES * options.replicas, int(speed * options.seconds))
+        count = max(BATCH * BATCHES * options.replicas, int(speed * options.seconds))
         records = development_records(corpus, count)
         bodies = [json.dumps({"records": [record.as_dict()]}).encode() for record in sample]
         print(f"{count:,} records at saturation; the library writes about {speed:.1f} a second", flush=True)
@@ -236,26 +224,21 @@ def main() -> None:
                 print(f"{mode}: ready after {cold:.1f} s", flush=True)
                 modes[mode] = {"cold_start": round(cold, 1)}
                 modes[mode] |= saturated(library, url, records, server, options.rounds)
-                modes[mode]["latency"] = under_load(f"{url}/v1/generate", bodies, options.clients, options.seconds)
-    result = {
-        "benchmark": "serving",
-        "weights": "trained" if options.bundle else f"random, {options.preset}",
-        "records": count,
-        "words_per_record": round(sum(map(_words, records)) / count, 1),
-        "replicas": options.replicas,
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-        "settings": options.overrides,
-        "modes": modes,
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
-        "torch": torch.__version__,
-    }
-    print(json.dumps(result))
-
-
-def _words(record: Record) -> int:
-    return len(list(chain.from_iterable(str(triple).split() for triple in record.triples)))
+                modes[mode]["latency"] = by_clients = {}
+                for clients in options.clients:
+                    by_clients[clients] = latencies(f"{url}/v1/generate", bodies, clients, options.seconds)
+                    print(f"  {clients:3d} clients  {by_clients[clients]}", flush=True)
+    print_result(
+        "serving",
+        weights="trained" if options.bundle else f"random, {options.preset}",
+        records=count,
+        words_per_record=round(sum(len(str(triple).split()) for r in records for triple in r.triples) / count, 1),
+        replicas=options.replicas,
+        rounds=options.rounds,
+        seconds=options.seconds,
+        settings=options.overrides,
+        modes=modes,
+    )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ Since such a model does not end its facts, their length is limited: the numbers 
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -18,7 +16,7 @@ from agggen.datasets import load_dataset
 from agggen.encoding import Encoder
 from agggen.facts.config import SegmenterConfig
 from agggen.generation.config import BeamConfig
-from agggen.generation.generator import Generator, InferenceConfig
+from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
@@ -43,24 +41,20 @@ PRESETS = {
 }
 
 
-def untrained(preset: str) -> Generator:
+def untrained(preset: str) -> Bundle:
     """A model with random weights and the vocabulary of its corpus's training texts."""
     chosen = PRESETS[preset]
-    if chosen.corpus != "elements" and not os.environ.get("AGGGEN_DATA_HOME"):
-        sys.exit(f"AGGGEN_DATA_HOME is not set: this needs the corpus {chosen.corpus} (agggen corpora fetch)")
     train = load_dataset(chosen.corpus, splits=("train",)).split("train")
     vocabulary = Vocabulary.build(train)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train))
     torch.manual_seed(0)
     model = JointModel(chosen.model, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
-    return Generator(model, encoder, chosen.inference)
+    segmenter = SegmenterConfig(source="clauses")
+    return Bundle(model, encoder, chosen.inference, facts="clauses", segmenter=segmenter)
 
 
 def save_untrained(preset: str, path: Path) -> Path:
-    """The bundle of `untrained`."""
-    generator, segmenter = untrained(preset), SegmenterConfig(source="clauses")
-    bundle = Bundle(generator.model, generator.encoder, generator.config, facts="clauses", segmenter=segmenter)
-    save_bundle(path, bundle)
+    save_bundle(path, untrained(preset))
     return path
 
 

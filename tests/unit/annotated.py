@@ -8,6 +8,11 @@ from pathlib import Path
 from agggen.records import Record, Triple
 
 
+def groups_of(plan: str) -> list[list[str]]:
+    """The predicates of each fact of the release's ``a&&b||c``; a fact may have none."""
+    return [[name for name in fact.split("&&") if name] for fact in plan.split("|")]
+
+
 def annotated_texts(data_home: Path) -> list[tuple[Record, list[str], list[list[str]]]]:
     """The record of each text, its facts, and the annotated predicates of each fact."""
     folder = data_home / "agggen_release" / "human_annotations" / "evaluation"
@@ -26,6 +31,6 @@ def annotated_texts(data_home: Path) -> list[tuple[Record, list[str], list[list[
             record_triples.append(Triple(subject, relation, value))
         record = Record(str(number), tuple(record_triples))
         predicate_of = dict(zip(names, record.predicates, strict=True))
-        groups = [[predicate_of[name] for name in fact.split("&&") if name] for fact in plan.split("|")]
+        groups = [[predicate_of[name] for name in fact] for fact in groups_of(plan)]
         texts.append((record, target.split("\t")[1:], groups))
     return texts

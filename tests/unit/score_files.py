@@ -1,14 +1,27 @@
-"""Corpus scores, for the tests of metrics and reports."""
+"""Corpus scores, and published ones, for the tests of metrics and reports."""
 
 from __future__ import annotations
 
+import csv
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from agggen.evaluation import Score
 from agggen.evaluation.alignments import alignment_statistics
 from agggen.evaluation.protocols import measure
 from agggen.evaluation.segments import SegmentStatistics
+
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java runtime: METEOR and CoreNLP cannot run")
+
+
+def published_rows(data_home: Path, name: str) -> list[dict[str, str]]:
+    """The rows of a table of published scores."""
+    with (data_home / "published_scores" / f"{name}.tsv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def corpus_scores(statistics: Mapping[str, SegmentStatistics]) -> dict[str, Score]:

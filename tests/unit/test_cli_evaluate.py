@@ -4,7 +4,6 @@ The bundle has random weights: its texts are nonsense, but every path from a cor
 """
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,9 @@ from agggen_platform import evaluation
 from agggen_platform.cli.options import warn_if_temporary
 from agggen_platform.evaluation import report_folder
 from agggen_platform.storage.folder import Folder
-from agggen_platform.tracking import tracker
-from agggen_platform.tracking.sender import Sender
 from tests.command import Run
 from tests.tiny_models import save_tiny_bundle
-from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT
+from tests.unit.cli_write.examples import json_lines, parsed
 
 TRIPLES = [["Aromi", "food", "English"], ["Aromi", "near", "Crown Hall"], ["Aromi", "area", "riverside"]]
 TEXTS = ["Aromi serves English food.", "Aromi, near Crown Hall, is English."]
@@ -52,18 +49,9 @@ def restaurants(tmp_path: Path) -> Path:
     return tmp_path / "prepared"
 
 
-class IdleSender(Sender):
-    """Sends nothing to MLflow, which takes seconds to start; the local run log is written."""
-
-    def start(self) -> None: ...
-
-    def close(self, patience: float) -> int:
-        return 0
-
-
 @pytest.fixture(autouse=True)
 def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracker, "Sender", IdleSender)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, which takes no time
 
 
 def loaded(folder: Path) -> dict[str, Any]:
@@ -71,7 +59,7 @@ def loaded(folder: Path) -> dict[str, Any]:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+    return parsed((folder / "records.jsonl").read_text(encoding="utf-8"))
 
 
 def evaluated(run: Run, bundle: Path, *more: object) -> tuple[str, str]:
@@ -83,55 +71,44 @@ def evaluated(run: Run, bundle: Path, *more: object) -> tuple[str, str]:
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
-def test_a_report_has_scores_texts_and_settings(run: Run, bundle: Path, tmp_path: Path) -> None:
-    out, err = evaluated(run, bundle)
+def test_a_report_has_scores_texts_and_settings_which_are_logged(run: Run, bundle: Path) -> None:
+    out, err = evaluated(run, bundle, "--runs", "log")
     assert f"Report: {Path('report') / 'report.html'}" in err
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in Path("report").iterdir()) == sorted(FILES)
     table = [line.split("\t") for line in out.splitlines()]
     assert table[0] == ["score", "value", "95 % interval", "signature"]
     names = {row[0] for row in table[1:]}
-    assert {"plain/bleu", "plain/chrf", "plain/ter", "plans/nmi_avg"} <= names
-    assert {f"faithfulness/{name}" for name in VALUES} <= names
-    assert not [name for name in names if "coverage" in name]
-    assert {"text_plans/exact_match", "alignment/viterbi_accuracy"} <= names
+    assert {"plain/bleu", "plain/chrf", "plain/ter", *(f"faithfulness/{name}" for name in VALUES)} <= names
+    assert {"plans/nmi_avg", "text_plans/exact_match", "alignment/viterbi_accuracy"} <= names
     assert all(len(row) == 4 and row[3] for row in table)
     assert "faithfulness/ser.ser" not in names  # the elements have no slots
-    report = loaded(tmp_path / "report")
+    report = loaded(Path("report"))
     assert report["run"]["corpus"] == "elements dev"
     assert report["identity"]["bundle"] == fingerprint(bundle)
     assert report["run"]["fingerprint of elements/train"] == "ab12"
-    assert report["run"]["command"] == f"agggen evaluate {bundle} --corpus elements --limit 4 -o report"
+    assert report["run"]["command"] == f"agggen evaluate {bundle} --corpus elements --limit 4 -o report --runs log"
     hashes = ("bundle fingerprint", "training configuration (hash)", "corpus fingerprint")
     assert all(report["run"][name] not in (None, "") for name in (*hashes, "torch", "machine", "seed"))
+    (log,) = Path("log").glob("evaluate-elements-dev-*/tracking.jsonl")
+    events = parsed(log.read_text(encoding="utf-8"))
+    metrics = {name: value for event in events for name, value in event.get("values", {}).items()}
+    scores = {m["name"]: m["value"] for m in report["scores"]["plain"]["measures"]}
+    assert metrics["dev/plain/bleu"] == pytest.approx(scores["bleu"])
+    files = sorted(Path(event["path"]).name for event in events if event["event"] == "artifact")
+    assert files == sorted([*FILES, "texts.json"])
 
 
-def test_the_texts_of_a_report_can_be_scored_again(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_the_texts_of_a_report_can_be_scored_again_and_other_settings_do_not_replace_it(run: Run, bundle: Path) -> None:
     evaluated(run, bundle)
-    records = list(elements_records("dev"))[:4]
-    Path("gold.jsonl").write_text("".join(json.dumps(record.as_dict()) + "\n" for record in records))
+    json_lines(Path("gold.jsonl"), [record.as_dict() for record in elements_records("dev")][:4])
     code, _, err = run("score", "--records", "gold.jsonl", "--hypotheses", "report/records.jsonl", "--json", "s.json")
     assert code == 0, err
     scores = json.loads(Path("s.json").read_text(encoding="utf-8"))
-    sections = loaded(tmp_path / "report")["scores"]
+    sections = loaded(Path("report"))["scores"]
     measured = {m["name"]: m for key in ("plain", "faithfulness") for m in sections[key]["measures"]}
     assert set(scores) == {"bleu", "chrf", "ter", *VALUES}
     for name, score in scores.items():  # the bundle has no lexicon, so the checks are the same
         assert (score["score"], score["signature"]) == (measured[name]["value"], measured[name]["signature"])
-
-
-def test_slot_errors_of_corpora_with_slots(run: Run, bundle: Path, restaurants: Path, tmp_path: Path) -> None:
-    code, out, err = run("evaluate", bundle, "--corpus", restaurants, "--metrics", "bleu,nist")
-    assert code == 0, err
-    folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
-    assert folder.parent == bundle.parent / "evaluation"
-    assert folder.name.startswith("e2e-dev-")  # from the file's metadata, not the folder's name
-    assert "faithfulness/ser.ser" in out
-    assert all("slot_errors" in line for line in lines(folder))
-    assert loaded(folder)["identity"]["protocol"] == "e2e"
-
-
-def test_other_settings_are_another_evaluation(run: Run, bundle: Path) -> None:
-    evaluated(run, bundle)
     before = {path: path.read_bytes() for path in Path("report").iterdir()}
     code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", "plans=1")
     assert (code, out) == (2, "")
@@ -140,7 +117,10 @@ def test_other_settings_are_another_evaluation(run: Run, bundle: Path) -> None:
 
 
 def test_no_aggregation_has_one_triple_per_fact_and_no_scores_of_plans(run: Run, bundle: Path) -> None:
-    out, _ = evaluated(run, bundle, "ablation=no-aggregation")
+    """A run log that cannot be written does not fail the evaluation."""
+    Path("log").write_text("a file where a folder belongs")
+    out, err = evaluated(run, bundle, "--runs", "log", "ablation=no-aggregation")
+    assert "warning: the run log misses parts of this run" in err
     assert all(len(fact["predicates"]) == 1 for line in lines(Path("report")) for fact in line["facts"])
     assert "\nplans/" not in out
     assert "text_plans/groups" in out
@@ -186,71 +166,38 @@ def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tm
 def test_invalid_options_are_refused_before_anything_is_written(
     run: Run, bundle: Path, restaurants: Path, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("texts were written before the options were checked")
-
-    monkeypatch.setattr("agggen.report.evaluate.write", refuse)
+    monkeypatch.setattr("agggen.report.evaluate.write", None)  # texts are not written before the options are checked
     Path("taken").write_text("x")
     Path("empty").mkdir()
     code, out, err = run("evaluate", bundle, *options)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert message in err
+    assert (code, out, err.startswith("error: "), message in err) == (2, "", True, True), err
 
 
 # --- METEOR without Java ---------------------------------------------------------------------------------------------
 
 
-def without_java(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *map(str, arguments)]
-    environment = {**ENVIRONMENT, "PATH": str(cwd), "JAVA_HOME": ""}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
-
-
-def test_without_java_a_report_is_written_without_meteor(bundle: Path, restaurants: Path, tmp_path: Path) -> None:
-    arguments = ("evaluate", bundle, "--corpus", restaurants, "-o", tmp_path / "r", "--runs", tmp_path / "runs")
-    done = without_java(*arguments, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "warning: e2e/meteor is not computed" in done.stderr
-    measures = {measure["name"]: measure for measure in loaded(tmp_path / "r")["scores"]["e2e"]["measures"]}
+def test_without_java_a_report_on_slots_is_written_without_meteor(
+    run: Run, bundle: Path, restaurants: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, out, err = run("evaluate", bundle, "--corpus", restaurants)
+    assert code == 0, err
+    folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
+    assert folder.parent == bundle.parent / "evaluation"
+    assert folder.name.startswith("e2e-dev-")  # from the file's metadata, not the folder's name
+    assert "faithfulness/ser.ser" in out
+    assert all("slot_errors" in line for line in lines(folder))
+    assert "warning: e2e/meteor is not computed" in err
+    measures = {measure["name"]: measure for measure in loaded(folder)["scores"]["e2e"]["measures"]}
     assert measures["meteor"]["value"] is None
     assert "Java" in measures["meteor"]["not_computed"]
     assert measures["bleu"]["value"] is not None
-    assert "not computed" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
-    events = (tmp_path / "runs").glob("evaluate-*/tracking.jsonl")
-    assert any('"event": "metrics"' in line for file in events for line in file.read_text().splitlines())
-
-
-def test_a_requested_metric_that_cannot_be_computed_is_an_error(
-    bundle: Path, restaurants: Path, tmp_path: Path
-) -> None:
-    done = without_java(
-        "evaluate", bundle, "--corpus", restaurants, "-o", tmp_path / "r", "--metrics", "meteor", cwd=tmp_path
-    )
-    assert done.returncode == 2
-    assert "Java" in done.stderr
-    assert not (tmp_path / "r").exists()
+    assert "not computed" in (folder / "report.html").read_text(encoding="utf-8")
+    code, _, err = run("evaluate", bundle, "--corpus", restaurants, "-o", "requested", "--metrics", "meteor")
+    assert (code, "Java" in err, Path("requested").exists()) == (2, True, False)
 
 
 # --- the run log -----------------------------------------------------------------------------------------------------
-
-
-def test_scores_and_files_go_to_the_run_log(run: Run, bundle: Path) -> None:
-    evaluated(run, bundle, "--runs", "log")
-    (log,) = Path("log").glob("evaluate-elements-dev-*/tracking.jsonl")
-    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    metrics = {name: value for event in events for name, value in event.get("values", {}).items()}
-    scores = {m["name"]: m["value"] for m in loaded(Path("report"))["scores"]["plain"]["measures"]}
-    assert metrics["dev/plain/bleu"] == pytest.approx(scores["bleu"])
-    files = sorted(Path(event["path"]).name for event in events if event["event"] == "artifact")
-    assert files == sorted([*FILES, "texts.json"])
-
-
-def test_a_run_log_that_cannot_be_written_does_not_fail_the_evaluation(run: Run, bundle: Path) -> None:
-    Path("log").write_text("a file where a folder belongs")
-    _, err = evaluated(run, bundle, "--runs", "log")
-    assert "warning: the run log misses parts of this run" in err
-    assert (Path("report") / "report.html").is_file()
 
 
 def test_the_run_log_is_in_the_folder_of_the_training(tmp_path: Path) -> None:

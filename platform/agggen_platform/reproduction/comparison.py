@@ -86,9 +86,8 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
                 f"the record {record.name} is for {record.inputs:,} test records, but the published numbers of table "
                 f"{table.name} are for {table.inputs:,}; {_remedy(table)}"
             )
-    _check_equal(table, "recipe", [(record.name, record.recipe) for record in records])
-    _check_equal(table, "protocol", [(record.name, record.protocol) for record in records])
-    _check_equal(table, "corpus fingerprint", [(record.name, record.corpus_fingerprint) for record in records])
+    for field in ("recipe", "protocol", "corpus_fingerprint"):
+        _check_equal(table, field.replace("_", " "), [(record.name, getattr(record, field)) for record in records])
     for system in table.systems:
         by_run = {record.name: record.inference(table) for record in records if record.system == system.key}
         for key in dict.fromkeys(key for settings in by_run.values() for key in settings):

@@ -45,10 +45,8 @@ def reproduce(
     """Trains and evaluates the systems that have no record for these seeds, and writes their records.
 
     Args:
-        runs: the folder of runs.
         overrides: settings for all trainings, as for `agggen train`.
         fresh: evaluate again and replace the records of these seeds; finished trainings are kept.
-        say: called with messages about the progress.
 
     Raises:
         ConfigError: an unknown setting, a setting that the table fixes, or an existing record of another bundle,

@@ -32,7 +32,4 @@ def test_self_bleu_equals_sacrebleu_of_each_text_against_the_others() -> None:
     assert self_bleu([texts, ["alone"]]).corpus().value == pytest.approx(expected)
     assert self_bleu([texts[:1] * 3]).corpus().value == pytest.approx(100)
     assert self_bleu([texts]).signature.endswith("|texts:3")
-
-
-def test_single_texts_have_no_self_bleu() -> None:
     assert math.isnan(self_bleu([["alone"], ["alone"]]).corpus().value)

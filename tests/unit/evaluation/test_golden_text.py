@@ -5,7 +5,6 @@ To start Java once per protocol, METEOR scores all systems as one corpus, of whi
 
 import csv
 import re
-import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from statistics import mean
@@ -15,7 +14,7 @@ import pytest
 
 from agggen.evaluation.protocols import challenge_tokens, measure
 from agggen.evaluation.text_metrics import bleu_statistics
-from tests.unit.score_files import score_texts
+from tests.unit.score_files import needs_java, published_rows, score_texts
 
 AGGGEN_E2E = (48000, 49000, 50000)
 TRANSFORMER_WEBNLG = (13000, 15000, 17000)
@@ -26,16 +25,9 @@ SEEN, ALL = 971, 1862
 System = tuple[list[str], list[list[str]]]
 """Texts and the references of each."""
 
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java runtime: METEOR and CoreNLP cannot run")
-
 
 def lines(path: Path, encoding: str = "utf-8") -> list[str]:
     return path.read_text(encoding=encoding).removesuffix("\n").split("\n")
-
-
-def table(data_home: Path, name: str) -> list[dict[str, str]]:
-    with (data_home / "published_scores" / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def released(data_home: Path, run: str, checkpoint: int) -> System:
@@ -95,15 +87,12 @@ def test_e2e_scores_of_the_paper(data_home: Path, printed: dict[str, float]) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", E2E_CHALLENGE)
 def test_e2e_challenge_scores(data_home: Path, system: str) -> None:
-    rows = table(data_home, "e2e_challenge_primary.tsv")
+    rows = published_rows(data_home, "e2e_challenge_primary")
     printed = next(row for row in rows if row["system"] == system)
-    result = score_texts("e2e", *e2e_challenge(data_home, system), ["bleu", "nist", "rouge_l", "cider"])
-    assert {
-        "BLEU": f"{result['bleu'].value / 100:.4f}",
-        "NIST": f"{result['nist'].value:.4f}",
-        "ROUGE_L": f"{result['rouge_l'].value / 100:.4f}",
-        "CIDEr": f"{result['cider'].value:.4f}",
-    } == {name: printed[name] for name in ("BLEU", "NIST", "ROUGE_L", "CIDEr")}
+    units = {"BLEU": 100, "NIST": 1, "ROUGE_L": 100, "CIDEr": 1}
+    result = score_texts("e2e", *e2e_challenge(data_home, system), list(map(str.lower, units)))
+    for name, unit in units.items():
+        assert f"{result[name.lower()].value / unit:.4f}" == printed[name], name
 
 
 @needs_java
@@ -114,9 +103,9 @@ def test_e2e_meteor(data_home: Path) -> None:
     corpus, parts = one_corpus(systems)
     meteor = measure("e2e", *corpus, ["meteor"])["meteor"]
     assert round(mean(meteor.corpus(parts[str(n)]).value for n in AGGGEN_E2E), 2) == 45.13
-    printed = {row["system"]: row["METEOR"] for row in table(data_home, "e2e_challenge_primary.tsv")}
-    result = {name: f"{meteor.corpus(parts[name]).value / 100:.4f}" for name in E2E_CHALLENGE}
-    assert result == {name: printed[name] for name in E2E_CHALLENGE}
+    printed = {row["system"]: row["METEOR"] for row in published_rows(data_home, "e2e_challenge_primary")}
+    for name in E2E_CHALLENGE:
+        assert f"{meteor.corpus(parts[name]).value / 100:.4f}" == printed[name], name
 
 
 # --- WebNLG ----------------------------------------------------------------------------------------------------------
@@ -189,7 +178,7 @@ PARTS = {"all": slice(None, None), "seen": slice(0, SEEN), "unseen": slice(SEEN,
 
 def rows_of(data_home: Path, team: str) -> list[dict[str, str]]:
     """The published scores of a team."""
-    return [row for row in table(data_home, "webnlg_2017_challenge.tsv") if row["file_prefix"] == team]
+    return [row for row in published_rows(data_home, "webnlg_2017_challenge") if row["file_prefix"] == team]
 
 
 def test_tokens_of_raw_references_equal_the_challenge_files(data_home: Path) -> None:

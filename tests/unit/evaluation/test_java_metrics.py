@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from importlib import metadata
@@ -15,9 +14,7 @@ from agggen.errors import AggGenError
 from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
 from agggen.evaluation.java import run_lines
 from agggen.evaluation.meteor import meteor_score, meteor_statistics
-from tests.unit.score_files import score_texts
-
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java runtime: METEOR and CoreNLP cannot run")
+from tests.unit.score_files import needs_java, score_texts
 
 COUNTS = " ".join(["1.0"] * 23)
 
@@ -54,10 +51,7 @@ def test_separators_and_line_ends_in_texts_are_replaced(fake_java: Callable[[str
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (
-            "echo 'Could not reserve enough space' >&2; exit 1",
-            "ended with 1; .* 2 GB of memory. Its error output: Could not",
-        ),
+        ("echo 'Could not reserve' >&2; exit 1", "ended with 1; .* 2 GB of memory. Its error output: Could not"),
         ("kill -9 $$", "was killed .SIGKILL.; it needs up to 2 GB"),
         (f'read -r line; echo "{COUNTS}"', "printed 1 lines for 2 texts"),
         ('while read -r line; do echo "Exception in thread"; done', "did not print 23 counts per text but 'Exception"),
@@ -72,30 +66,21 @@ def test_a_failed_process_raises_an_error_with_the_cause(
 
 
 @pytest.mark.parametrize("metric", ["meteor", "rouge_l", "cider"])
-def test_without_java_the_error_says_what_to_install(
+def test_without_java_or_the_package_or_the_jar_the_error_says_what_to_install(
     metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    with pytest.raises(AggGenError, match=r"METEOR needs .*meteor-9\.jar, which pycocoevalcap .* lacks"):
+        run_lines("METEOR", "meteor/meteor-9.jar", (), (), ["a"])
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(AggGenError, match=r"no `java` is on the PATH \(on Debian: apt install default-jre-headless\)"):
         score_texts("e2e", ["a"], [["a"]], [metric])
     assert score_texts("e2e", ["a b c d"], [["a b c d"]], ["bleu", "nist"])["bleu"].value == pytest.approx(100)
-
-
-def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
     monkeypatch.setattr(metadata, "version", absent)
-    for score in (ptb_tokens, lambda texts: meteor_statistics(texts, [texts])):
-        with pytest.raises(
-            AggGenError, match=r"pycocoevalcap, which is not installed: pip install 'agggen\[metrics\]'"
-        ):
-            score(["a"])
-
-
-def test_without_the_jar_the_error_names_it() -> None:
-    with pytest.raises(AggGenError, match=r"METEOR needs .*meteor-9\.jar, which pycocoevalcap .* lacks"):
-        run_lines("METEOR", "meteor/meteor-9.jar", (), (), ["a"])
+    with pytest.raises(AggGenError, match=r"pycocoevalcap, which is not installed: pip install 'agggen\[metrics\]'"):
+        score_texts("e2e", ["a"], [["a"]], [metric])
 
 
 def test_an_interrupt_leaves_no_process(fake_java: Callable[[str], Path]) -> None:
@@ -132,11 +117,9 @@ def test_ptb_tokens() -> None:
 
 
 def test_rouge_l_takes_the_best_precision_and_the_best_recall() -> None:
-    result = rouge_l_statistics(["a b c d"], [["a b", "a c d e f g"]])
+    result = rouge_l_statistics(["a b c d"], [["a b", "a c d e f g"]]).corpus().value
     precision, recall = 3 / 4, 2 / 2
-    assert result.corpus().value == pytest.approx(
-        100 * (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision)
-    )
+    assert result == pytest.approx(100 * (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision))
 
 
 def test_cider_of_perfect_and_of_wrong_texts() -> None:

@@ -1,8 +1,12 @@
 """The lenient check: which triples a text mentions."""
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -88,24 +92,21 @@ def shares(items: Iterable[Record | Reject], every: int = 1) -> tuple[float, flo
     """Percentages of triples mentioned in the references: unchanged; with another object; the latter without `SAME`."""
     records = [item for item in items if isinstance(item, Record)]
     choice = random.Random(7)
-    objects_of: dict[str, dict[frozenset[str], str]] = {}
+    objects_of: dict[str, dict[frozenset[str], str]] = defaultdict(dict)
     for record in records:
         for triple in record.triples:
-            objects_of.setdefault(triple.predicate, {}).setdefault(frozenset(words(triple.object)), triple.object)
-    result: dict[str, list[bool]] = {"true": [], "other": [], "truly other": []}
+            objects_of[triple.predicate].setdefault(frozenset(words(triple.object)), triple.object)
+    true, other, truly_other = list[bool](), list[bool](), list[bool]()
     for record in records:
         own_values = {frozenset(words(part)) for triple in record.triples for part in (triple.subject, triple.object)}
-        for reference in record.references[::every]:
-            for triple in record.triples:
-                result["true"].append(mentioned(triple, reference.text))
-                candidates = [value for key, value in objects_of[triple.predicate].items() if key not in own_values]
-                if candidates:
-                    replaced = Triple(triple.subject, triple.predicate, choice.choice(candidates))
-                    result["other"].append(mentioned(replaced, reference.text))
-                    if {triple.object, replaced.object} not in SAME:
-                        result["truly other"].append(result["other"][-1])
-    true, replaced, truly_other = (100 * sum(group) / len(group) for group in result.values())
-    return true, replaced, truly_other
+        for reference, triple in product(record.references[::every], record.triples):
+            true.append(mentioned(triple, reference.text))
+            if candidates := [value for key, value in objects_of[triple.predicate].items() if key not in own_values]:
+                replaced = replace(triple, object=choice.choice(candidates))
+                other.append(mentioned(replaced, reference.text))
+                if {triple.object, replaced.object} not in SAME:
+                    truly_other.append(other[-1])
+    return 100 * fmean(true), 100 * fmean(other), 100 * fmean(truly_other)
 
 
 def test_webnlg_references_mention_their_triples_and_no_others(data_home: Path) -> None:

@@ -1,6 +1,5 @@
 """Scores of published systems: equal to their sources, and only shown for comparable evaluations."""
 
-import csv
 import re
 from pathlib import Path
 
@@ -13,13 +12,9 @@ from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, boar
 from agggen.records import Record
 from agggen.report import Measure, Section
 from agggen.report.build import compare_with_published
+from tests.unit.score_files import published_rows
 
 SLOT_ERRORS = ("ser.add", "ser.miss", "ser.wrong", "ser.ser")
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def board(corpus: str, split: str, trained_on: str) -> Board:
@@ -34,7 +29,7 @@ def scores(result: Board) -> dict[str, dict[str, float]]:
 def test_the_e2e_rows_equal_the_paper(data_home: Path) -> None:
     names = {"original": "e2e", "cleaned": "e2e-cleaned"}
     columns = ("BLEU", "NIST", "METEOR", "ROUGE_L", "CIDEr", "Add", "Miss", "Wrong", "SER")
-    printed = [r for r in rows(data_home / "published_scores/agggen_paper_e2e.tsv") if r["kind"] == "published"]
+    printed = [r for r in published_rows(data_home, "agggen_paper_e2e") if r["kind"] == "published"]
     assert len(printed) == 15
     for row in printed:
         stored = scores(board(names[row["tested_on"]], "test", names[row["trained_on"]]))[row["model"]]
@@ -43,26 +38,25 @@ def test_the_e2e_rows_equal_the_paper(data_home: Path) -> None:
 
 def test_the_webnlg_rows_equal_the_paper_and_the_challenge(data_home: Path) -> None:
     stored = scores(board("webnlg", "test-seen", "webnlg"))
-    for row in rows(data_home / "published_scores/agggen_paper_webnlg_seen.tsv"):
+    for row in published_rows(data_home, "agggen_paper_webnlg_seen"):
         (name,) = (name for name in stored if name.split(" (")[0] == row["model"].split(" (")[0])
         shares = {key: float(row[key.upper()]) for key in ("meteor", "ter") if row[key.upper()]}
         assert stored[name]["bleu"] == float(row["BLEU"])
         assert {k: v / 100 for k, v in stored[name].items() if k != "bleu"} == pytest.approx(shares, abs=0.0051)
     splits = {"all": "test", "seen": "test-seen", "unseen": "test-unseen"}
-    checked = 0
-    for row in rows(data_home / "published_scores/webnlg_2017_challenge.tsv"):
+    challenge = published_rows(data_home, "webnlg_2017_challenge")
+    assert len(challenge) == 9
+    for row in challenge:
         stored = scores(board("webnlg", splits[row["subset"]], "webnlg"))
         stored = {name.split(" (")[0].lower(): values for name, values in stored.items()}[row["team"]]
         assert stored["bleu"] == float(row["BLEU"])
         assert stored["meteor"] == pytest.approx(100 * float(row["METEOR"]), abs=0.6)
         assert stored["ter"] == pytest.approx(100 * float(row["TER"]), abs=0.9)
-        checked += 1
-    assert checked == 9
 
 
 def test_the_rows_of_tgen_plus_equal_the_scores_of_its_outputs(data_home: Path) -> None:
     names = {"orig": "e2e", "clean": "e2e-cleaned"}
-    for row in rows(data_home / "published_scores/e2e_cleaning_tgen_ser.tsv"):
+    for row in published_rows(data_home, "e2e_cleaning_tgen_ser"):
         match = re.fullmatch(r"train-(\w+)_test-(\w+)/tgen-plus", row["group (mean of 5 runs)"])
         if match is None or match.groups() == ("clean", "orig"):
             continue
@@ -73,21 +67,20 @@ def test_the_rows_of_tgen_plus_equal_the_scores_of_its_outputs(data_home: Path) 
 
 
 def test_the_planning_and_alignment_rows_equal_the_paper(data_home: Path) -> None:
-    table = {row["quantity"]: row for row in rows(data_home / "published_scores/agggen_paper_planning_alignment.tsv")}
-    people, agggen = PLANNING
-    for stored, name in ((people, "Human"), (agggen, "AggGen")):
+    table = {row["quantity"]: row for row in published_rows(data_home, "agggen_paper_planning_alignment")}
+    systems = zip(("Human", "AggGen", "Viterbi", "Rule-based aligner"), (*PLANNING, *ALIGNMENT), strict=True)
+    for name, stored in systems:
         for measure, score in stored.scores.items():
-            row = table[f"{name} {measure.replace('nmi', 'NMI').replace('tau', 'K-tau').replace('_', ' ')}"]
-            assert f"{score:.4f}" == row["published"] == row["recomputed"]
-    viterbi, rules = ALIGNMENT
-    for stored, name in ((viterbi, "Viterbi"), (rules, "Rule-based aligner")):
-        for measure, score in stored.scores.items():
-            row = table[f"{name} {'F1' if measure == 'f1' else measure}"]
-            assert f"{score:.2f}" == row["published"]
+            quantity = measure.replace("nmi", "NMI").replace("tau", "K-tau").replace("f1", "F1").replace("_", " ")
+            row = table[f"{name} {quantity}"]
+            assert f"{score:.{len(row['published'].partition('.')[2])}f}" == row["published"]
             assert score == pytest.approx(float(row["recomputed"]), abs=0.005)
 
 
-@pytest.mark.parametrize("result", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
+each_board = pytest.mark.parametrize("result", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
+
+
+@each_board
 def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> None:
     known = {*PROTOCOLS[result.protocol], *SLOT_ERRORS}
     for system in result.systems:
@@ -97,9 +90,10 @@ def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> No
         assert not rates or sum(rates[:3]) == pytest.approx(rates[3], abs=0.15)  # the paper's own do not always add up
     assert result.split in get_corpus(result.corpus).splits
     assert len({system.system for system in result.systems}) == len(result.systems)
+    assert board_for(result.corpus, result.split, result.inputs, result.protocol, result.trained_on) == (result, "")
 
 
-@pytest.mark.parametrize("result", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
+@each_board
 def test_the_number_of_inputs_equals_the_size_of_the_test_set(result: Board, data_home: Path) -> None:
     records = [item for item in load(result.corpus, result.split) if isinstance(item, Record)]
     assert len([record for record in records if record.references]) == result.inputs
@@ -123,22 +117,10 @@ def test_incomparable_evaluations_have_no_board(asked: tuple[str, str, int, str,
     assert why in expected
 
 
-def test_each_board_is_found_by_its_own_properties() -> None:
-    for entry in BOARDS:
-        assert board_for(entry.corpus, entry.split, entry.inputs, entry.protocol, entry.trained_on) == (entry, "")
-
-
 def test_our_row_is_sorted_among_the_published_ones_by_bleu() -> None:
-    protocol = Section(
-        "webnlg-2017",
-        "Texts",
-        (
-            Measure("bleu", Score(60.6, "multi-bleu")),
-            Measure("meteor", None, None, "no Java"),
-            Measure("ter", Score(36.0, "tercom")),
-        ),
-    )
-    plain = Section("plain", "Texts", (Measure("bleu", Score(99.0, "13a")), Measure("chrf", Score(80.0, "chrf"))))
+    bleu, ter = Measure("bleu", Score(60.6, "multi-bleu")), Measure("ter", Score(36.0, "tercom"))
+    protocol = Section("webnlg-2017", "Texts", (bleu, Measure("meteor", None, None, "no Java"), ter))
+    plain = Section("plain", "Texts", (Measure("bleu", Score(99.0, "13a")),))
     table, note = compare_with_published(board("webnlg", "test-seen", "webnlg"), [plain, protocol])
     assert table.columns == ("system", "bleu", "meteor", "ter", "source")
     names = [row["system"] for row in table.rows]

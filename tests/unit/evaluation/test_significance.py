@@ -7,7 +7,7 @@ from sacrebleu.significance import PairedTest
 
 from agggen.errors import AggGenError
 from agggen.evaluation.protocols import measure
-from agggen.evaluation.segments import SegmentStatistics, mean_statistics
+from agggen.evaluation.segments import mean_statistics
 from agggen.evaluation.significance import confidence_interval, paired_bootstrap
 
 WORDS = [f"w{i}" for i in range(20)]
@@ -16,21 +16,14 @@ WORDS = [f"w{i}" for i in range(20)]
 def noisy(references: list[list[str]], share: float, seed: int) -> list[str]:
     """The first reference of each text with a share of its words changed."""
     rng = np.random.default_rng(seed)
-    texts = []
-    for group in references:
-        words = [str(rng.choice(WORDS)) if rng.random() < share else word for word in group[0].split()]
-        texts.append(" ".join(words))
-    return texts
+    words = [[str(rng.choice(WORDS)) if rng.random() < share else w for w in group[0].split()] for group in references]
+    return list(map(" ".join, words))
 
 
 @pytest.fixture(scope="module")
 def references() -> list[list[str]]:
     rng = np.random.default_rng(7)
     return [[" ".join(rng.choice(WORDS, size=rng.integers(5, 15)))] for _ in range(300)]
-
-
-def means(values: list[float]) -> SegmentStatistics:
-    return mean_statistics(np.array(values), "mean|tool:test")
 
 
 def test_the_interval_of_a_mean_equals_the_normal_approximation() -> None:
@@ -42,24 +35,18 @@ def test_the_interval_of_a_mean_equals_the_normal_approximation() -> None:
 
 
 def test_the_interval_of_bleu_agrees_with_sacrebleu(references: list[list[str]]) -> None:
-    texts = noisy(references, 0.3, seed=1)
-    expected = BLEU(tokenize="none", force=True).corpus_score(
-        texts, [[group[0] for group in references]], n_bootstrap=1000
-    )
+    texts, columns = noisy(references, 0.3, seed=1), list(zip(*references, strict=True))
+    expected = BLEU(tokenize="none", force=True).corpus_score(texts, columns, n_bootstrap=1000)
     interval = confidence_interval(measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"])
     assert interval.value == expected.score
     assert (interval.high - interval.low) / 2 == pytest.approx(expected._ci, rel=0.15)
 
 
 def test_only_different_systems_differ_significantly(references: list[list[str]]) -> None:
-    texts = {
-        "good": noisy(references, 0.1, 1),
-        "as good": noisy(references, 0.1, 2),
-        "worse": noisy(references, 0.2, 3),
-    }
-    result = {name: measure("plain", own, references, tokenised=True) for name, own in texts.items()}
+    systems = [noisy(references, share, seed) for share, seed in ((0.1, 1), (0.1, 2), (0.2, 3))]
+    results = [measure("plain", texts, references, tokenised=True) for texts in systems]
     for metric in ("bleu", "chrf", "ter"):
-        good, same, worse = (result[name][metric] for name in texts)
+        good, same, worse = (result[metric] for result in results)
         assert paired_bootstrap(good, good).p_value == 1
         apart, alike = paired_bootstrap(good, worse), paired_bootstrap(good, same)
         assert apart.p_value < 0.01
@@ -72,13 +59,10 @@ def test_only_different_systems_differ_significantly(references: list[list[str]]
 @pytest.mark.parametrize("share", [0.10, 0.11, 0.12])
 def test_p_values_agree_with_sacrebleu(references: list[list[str]], share: float) -> None:
     """Approximately, since ours is a bootstrap test and sacreBLEU's an approximate randomisation test."""
-    first, second = noisy(references, 0.1, 4), noisy(references, share, 5)
-    columns = [[group[0] for group in references]]
-    metric = BLEU(tokenize="none", force=True)
-    expected = PairedTest(
-        [("first", first), ("second", second)], {"BLEU": metric}, columns, test_type="ar", n_samples=2000, n_jobs=1
-    )()[1]["BLEU"][1]
-    one, two = (measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"] for texts in (first, second))
+    systems = [("first", noisy(references, 0.1, 4)), ("second", noisy(references, share, 5))]
+    columns, metrics = [[group[0] for group in references]], {"BLEU": BLEU(tokenize="none", force=True)}
+    expected = PairedTest(systems, metrics, columns, test_type="ar", n_samples=2000, n_jobs=1)()[1]["BLEU"][1]
+    one, two = (measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"] for _, texts in systems)
     assert two.corpus().value == expected.score
     assert paired_bootstrap(one, two, resamples=2000).p_value == pytest.approx(expected.p_value, abs=0.06)
 
@@ -87,18 +71,15 @@ def test_intervals_depend_on_the_seed(references: list[list[str]]) -> None:
     bleu = measure("plain", noisy(references, 0.3, 1), references, ["bleu"])["bleu"]
     assert confidence_interval(bleu) == confidence_interval(bleu)
     assert confidence_interval(bleu, seed=1).low != confidence_interval(bleu, seed=2).low
-    assert confidence_interval(bleu, seed=1).signature.endswith(
-        "|ci:bootstrap-percentile|level:0.95|resamples:1000|seed:1"
-    )
-    assert paired_bootstrap(bleu, bleu, seed=3).signature.endswith(
-        "|test:paired-bootstrap|level:0.95|resamples:1000|seed:3"
-    )
+    remark = "level:0.95|resamples:1000|seed:3"
+    assert confidence_interval(bleu, seed=3).signature.endswith(f"|ci:bootstrap-percentile|{remark}")
+    assert paired_bootstrap(bleu, bleu, seed=3).signature.endswith(f"|test:paired-bootstrap|{remark}")
 
 
-def test_bad_input_is_refused() -> None:
-    first, two = means([1.0, 2.0]), means([1.0, 2.0, 3.0])
-    second = mean_statistics(np.array([1.0, 2.0]), "another|tool:test")
-    with pytest.raises(AggGenError, match="differ in their texts: 2 and 3"):
-        paired_bootstrap(first, two)
-    with pytest.raises(AggGenError, match=r"measured differently: mean.* and another"):
-        paired_bootstrap(first, second)
+@pytest.mark.parametrize(
+    ("size", "metric", "message"),
+    [(3, "mean", "differ in their texts: 2 and 3"), (2, "another", "measured differently: mean.* and another")],
+)
+def test_systems_that_are_not_comparable_are_refused(size: int, metric: str, message: str) -> None:
+    with pytest.raises(AggGenError, match=message):
+        paired_bootstrap(mean_statistics(np.ones(2), "mean"), mean_statistics(np.ones(size), metric))

@@ -1,12 +1,13 @@
 """The HTML page of a report: self-contained, escaped, with scores and samples."""
 
+from collections import defaultdict
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from agggen.report.content import Chart
-from agggen.report.page import pieces, sample_rows, to_html, worst
+from agggen.report.page import MAX_ROWS, pieces, sample_rows, to_html, worst
 from tests.unit.report.examples import NASTY, report, row
 
 ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]
@@ -19,7 +20,7 @@ class Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.inside: dict[str, str] = {}
+        self.inside: dict[str, str] = defaultdict(str)
         self.feed(page)
         self.close()
         assert self.open == []
@@ -29,15 +30,12 @@ class Page(HTMLParser):
         if tag != "meta":
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         for tag in set(self.open):
-            self.inside[tag] = self.inside.get(tag, "") + data
+            self.inside[tag] += data
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
@@ -46,18 +44,9 @@ class Page(HTMLParser):
 def test_the_page_has_scores_samples_and_reasons_and_loads_nothing() -> None:
     page = Page(to_html(report(ROWS, partial="Only 40 of 100 records.")))
     for text in (
-        "Only 40 of 100 records.",
-        "41.25",
-        "40.00 to 42.50",
-        "nrefs:var|tok:13a",
-        "undefined",
-        "not computed: there is no Java here",
-        "None are on file.",
-        "Drawn at random with seed 0.",
-        "Mill | p0 | value 0",
-        "'value 0' (p0) is incomplete",
-        "p0: no word of it",
-        "References: 1",
+        *("Only 40 of 100 records.", "41.25", "40.00 to 42.50", "nrefs:var|tok:13a", "undefined", "None are on file."),
+        *("not computed: there is no Java here", "Drawn at random with seed 0.", "Mill | p0 | value 0"),
+        *("'value 0' (p0) is incomplete", "p0: no word of it", "References: 1"),
     ):
         assert text in page.inside["body"]
     assert len(page.all("svg")) == 3
@@ -69,13 +58,12 @@ def test_the_page_has_scores_samples_and_reasons_and_loads_nothing() -> None:
 
 @pytest.mark.parametrize("slots", [False, True])
 def test_all_texts_are_escaped(slots: bool) -> None:
-    page = to_html(report([row(1, 1, wrong=1, slots=slots, text=NASTY)], title=NASTY))
-    result = Page(page)
-    assert not result.all("script")
-    assert len(result.all("style")) == 1
-    assert 'alert("x")' in result.inside["mark"]
-    assert ("missed: p0" in result.inside["body"]) == slots
-    page.encode("utf-8")  # no half surrogate pairs are left
+    html = to_html(report([row(1, 1, wrong=1, slots=slots, text=NASTY)], title=NASTY))
+    page = Page(html)
+    assert not page.all("script") and len(page.all("style")) == 1
+    assert 'alert("x")' in page.inside["mark"]
+    assert ("missed: p0" in page.inside["body"]) == slots
+    html.encode("utf-8")  # no half surrogate pairs are left
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])
@@ -94,17 +82,17 @@ def test_facts_that_overlap_are_not_marked_twice() -> None:
 
 
 def test_samples_are_drawn_by_the_seed_in_the_order_of_the_corpus() -> None:
-    ids = [[r.record.id for r in sample_rows(report(ROWS, max_rows=10, seed=seed))] for seed in (1, 1, 2)]
+    ids = [[r.record.id for r in sample_rows(report(ROWS, seed=seed))] for seed in (1, 1, 2)]
     assert ids[0] == ids[1] != ids[2]
-    assert len(set(ids[0])) == 10
+    assert len(set(ids[0])) == MAX_ROWS < len(ROWS)
     assert ids[0] == sorted(ids[0], key=lambda name: int(name[1:]))
-    assert len(sample_rows(report(ROWS, max_rows=100))) == 40
+    assert sample_rows(report(ROWS[:9])) == ROWS[:9]
 
 
 def test_rows_with_the_most_faults_come_first() -> None:
     rows = [row(1, 3, 0), row(2, 3, 1), row(3, 4, 2), row(4, 2, 2)]
     assert [r.record.id for r in worst(report(rows))] == ["r4", "r3", "r2"]
-    assert [r.record.id for r in worst(report(rows, max_rows=1))] == ["r4"]
+    assert len(worst(report(rows * 20))) == MAX_ROWS
     assert "No text has a fault (strict)" in to_html(report(rows[:1]))
 
 
