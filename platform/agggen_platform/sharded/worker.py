@@ -1,9 +1,9 @@
 """A worker turns a shard of the input into a part of the output, in an actor of Ray Data or in the driver's process.
 
-A shard is committed by two writes: its part under its final name, then a note, ``.work/SHARD/done.json``, which
-describes the part. Names of parts end in the job's fingerprint, so a worker that outlives its job never overwrites a
-part of the next job. A note ``.work/SHARD/begun-N`` marks the start of attempt N and names its node. To save requests,
-a worker reads the notes of a shard only if the driver found any or Ray restarted the actor.
+A shard is committed by a note, ``.work/SHARD/done.json``, which describes its part. Names of parts end in the job's
+fingerprint, so a worker that outlives its job never overwrites a part of the next job. A note ``.work/SHARD/begun-N``
+marks the start of attempt N and names its node. To save requests, a worker reads the notes of a shard only if the
+driver found any or Ray restarted the actor.
 """
 
 from __future__ import annotations
