@@ -1,10 +1,10 @@
-"""Helpers for tests of bulk generation: records, settings of a job in this process, an interruption, the output."""
+"""Helpers for tests of bulk generation: records, a job in this process, an interruption, the output."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from agggen.corpora.elements import elements_records
 from agggen.generation.generator import Generation
 from agggen.records import Record
 from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.bulk.job import BulkReport, generate
 from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.sharded.driver import Progress
@@ -39,6 +40,26 @@ def write_jsonl(path: Path, records: Sequence[Record] | Iterator[Record]) -> Pat
 def here(model: Model, *overrides: str) -> BulkConfig:
     """A job in this process."""
     return bulk_config(model, ["actors=0", "shard_rows=8", *overrides])
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """Bulk generation in this process, with the bundle `model`, from `source` into the empty folder `out`."""
+
+    model: Model
+    source: Path
+    out: Path
+
+    def __call__(
+        self,
+        *overrides: str,
+        model: Model | None = None,
+        source: Path | str = "",
+        out: Path | str = "",
+        **options: Any,
+    ) -> BulkReport:
+        model = model or self.model
+        return generate(model, str(source or self.source), str(out or self.out), here(model, *overrides), **options)
 
 
 def interrupt_at(shards: int) -> Callable[[Progress[Any]], None]:

@@ -31,23 +31,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 RECORDS, SHARDS = 240, 30
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records, one of them a duplicate."""
-    records = list(numbered_records(RECORDS))
-    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", [*records[:-1], records[5]])
-
-
-@pytest.fixture(scope="module")
-def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The output of an undisturbed job."""
-    out = tmp_path_factory.mktemp("undisturbed")
-    report = generate(model, str(source), str(out), here(model))
-    assert report.progress is not None
-    assert (report.progress.total, report.summary.records, report.summary.rejects) == (SHARDS, RECORDS - 1, 1)
-    return published(out)
-
-
 def remembered(write: Callable[..., list[list[Generation]]]) -> Callable[..., list[list[Generation]]]:
     """`Generator.generate` with a cache by the triples of a batch, since the input repeats few records."""
     known: dict[tuple[tuple[Triple, ...], ...], list[list[Generation]]] = {}
@@ -156,41 +139,20 @@ generate(model, source, out, bulk_config(model, ["actors=0", "shard_rows=8"]))
 BETWEEN = ["texts/000015", ".work/texts/000015", "report.json", "manifest.json", "tidy"]
 
 
-def die_between(model: Model, source: Path, out: str, where: str, folder: Path) -> None:
-    with Running(["-c", DIE, model.address, str(source), out, where], folder) as job:
-        assert job.finish() == -signal.SIGKILL, job.output()
-
-
-def test_the_driver_is_killed_between_data_and_commit(
-    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_the_driver_is_killed_between_data_and_commit(model: Model, tmp_path: Path) -> None:
     """The job is killed at each step in turn, and resumes from the state of the run before."""
-    out = tmp_path / "out"
+    *records, _ = numbered_records(RECORDS)
+    source, out = write_jsonl(tmp_path / "in.jsonl", [*records, records[5]]), tmp_path / "out"  # one is a duplicate
+    report = generate(model, str(source), str(tmp_path / "undisturbed"), here(model))
+    assert report.progress is not None
+    assert (report.progress.total, report.summary.records, report.summary.rejects) == (SHARDS, RECORDS - 1, 1)
     for where in BETWEEN:
-        die_between(model, source, str(out), where, tmp_path)
+        with Running(["-c", DIE, model.address, str(source), str(out), where], tmp_path) as job:
+            assert job.finish() == -signal.SIGKILL, job.output()
         assert (out / "manifest.json").exists() == (where == "tidy")
     assert len(list((out / "texts").glob("*.parquet"))) == SHARDS
-    report = generate(model, str(source), str(out), here(model))
-    assert report.finished_before
-    assert published(out) == undisturbed
+    assert generate(model, str(source), str(out), here(model)).finished_before
+    assert published(out) == published(tmp_path / "undisturbed")
     assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
     shards = json.loads((out / "report.json").read_text())["shards"]
     assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # not renamed; without a note
-
-
-@pytest.mark.parametrize("store", ["folder", "s3"])
-def test_two_concurrent_copies_write_one_output(
-    store: str, model: Model, source: Path, undisturbed: dict[str, bytes], s3: str, tmp_path: Path
-) -> None:
-    out = f"{s3}/out" if store == "s3" else str(tmp_path / "out")
-    command = ["-m", "agggen_platform.cli.main", "bulk", model.address, str(source), "--out", out, "shard_rows=8"]
-    with ExitStack() as stack:
-        copies = [stack.enter_context(Running([*command, "--actors", "0"], tmp_path)) for _ in range(2)]
-        codes = [copy.finish() for copy in copies]
-    outputs = "\n".join(copy.output() for copy in copies)
-    if codes != [0, 0]:  # if one starts after the other has ended, both succeed
-        assert sorted(codes) == [0, 6], outputs
-        assert f"another job works on {out}" in copies[codes.index(6)].output()
-    else:
-        assert "already has the texts of this job" in outputs
-    assert published(out) == undisturbed

@@ -74,7 +74,7 @@ def bulk_jobs(model: Model, folder: Path, stop: threading.Event) -> int:
         shutil.rmtree(out, ignore_errors=True)
         generate(model, source, str(out), bulk_config(model, ["actors=2", "shard_rows=8"]))
         assert published(out) == published(folder / "undisturbed")
-        assert not [path for path in (out / "work").rglob("*") if path.is_file()]
+        assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
         jobs += 1
     return jobs
 

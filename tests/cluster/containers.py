@@ -68,7 +68,7 @@ def nodes_at(out: Path) -> int:
     return len({note.read_bytes() for note in (out / ".work").rglob("begun-*")})
 
 
-def _address_of(name: str) -> str:
+def address_of(name: str) -> str:
     """The IP address of a container, so that no test depends on podman's name server."""
     return podman("inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name).stdout.strip()
 
@@ -83,7 +83,7 @@ def answers(address: str, host: str = "") -> bool:
 
 
 class Cluster:
-    """An S3 server and a Ray head on a network without a way out; `folder` is mounted at its own path, read-only."""
+    """An S3 server and a Ray head on an internal network; `folder` is mounted at its own path, read-only."""
 
     def __init__(self, folder: Path, rclone: Path, stack: ExitStack) -> None:
         self._stack, self.folder = stack, folder
@@ -197,7 +197,7 @@ class Cluster:
         minute later.
         """
         self._was_cut_off.add(node)
-        address = _address_of(node)
+        address = address_of(node)
         podman("network", "disconnect", self.name, node)
         yield
         podman("network", "connect", f"--ip={address}", self.name, node)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from tests.cluster.containers import REPO
+from tests.cluster.image import BASE, pip_config
 
 FOLDER = Path(__file__).with_name("compose")
-BASE, STAND_INS = "localhost/agggen-base", "localhost/agggen-stand-ins"
+STAND_INS = "localhost/agggen-stand-ins"
 _WITH_SETTINGS = "localhost/agggen-test-base"  # as override.yaml calls it
 
 
@@ -58,15 +58,10 @@ def build() -> None:
 
 def _write_settings(folder: Path) -> None:
     """A Dockerfile that adds pip's certificate and folders of wheels to the base; of the wheels, torch's CPU build."""
-    listing = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
-    )
     lines = ["ARG BASE", "FROM ${BASE}", "COPY pip.conf /etc/pip.conf"]
     kept = {}
     (folder / "wheels").mkdir()
-    for line in listing.stdout.splitlines():
-        name, _, value = line.partition("=")
-        option, value = name.split(".")[-1], value.strip("'\"")
+    for option, value in pip_config():
         if option in ("index-url", "default-timeout"):
             kept[option] = value
         elif option == "cert":

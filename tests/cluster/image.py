@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.cluster.containers import BUILDAH, IMAGE, LIMITS, MLFLOW_IMAGE, PODMAN, REPO, podman
@@ -20,15 +21,18 @@ from tests.cluster.containers import BUILDAH, IMAGE, LIMITS, MLFLOW_IMAGE, PODMA
 BASE = "localhost/agggen-base"
 
 
+def pip_config() -> Iterator[tuple[str, str]]:
+    """The options of pip on this machine, with their values."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+        name, _, value = line.partition("=")
+        yield name.split(".")[-1], value.strip("'\"")
+
+
 def pip_settings(folder: Path) -> list[str]:
     """Options that pass this machine's pip settings to a build; writes a file into `folder`."""
-    listing = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
-    )
     kept, options, mounts = {}, [], set()
-    for line in listing.stdout.splitlines():
-        name, _, value = line.partition("=")
-        option, value = name.split(".")[-1], value.strip("'\"")
+    for option, value in pip_config():
         if option not in ("find-links", "index-url", "extra-index-url", "cert", "default-timeout"):
             continue
         kept[option] = value

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.containers import MLFLOW_IMAGE, PODMAN, answers, podman
+from tests.cluster.containers import MLFLOW_IMAGE, PODMAN, address_of, answers, podman
 from tests.manifests.rendering import of_kind, overlay
 from tests.processes import until
 
@@ -70,8 +70,7 @@ def test_mlflow_s_pod_answers(engine: None, tmp_path: Path) -> None:
         container = f"{NAME}-pod-0-mlflow"
         podid = podman("inspect", "--format={{.Pod}}", container).stdout.strip()
         infra = podman("pod", "inspect", "--format={{.InfraContainerID}}", podid).stdout.strip()
-        where = podman("inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", infra)
-        address, host = f"http://{where.stdout.strip()}:5000", "agggen-mlflow:5000"
+        address, host = f"http://{address_of(infra)}:5000", "agggen-mlflow:5000"
         until(lambda: answers(f"{address}/health", host), "answer of MLflow")
         login = base64.b64encode(":".join(encoded(ACCOUNT).values()).encode()).decode()
         assert status(address, Host=host, Authorization=f"Basic {login}") == 200

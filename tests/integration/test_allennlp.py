@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from agggen.config import load_config
 from agggen.corpora.prepared import read_records, write_records
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.framed import FrameSegmenter
-from agggen.facts.frames import Frame, Phrase, Words
+from agggen.facts.frames import Words
 from agggen.records import Record, Reference, Triple
 from agggen.run import RunConfig, prepare
 from agggen_platform.cli.main import main
@@ -26,10 +27,11 @@ from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
 from agggen_platform.srl.environment import Environment, find_environment, worker_environment
 from agggen_platform.srl.process import AllenNLPError
-from agggen_platform.srl.source import AllenNLPFrames, NoFrames
+from agggen_platform.srl.source import AllenNLPFrames
 from agggen_platform.srl.worker import hash_of
 from tests.integration.allennlp_archives import SENTENCES
 from tests.unit.facts.role_notation import joined, parse_allennlp, sentence, tags_of
+from tests.unit.srl.stand_ins import Verbs, words
 
 pytestmark = pytest.mark.slow
 
@@ -38,17 +40,7 @@ TEXT = "Ada wrote the first program. The engineer, who built the engine, lives i
 KINDS = {"bert": "srl_bert", "lstm": "srl"}
 
 
-class KnownVerbs:
-    """Finds the verbs of the sentences in `allennlp_archives`."""
-
-    name = fingerprint = "known verbs"
-    verbs = frozenset(words[tags.index("B-V")] for words, tags in map(tags_of, SENTENCES))
-
-    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        return [
-            tuple(Frame(i, (Phrase("V", i, i + 1),)) for i, word in enumerate(sentence.words) if word in self.verbs)
-            for sentence in sentences
-        ]
+KNOWN_VERBS = Verbs(*{text[tags.index("B-V")] for text, tags in map(tags_of, SENTENCES)})
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +67,12 @@ def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module", params=KINDS)
 def source(request: pytest.FixtureRequest, trained: Path) -> Iterator[AllenNLPFrames]:
     config = AllenNLPConfig(str(trained / f"{request.param}.tar.gz"), threads=1, batch_size=256)
-    with AllenNLPFrames(config, KnownVerbs()) as source:
+    with closing(AllenNLPFrames(config, KNOWN_VERBS)) as source:
         yield source
 
 
 def kind(source: AllenNLPFrames) -> str:
     return Path(source.config.archive).name.partition(".")[0]
-
-
-def words(text: str) -> Words:
-    return joined(text.split())
 
 
 def training_sentences() -> list[Words]:
@@ -107,19 +95,20 @@ def test_frames_are_those_of_allennlps_own_predictor(source: AllenNLPFrames, tra
     items = [json.loads(line) for line in (trained / f"{kind(source)}.jsonl").read_text().splitlines()]
     expected = [parse_allennlp(item) for item in items]
     assert sum(len(sentence.frames) for sentence in expected) >= 4
-    with AllenNLPFrames(config) as with_spacy:
+    with closing(AllenNLPFrames(config)) as with_spacy:
         frames = with_spacy.frames([sentence.words for sentence in expected])
         assert frames == [sentence.frames for sentence in expected]
 
 
 def test_a_sentence_too_long_for_bert_affects_no_other(source: AllenNLPFrames) -> None:
-    short = words("Ada wrote the first program .")
-    before, long, after = source.answers([short, words("Ada wrote " + "the program " * 40), short])
-    assert before == after == source.frames([short])[0] != ()
+    short, long = words("Ada wrote the first program ."), words("Ada wrote " + "the program " * 40)
+    before = source.frames([short])
     if kind(source) == "bert":
-        assert long == NoFrames("the sentence has 84 word pieces, the model takes 48")
+        with pytest.raises(AllenNLPError, match="the sentence has 84 word pieces, the model takes 48"):
+            source.frames([short, long])
     else:
-        assert not isinstance(long, NoFrames)
+        assert source.frames([long]) != [()]
+    assert source.frames([short]) == before != [()]
 
 
 # --- the BERT model that an archive names ------------------------------------------------------------------------
@@ -145,7 +134,7 @@ def test_a_folder_replaces_a_missing_bert_model(trained: Path, tmp_path: Path) -
     archive = renamed(trained / "bert.tar.gz", "tiny-bert-uncased", tmp_path / "renamed.tar.gz")
     sentences = training_sentences()
     with (
-        AllenNLPFrames(AllenNLPConfig(str(archive), threads=1), KnownVerbs()) as source,
+        closing(AllenNLPFrames(AllenNLPConfig(str(archive), threads=1), KNOWN_VERBS)) as source,
         pytest.raises(AllenNLPError, match="the archive needs the BERT model 'tiny-bert-uncased'"),
     ):
         source.frames(sentences)
@@ -154,8 +143,8 @@ def test_a_folder_replaces_a_missing_bert_model(trained: Path, tmp_path: Path) -
     for name in ("config.json", "vocab.txt"):  # not the weights, which are in the archive
         (folder / name).write_bytes((trained / "tiny-uncased" / name).read_bytes())
     with (
-        AllenNLPFrames(AllenNLPConfig(str(archive), threads=1, bert=str(folder)), KnownVerbs()) as moved,
-        AllenNLPFrames(AllenNLPConfig(str(trained / "bert.tar.gz"), threads=1), KnownVerbs()) as source,
+        closing(AllenNLPFrames(AllenNLPConfig(str(archive), threads=1, bert=str(folder)), KNOWN_VERBS)) as moved,
+        closing(AllenNLPFrames(AllenNLPConfig(str(trained / "bert.tar.gz"), threads=1), KNOWN_VERBS)) as source,
     ):
         assert moved.frames(sentences) == source.frames(sentences)
         assert moved.worker["lowercase"] is source.worker["lowercase"] is True
@@ -180,7 +169,7 @@ def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytes
         for record in read_records(tmp_path / "out" / "dev")
         for reference in record.references
     ]
-    with AllenNLPFrames(AllenNLPConfig(str(archive), threads=1)) as source:
+    with closing(AllenNLPFrames(AllenNLPConfig(str(archive), threads=1))) as source:
         assert facts == FrameSegmenter(source).segment(texts[:2])
     assert report.splits["dev"].rejects == 1
     (rejects,) = (tmp_path / "out" / "rejects").iterdir()

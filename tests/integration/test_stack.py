@@ -117,17 +117,6 @@ class StackCommand:
 
 
 @contextmanager
-def stack_folder() -> Iterator[Path]:
-    """A folder that PostgreSQL's user can reach if root runs the tests, unlike pytest's folders."""
-    folder = Path(tempfile.mkdtemp(prefix="agggen-stack-"))
-    folder.chmod(0o711)
-    try:
-        yield folder / "stack"
-    finally:
-        shutil.rmtree(folder)
-
-
-@contextmanager
 def started(state: Path, *options: str) -> Iterator[StackCommand]:
     """The stack until the block ends."""
     words = ["-m", "infra.stack", "up", "--state", str(state), "--free-ports", *options]
@@ -147,8 +136,13 @@ SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 
 @pytest.fixture(scope="module")
 def state() -> Iterator[Path]:
-    with stack_folder() as folder:
-        yield folder
+    """A folder that PostgreSQL's user can reach if root runs the tests, unlike pytest's folders."""
+    folder = Path(tempfile.mkdtemp(prefix="agggen-stack-"))
+    folder.chmod(0o711)
+    try:
+        yield folder / "stack"
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Bundles in a store, and their copies in the cache of this machine."""
 
-import hashlib
-import json
 import shutil
 from pathlib import Path
 
@@ -21,13 +19,9 @@ from tests.s3_faults import FaultyS3
 def bundle_at(path: Path, content: str = "content") -> Path:
     """A bundle with valid hashes and meaningless content."""
     path.mkdir(parents=True)
-    manifest = {}
     for name in FILES:
-        data = f"{content} of {name}".encode() * 20_000
-        (path / name).write_bytes(data)
-        manifest[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    (path / "manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
-    check_bundle(path)
+        (path / name).write_bytes(f"{content} of {name}".encode() * 20_000)
+    write_manifest(path, FILES)
     return path
 
 

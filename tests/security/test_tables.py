@@ -18,7 +18,7 @@ from agggen.records import Record
 from agggen.training.data import Data
 from agggen_platform.bulk.inputs import find_inputs
 from agggen_platform.bulk.records import record_schema
-from agggen_platform.sharded.shards import Shard, cut, read_rows, rows_at
+from agggen_platform.sharded.shards import Shard, read_rows, rows_at
 from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage import verified
 from agggen_platform.storage.folder import Folder
@@ -98,7 +98,7 @@ def evil(tmp_path: Path, canary: Canary) -> tuple[Folder, Shard]:
     """A file that changed after it was divided into shards, so that workers must check it."""
     corpus(tmp_path, "triples", canary)
     folder = Folder(str(tmp_path))
-    (shard,) = cut(folder, "dev.parquet", [1], 64, "parts/{}.parquet", {})
+    shard = Shard(0, folder.address, "dev.parquet", "parts/0.parquet", (0,), 0, 0, 1, folder.at("dev.parquet"))
     return folder, shard
 
 

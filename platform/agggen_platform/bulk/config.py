@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,6 +9,7 @@ from typing import Any, Literal
 from agggen.config import flatten
 from agggen.errors import check_minima
 from agggen.generation.config import InferenceConfig
+from agggen_platform.sharded import config as sharded
 from agggen_platform.sharded.config import ShardedConfig
 
 SETTINGS = ("n_best", "complete", "unique", "format")
@@ -57,5 +56,4 @@ def job_identity(
 
 
 def fingerprint(identity: dict[str, Any]) -> str:
-    content = {"format": FORMAT, "job": identity}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return sharded.fingerprint({"format": FORMAT, "job": identity})

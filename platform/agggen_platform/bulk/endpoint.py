@@ -28,11 +28,7 @@ class EndpointWorker(BulkWorker):
     """Processes enough shards concurrently to keep the endpoint's generators busy. Records are validated here."""
 
     def __init__(self, url: str, settings: WorkerSettings) -> None:
-        """
-        Raises:
-            BundleError, JobError: see `BulkWorker`.
-            ConfigError: a setting of the search cannot be sent to an endpoint.
-        """
+        """Raises ConfigError if a setting of the search cannot be sent to an endpoint; else see `BulkWorker`."""
         super().__init__(settings)
         self.client = Client(url, timeout=_TIMEOUT, deadline=_DEADLINE)
         own, config = self.generator.config, settings.config

@@ -46,11 +46,11 @@ from agggen_platform.sharded.shards import (
     TextRange,
     check_columns,
     cut,
-    duplicates_in,
     file_at,
     find_repeated,
     hash_ids,
     inspect_parquet,
+    numbered,
     read_rows,
     rows_at,
 )
@@ -65,38 +65,25 @@ _ROWS = 1024  # records that are read at once
 class LineIndex:
     """Positions in a text file at which a shard may begin."""
 
-    offsets: Sequence[int]
-    """Offsets in bytes; the last one is the size of the file."""
+    offsets: Sequence[int]  # in bytes; the last one is the size of the file
     line_numbers: Sequence[int]
-    records_before: Sequence[int]
-    """The number of records before each position; the last one is the total number of records."""
-    columns: tuple[str, ...]
-    """The columns of a CSV."""
-    delimiter: str
-    """The delimiter of a CSV; empty for JSON lines."""
-    ids: IdHashes | None
-    """None if ids are not compared."""
+    records_before: Sequence[int]  # records before each position; the last one is the total number
+    columns: tuple[str, ...]  # of a CSV
+    delimiter: str  # of a CSV; empty for JSON lines
+    ids: IdHashes | None  # None if ids are not compared
 
 
 @dataclass(frozen=True)
 class InputFile:
-    address: str
-    """The address as the user gave it."""
-    folder: Folder
-    """The folder from which the file or its copy is read, under this `name`."""
+    address: str  # as the user gave it
+    folder: Folder  # from which the file or its copy is read, under this `name`
     name: str
-    version: str
-    """See `Folder.version`."""
-    fingerprint: str
-    """A hash of the file's content."""
-    prefix: str
-    """A record without an id gets this prefix and its line or row number as id; empty for a single file."""
-    groups: tuple[int, ...] = ()
-    """The rows of each row group of a Parquet file."""
-    wide: bool = False
-    """Whether a Parquet file has a column for each predicate."""
-    index: LineIndex | None = None
-    """None for Parquet, and for a CSV that must be copied."""
+    version: str  # see `Folder.version`
+    fingerprint: str  # a hash of the file's content
+    prefix: str  # with the line or row number, the id of a record without an id; empty for a single file
+    groups: tuple[int, ...] = ()  # the rows of each row group of a Parquet file
+    wide: bool = False  # whether a Parquet file has a column for each predicate
+    index: LineIndex | None = None  # None for Parquet, and for a CSV that must be copied
 
     @property
     def kind(self) -> str:
@@ -297,37 +284,33 @@ def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool
     """The shards of all files in order, numbered consecutively; the result is deterministic.
 
     Args:
-        part: the name of a shard's part, with ``{}`` in place of the shard's number.
+        part: the name of a shard's part, with ``{}`` in place of the shard's index.
         unique: whether a record with the id of an earlier record is a duplicate.
     """
     duplicates = _find_duplicates(files) if unique else [{} for _ in files]
     shards: list[Shard] = []
     rows_before = 0
     for file, own in zip(files, duplicates, strict=True):
-        number = len(shards)
-        if file.index:
-            pairs = sorted(own.items())
-            for shard in _cut_lines(file, file.index, shard_rows, part, number, rows_before):
-                shards.append(replace(shard, duplicates=tuple(duplicates_in(pairs, shard.first, shard.rows))))
-        else:
-            parts = cut(file.folder, file.name, file.groups, shard_rows, part, own, file.address, number, rows_before)
-            shards += [replace(shard, prefix=file.prefix) for shard in parts] if file.wide else parts
+        pieces = (replace(piece, rows_before=rows_before) for piece in _cut(file, shard_rows))
+        shards += numbered(pieces, part, own, len(shards))
         rows_before += file.rows
     return shards
 
 
-def _cut_lines(
-    file: InputFile, lines: LineIndex, shard_rows: int, part: str, first_number: int, rows_before: int
-) -> Iterator[Shard]:
-    block, number = 0, first_number
+def _cut(file: InputFile, shard_rows: int) -> Iterator[Shard]:
+    prefix = file.prefix if file.index or file.wide else None
+    whole = Shard(0, file.folder.address, file.name, "", (), 0, 0, file.rows, file.address, prefix=prefix)
+    if (lines := file.index) is None:
+        yield from cut(whole, file.groups, shard_rows)
+        return
+    block = 0
     while block < len(lines.line_numbers):
         first = lines.records_before[block]
         after = max(block + 1, bisect_right(lines.records_before, first + shard_rows) - 1)
         begin, end, rows = lines.offsets[block], lines.offsets[after], lines.records_before[after] - first
         text = TextRange(begin, end, lines.line_numbers[block], file.version, lines.delimiter, lines.columns)
-        where, name = (file.folder.address, file.name), part.format(f"{number:06d}")
-        yield Shard(number, *where, name, (), 0, first, rows, file.address, (), rows_before, text, file.prefix)
-        block, number = after, number + 1
+        yield replace(whole, first=first, rows=rows, text=text)
+        block = after
 
 
 def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
@@ -337,7 +320,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
             for row, data in rows_at(file.folder, file.name, _columns(file.address, file.wide), repeated):
                 yield row, next(object_rows(iter([(row, data)]), file.prefix)) if file.wide else data
             return
-        blocks, numbers = list(_cut_lines(file, lines, 1, "", 0, 0)), set(repeated.tolist())
+        blocks, numbers = list(_cut(file, 1)), set(repeated.tolist())
         for block in np.unique(np.searchsorted(lines.records_before, repeated, "right") - 1).tolist():
             for first, batch in read_records(blocks[block], _ROWS):
                 yield from ((row, data) for row, data in enumerate(batch, start=first) if row in numbers)

@@ -13,16 +13,14 @@ from agggen.checks import CheckedText
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import ConfigError, CorpusError
 from agggen_platform.bulk.config import SETTINGS, BulkConfig, fingerprint, job_identity
-from agggen_platform.bulk.inputs import InputFile, check_inputs_unchanged, find_inputs, plan_shards, prepare_inputs
+from agggen_platform.bulk.inputs import check_inputs_unchanged, find_inputs, plan_shards, prepare_inputs
 from agggen_platform.bulk.model import Model
 from agggen_platform.bulk.output import INPUT, TEXTS, Output
 from agggen_platform.bulk.review import riskiest
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.sharded import driver
-from agggen_platform.sharded.config import check_rejects
 from agggen_platform.sharded.driver import Work
-from agggen_platform.storage.claim import claim
 from agggen_platform.storage.critics import open_critic, place_of_critic
 from agggen_platform.storage.folder import Folder
 
@@ -32,27 +30,14 @@ if TYPE_CHECKING:
 Progress = driver.Progress[Counts]
 
 
-@dataclass(frozen=True)
-class BulkReport:
+@dataclass(frozen=True, kw_only=True)
+class BulkReport(driver.Report[Counts]):
     """A finished job."""
 
-    job: str
-    """The job's fingerprint."""
-    summary: Counts
-    """Counts of the whole job, earlier runs included."""
-    progress: Progress | None = None
-    """The progress of this run; None if an earlier run had finished the job."""
-    redone: int = 0
-    """The number of shard retries in all runs."""
-    seconds: float = 0.0
-    """Duration of this run."""
-    review: Sequence[CheckedText] = ()
-    """The riskiest texts, if a review was requested."""
-
-    @property
-    def finished_before(self) -> bool:
-        """Whether an earlier run had finished the job."""
-        return self.progress is None
+    job: str  # the job's fingerprint
+    summary: Counts  # counts of the whole job, earlier runs included
+    redone: int = 0  # shard retries in all runs
+    review: Sequence[CheckedText] = ()  # the riskiest texts, if a review was requested
 
 
 def generate(
@@ -85,10 +70,9 @@ def generate(
     Raises:
         ConfigError: a review is requested without a critic.
         CorpusError: the input is missing or cannot be read, or `out` contains other files.
-        JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
-        JobError: too many records were rejected, the generator failed on every record, or workers died repeatedly.
-            The next run reuses the finished shards.
+        JobError: the input changed while it was read, too many records were rejected, the generator failed on every
+            record, or workers died repeatedly. The next run reuses the finished shards.
     """
     if review and config.critic is None:
         raise ConfigError("a review needs the scores of a critic: set critic=included")
@@ -97,32 +81,29 @@ def generate(
         address = place_of_critic(config.critic)
         critic = address, open_critic(address)[1]
     inputs = find_inputs(source, config.shard_rows, config.unique)
-    target = Folder(out)
-    if target.address in {file.folder.address for file in inputs}:
-        raise CorpusError(f"{out} is the folder of the input; give another --out")
     files_read = [(file.name, file.fingerprint) for file in inputs]
-    about = job_identity(config, model.fingerprint, files_read, critic and critic[1])
-    output = Output(target, fingerprint(about))
+    identity = job_identity(config, model.fingerprint, files_read, critic and critic[1])
+    output = Output(out, fingerprint(identity), [file.folder for file in inputs])
     begin = time.monotonic()
 
     def reviewed() -> list[CheckedText]:
         return riskiest(output, inputs, model, critic[0], review) if review and critic else []
 
-    with claim(target) as check_claim, ExitStack() as stack:
-        if fresh:
-            output.clear()
+    with output.claimed(fresh) as check_claim, ExitStack() as stack:
         if manifest := output.manifest():
             output.tidy()
             if single_file:
                 output.join()
-            return BulkReport(output.job, Counts(**manifest["summary"]), review=reviewed())
-        output.begin(about, {})
+            return BulkReport(job=output.job, summary=Counts(**manifest["summary"]), review=reviewed())
+        output.begin(identity)
+        about = {"bundle": model.fingerprint, "bundle_address": model.address}
+        about |= {f"input/{file.name}": file.fingerprint for file in inputs}
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
-            log.log_params(flatten(config) | _provenance(model, inputs))
+            log.log_params(flatten(config) | about)
             log.set_tags({"config_hash": config_hash(config)})
         try:
-            files = prepare_inputs(inputs, Folder(target.at(INPUT)))
+            files = prepare_inputs(inputs, Folder(output.folder.at(INPUT)))
             rows = sum(file.rows for file in files)
             if not rows:
                 raise CorpusError(f"{source} contains no record")
@@ -131,38 +112,34 @@ def generate(
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
         shards = plan_shards(files, config.rows_per_shard(rows), part, config.unique)
-        settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config, critic)
-        local_worker: Callable[[], BulkWorker] = partial(BulkWorker, settings)
+        settings = WorkerSettings(output.folder.address, output.job, model.address, model.fingerprint, config, critic)
+        local_worker: Callable[[], BulkWorker] | None = None
         if endpoint:
             from agggen_platform.bulk.endpoint import EndpointWorker  # needs httpx
 
             local_worker = partial(EndpointWorker, endpoint, settings)
+        elif config.actors == 0:
+            local_worker = partial(BulkWorker, settings)
         work = driver.process(
             shards,
             BulkWorker,
             settings,
-            local_worker,
             config,
-            "generate",
-            actors=0 if endpoint else config.actors,
+            local_worker=local_worker,
             gpus=config.gpus_per_actor,
+            check_inputs=partial(check_inputs_unchanged, inputs),
             progress=progress,
             log=log,
-            speed=_speed,
         )
-        check_inputs_unchanged(inputs)
-        counts = work.counts
-        total = counts.records + counts.rejects
-        check_rejects(counts.rejects, total, config.max_reject_share, "records", target.at("rejects"))
-        now = work.progress()
-        report = BulkReport(output.job, counts, now, work.retries, time.monotonic() - begin)
+        now, seconds = work.progress(), time.monotonic() - begin
+        report = BulkReport(job=output.job, summary=work.counts, progress=now, redone=work.retries, seconds=seconds)
         used = {name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)}
-        about = {"summary": counts.as_dict(), "config": used, **_provenance(model, inputs)}
+        members = {"summary": work.counts.as_dict(), "config": used, **about}
         if critic:
-            about["critic"] = critic[1]
+            members["critic"] = critic[1]
         check_claim()
         written = [file for shard in shards for file in work.done[shard.index].files]
-        output.finish(written, about, _content(report, now))
+        output.finish(written, members, _content(report, now))
         if single_file:
             output.join()
         if log:
@@ -170,39 +147,22 @@ def generate(
         return replace(report, review=reviewed())
 
 
-def _provenance(model: Model, inputs: list[InputFile]) -> dict[str, str]:
-    return {"bundle": model.fingerprint, "bundle_address": model.address} | {
-        f"input/{file.name}": file.fingerprint for file in inputs
-    }
-
-
 def _content(report: BulkReport, now: Progress) -> dict[str, Any]:
     """The content of ``report.json``."""
     return {
         "job": report.job,
         **report.summary.as_dict(),
-        "fulfilled_share": report.summary.fulfilled_share,
-        "mean_plan_length": report.summary.mean_plan_length,
+        **report.summary.means(),
         "shards": {"total": now.total, "reused": now.reused, "redone": report.redone},
-        "run": {"records": now.counts.records, "seconds": report.seconds, **_speed(now)},
-    }
-
-
-def _speed(now: Progress) -> dict[str, float]:
-    return {
-        "records_per_second": now.counts.records / now.seconds,
-        "texts_per_second": now.counts.texts / now.seconds,
+        "run": {"records": now.counts.records, "seconds": report.seconds, **now.counts.speeds(now.seconds)},
     }
 
 
 def _metrics(report: BulkReport, work: Work[Counts]) -> dict[str, float]:
-    summary = report.summary
-    lengths = {f"plan_length/{length}": float(count) for length, count in summary.plan_lengths.items()}
     return {
-        "fulfilled_share": summary.fulfilled_share,
-        "mean_plan_length": summary.mean_plan_length,
+        **report.summary.means(),
         "redone_shards": report.redone,
         "seconds": report.seconds,
         "worker_seconds": sum(done.seconds for done in work.done.values()),
-        **lengths,
+        **{f"plan_length/{length}": float(count) for length, count in report.summary.plan_lengths.items()},
     }

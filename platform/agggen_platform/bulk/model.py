@@ -23,13 +23,10 @@ from agggen_platform.storage.folder import Folder
 class Model:
     """A bundle at a resolved address (not an alias)."""
 
-    address: str
-    """A folder or ``s3://`` address that every worker can read."""
+    address: str  # a folder or ``s3://`` address that every worker can read
     fingerprint: str
-    inference: InferenceConfig
-    """The bundle's own settings."""
-    largest_group: int
-    """L: the largest number of predicates per fact."""
+    inference: InferenceConfig  # the bundle's own settings
+    largest_group: int  # L: the largest number of predicates per fact
 
 
 def open_model(address: str) -> Model:

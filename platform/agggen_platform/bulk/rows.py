@@ -95,30 +95,30 @@ def generation_of(name: str, text: Any) -> Generation:
 class Counts(Tally):
     """Outcomes of records; the same whether or not the job was interrupted."""
 
-    records: int = 0
-    """Records with texts."""
+    noun = "records"
+
+    records: int = 0  # records with texts
     texts: int = 0
     rejects: int = 0
-    failed: int = 0
-    """Rejects because the generator failed; a later run retries them."""
-    fulfilled: int = 0
-    """Records whose best text passes the strict check."""
-    scored: int = 0
-    """Records whose texts a critic scored; 0 if the job has no critic."""
-    risky: int = 0
-    """Scored records whose best text has a risk over `agggen.checks.RISKY`."""
-    plan_lengths: dict[str, int] = field(default_factory=dict)
-    """The number of records by the number of facts of their best text."""
-    unknown_predicates: dict[str, int] = field(default_factory=dict)
-    """The number of records by predicate, for predicates that are not in the training data."""
+    failed: int = 0  # rejects because the generator failed; a later run retries them
+    fulfilled: int = 0  # records whose best text passes the strict check
+    scored: int = 0  # records whose texts a critic scored; 0 if the job has no critic
+    risky: int = 0  # scored records whose best text has a risk over `agggen.checks.RISKY`
+    plan_lengths: dict[str, int] = field(default_factory=dict)  # records by the number of facts of their best text
+    unknown_predicates: dict[str, int] = field(default_factory=dict)  # records by predicate that training never saw
 
     @property
-    def fulfilled_share(self) -> float:
-        return self.fulfilled / max(1, self.records)
+    def total(self) -> int:
+        return self.records + self.rejects
 
-    @property
-    def mean_plan_length(self) -> float:
-        return sum(int(length) * count for length, count in self.plan_lengths.items()) / max(1, self.records)
+    def speeds(self, seconds: float) -> dict[str, float]:
+        return {"records_per_second": self.records / seconds, "texts_per_second": self.texts / seconds}
+
+    def means(self) -> dict[str, float]:
+        """The means over records of whether the best text passes the strict check, and of its number of facts."""
+        facts = sum(int(length) * count for length, count in self.plan_lengths.items())
+        records = max(1, self.records)
+        return {"fulfilled_share": self.fulfilled / records, "mean_plan_length": facts / records}
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form, with sorted keys."""

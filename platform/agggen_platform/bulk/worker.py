@@ -42,6 +42,7 @@ class WorkerSettings:
 class BulkWorker(Worker[Counts]):
     """Loads the bundle once and writes one shard per call. Uses one thread, so that the texts are reproducible."""
 
+    kind = "generate"
     counts = Counts
     suspects = "out of memory (try a smaller inference.rows), or a record that crashes the generator"
 

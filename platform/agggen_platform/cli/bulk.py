@@ -70,8 +70,8 @@ def bulk(
     with shard_progress(_speed, _counts) as show:
         report = job(tracker=log, progress=show, review=worst if review else 0)
     counts = report.summary
-    shares = f"{counts.fulfilled_share:.1%}", f"{counts.mean_plan_length:.2f}"
-    row = (counts.records, counts.texts, *shares, counts.rejects)
+    fulfilled, length = counts.means().values()
+    row = (counts.records, counts.texts, f"{fulfilled:.1%}", f"{length:.2f}", counts.rejects)
     console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), [row])
     name_unknown(counts.unknown_predicates)
     if counts.scored:

@@ -4,14 +4,6 @@
 
     report = segment("prepared/e2e", "s3://corpora/e2e-facts", SegmentConfig())
 
-``OUT/manifest.json``, written last, marks the output complete: it lists every part with its rows, bytes and SHA-256.
-The other files of OUT:
-
-    SPLIT/000000-JOB.parquet, ...   prepared files (``agggen.corpora.prepared``) with facts, in the order of the input
-    rejects/000000-JOB.jsonl, ...   file, row (``line``), id and reason of each row or text without facts
-    .work/                          notes on attempts and finished shards
-
-``agggen.load_dataset`` reads the folder. The parts are the result: workers write each once, under its final name, and
-the driver reads none of them. A job is identified by its fingerprint JOB (inputs, segmenter, alignment). Started again,
-a killed job resumes with the unfinished shards and writes each record exactly once.
+A job is identified by its fingerprint (inputs, segmenter, alignment), with which the names of its parts end. The README
+describes the output ("Segmentation job"), `sharded` how it is written; ``agggen.load_dataset`` reads it.
 """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from agggen.errors import check_minima
 from agggen.facts.config import RULES, SegmenterConfig
 from agggen_platform.cache import cache_folder
+from agggen_platform.sharded import config as sharded
 from agggen_platform.sharded.config import ShardedConfig
 
 if TYPE_CHECKING:
@@ -49,4 +48,4 @@ def fingerprint(config: SegmentConfig, sources: Sequence[Source], segmenter: str
     """The fingerprint of a job: inputs, segmenter, alignment, but no settings that only affect the speed."""
     inputs = {source.split: [source.corpus, source.fingerprint] for source in sources}
     content = {"format": FORMAT, "inputs": inputs, "segmenter": segmenter, "alignment": config.alignment}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return sharded.fingerprint(content)

@@ -17,11 +17,10 @@ from agggen_platform.segmentation.rows import Counts
 from agggen_platform.segmentation.shards import Source, open_source, plan_shards
 from agggen_platform.segmentation.worker import ShardWorker, WorkerSettings
 from agggen_platform.sharded import driver
-from agggen_platform.sharded.config import check_rejects, check_unchanged
+from agggen_platform.sharded.config import check_unchanged
 from agggen_platform.sharded.output import MANIFEST, JobFolder
 from agggen_platform.sharded.shards import Shard, file_at
 from agggen_platform.sharded.worker import WORK, FinishedShard, PartFile
-from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -42,18 +41,11 @@ class SplitReport:
     parts: tuple[PartFile, ...]  # the parts in input order
 
 
-@dataclass(frozen=True)
-class SegmentReport:
+@dataclass(frozen=True, kw_only=True)
+class SegmentReport(driver.Report[Counts]):
     """A finished job."""
 
     splits: dict[str, SplitReport]
-    progress: Progress | None = None  # the progress of this run; None if an earlier run had finished the job
-    seconds: float = 0.0
-
-    @property
-    def finished_before(self) -> bool:
-        """Whether an earlier run had finished the job."""
-        return self.progress is None
 
 
 class Output(JobFolder):
@@ -120,68 +112,52 @@ def segment(
         ConfigError: the segmenter does not exist.
         CorpusError: the input is missing or not a corpus, or `out` contains other files.
         ClaimedError: another job works on `out`.
-        JobError: too many texts were rejected, the segmenter failed on every text, or workers died repeatedly. Finished
-            shards are kept for the next run.
+        JobError: the input changed while it was read, too many texts were rejected, the segmenter failed on every text,
+            or workers died repeatedly. The next run reuses the finished shards.
     """
     fact_segmenter = segmenter(config.facts)
     sources = find_sources(corpus, splits)
-    target = Folder(out)
-    if target.address in {source.folder.address for source in sources}:
-        raise CorpusError(f"{out} is the folder of the input; give another --out")
-    output = Output(target, fingerprint(config, sources, fact_segmenter.fingerprint))
+    job = fingerprint(config, sources, fact_segmenter.fingerprint)
+    output = Output(out, job, [source.folder for source in sources])
     begin = time.monotonic()
-    with claim(target) as check_claim, ExitStack() as stack:
-        if fresh:
-            output.clear()
+    with output.claimed(fresh) as check_claim, ExitStack() as stack:
         if manifest := output.manifest():
             reports = {
                 name: SplitReport(**split | {"parts": tuple(PartFile(**part) for part in split["parts"])})
                 for name, split in manifest["splits"].items()
             }
-            return SegmentReport(reports)
+            return SegmentReport(splits=reports)
         inputs = {f"input/{source.split}": source.fingerprint for source in sources}
         identity = {"facts": fact_segmenter.fingerprint, "alignment": config.alignment} | inputs
-        output.begin(identity, {"splits": [source.split for source in sources]})
-        log = stack.enter_context(tracker(f"segment-{output.job}")) if tracker else None
-        about = inputs | {
-            "config_hash": config_hash(config),
-            "segmenter": fact_segmenter.fingerprint,
-            "job": output.job,
-        }
+        output.begin(identity, splits=[source.split for source in sources])
+        log = stack.enter_context(tracker(f"segment-{job}")) if tracker else None
         if log:
-            log.log_params(flatten(config) | about)
+            about = {"config_hash": config_hash(config), "segmenter": fact_segmenter.fingerprint, "job": job}
+            log.log_params(flatten(config) | inputs | about)
         by_split: dict[str, list[Shard]] = {}
         shards: list[Shard] = []
         for source in sources:
-            rows_per_shard = config.rows_per_shard(source.rows)
-            shards += by_split.setdefault(source.split, plan_shards(source, rows_per_shard, output.job, len(shards)))
+            by_split[source.split] = plan_shards(source, config.rows_per_shard(source.rows), job, len(shards))
+            shards += by_split[source.split]
         absolute = replace(config, facts=config.facts.absolute)
         corpora = {source.split: source.corpus for source in sources}
-        settings = WorkerSettings(target.address, output.job, absolute, fact_segmenter.fingerprint, corpora)
-        local_worker = partial(ShardWorker, settings, fact_segmenter)
+        settings = WorkerSettings(output.folder.address, job, absolute, fact_segmenter.fingerprint, corpora)
         work = driver.process(
             shards,
             ShardWorker,
             settings,
-            local_worker,
             config,
-            "segment",
-            actors=config.actors,
+            local_worker=partial(ShardWorker, settings, fact_segmenter) if config.actors == 0 else None,
+            check_inputs=partial(_check_unchanged, sources),
             progress=progress,
             log=log,
-            speed=_speed,
         )
-        for source in sources:
-            current = open_source(source.folder, source.name).fingerprint
-            check_unchanged(source.address, source.fingerprint, current)
-        texts = work.counts.references + work.counts.rejects
-        check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", target.at("rejects"))
         reports = {
             source.split: _report(source, [work.done[shard.index] for shard in by_split[source.split]])
             for source in sources
         }
         manifest = {
-            "job": output.job,
+            "job": job,
             "splits": {name: asdict(report) for name, report in reports.items()},
             "rejects": [asdict(file) for shard in shards for file in work.done[shard.index].files[1:]],
             "config": resolved(config),
@@ -191,8 +167,16 @@ def segment(
         check_claim()
         output.publish(manifest, ("rejects", *reports))
         if log:
-            log.log_metrics(work.metrics() | _statistics(reports), step=len(shards))
-    return SegmentReport(reports, work.progress(), time.monotonic() - begin)
+            texts = work.counts.references
+            statistics = {"facts_per_text": work.counts.facts / max(1, texts), "texts": texts}
+            log.log_metrics(work.metrics() | statistics, step=len(shards))
+    return SegmentReport(splits=reports, progress=work.progress(), seconds=time.monotonic() - begin)
+
+
+def _check_unchanged(sources: Sequence[Source]) -> None:
+    for source in sources:
+        current = open_source(source.folder, source.name).fingerprint
+        check_unchanged(source.address, source.fingerprint, current)
 
 
 def _report(source: Source, done: Sequence[FinishedShard[Counts]]) -> SplitReport:
@@ -201,16 +185,3 @@ def _report(source: Source, done: Sequence[FinishedShard[Counts]]) -> SplitRepor
         counts.add(shard.counts)
     parts = tuple(shard.files[0] for shard in done)
     return SplitReport(source.rows, counts.records, counts.references, counts.facts, counts.rejects, parts)
-
-
-def _speed(now: Progress) -> dict[str, float]:
-    return {
-        "texts_per_second": now.counts.references / now.seconds,
-        "sentences_per_second": now.counts.sentences / now.seconds,
-    }
-
-
-def _statistics(reports: dict[str, SplitReport]) -> dict[str, float]:
-    references = sum(report.references for report in reports.values())
-    facts = sum(report.facts for report in reports.values())
-    return {"facts_per_text": facts / max(1, references), "texts": references}

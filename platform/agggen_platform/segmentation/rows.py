@@ -23,6 +23,8 @@ from agggen_platform.sharded.worker import Tally
 class Counts(Tally):
     """Outcomes of rows."""
 
+    noun = "texts"
+
     records: int = 0
     references: int = 0
     facts: int = 0
@@ -32,6 +34,16 @@ class Counts(Tally):
     sentences: int = 0  # sentences in the segmented texts
     cached: int = 0  # distinct texts that were in the cache
     cache_errors: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.references + self.rejects
+
+    def speeds(self, seconds: float) -> dict[str, float]:
+        return {
+            "texts_per_second": self.references / seconds,
+            "sentences_per_second": self.sentences / seconds,
+        }
 
 
 class RowSegmenter:

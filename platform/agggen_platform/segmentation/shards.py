@@ -61,12 +61,13 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
         job: the fingerprint of the job, with which each part's name ends.
         first_index: the number of the first shard.
     """
-    folder, columns = source.folder, ("id", "triples", "category")
+    folder, name, columns = source.folder, source.name, ("id", "triples", "category")
     (duplicates,) = shards.find_repeated(
-        [shards.hash_ids(folder, source.name)],
-        lambda _, rows: shards.rows_at(folder, source.name, columns, rows),
+        [shards.hash_ids(folder, name)],
+        lambda _, rows: shards.rows_at(folder, name, columns, rows),
         bare_record,
         lambda _, row, __: row,
     )
-    part = f"{source.split}/{{}}-{job}.parquet"
-    return shards.cut(folder, source.name, source.groups, rows_per_shard, part, duplicates, first_index=first_index)
+    file = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
+    pieces = shards.cut(file, source.groups, rows_per_shard)
+    return shards.numbered(pieces, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)

@@ -35,6 +35,7 @@ class WorkerSettings:
 class ShardWorker(Worker[Counts]):
     """Loads the segmenter once and processes one shard per call."""
 
+    kind = "segment"
     counts = Counts
 
     def __init__(self, settings: WorkerSettings, loaded: FactSegmenter | None = None) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from agggen.errors import AggGenError, ConfigError
 
@@ -44,22 +47,12 @@ class ShardedConfig:
         return self.shard_rows or min(4096, max(SMALLEST_SHARD, -(-rows // 64)))
 
 
+def fingerprint(content: dict[str, Any]) -> str:
+    """Identifies a job by everything that affects its result; settings that only affect the speed are left out."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def check_unchanged(address: str, before: str, now: str) -> None:
     """Raises JobError if the input at `address` changed its fingerprint or version from `before` to `now`."""
     if now != before:
         raise JobError(f"{address} changed while it was read; run the job again with --fresh when it no longer does")
-
-
-def check_rejects(rejects: int, total: int, limit: float, kind: str, where: str) -> None:
-    """Raises JobError if `rejects` are more than the share `limit` of `total`.
-
-    Args:
-        kind: the name of the items in the plural, such as "records".
-        where: the folder with the reasons.
-    """
-    if rejects > limit * total:
-        raise JobError(
-            f"{rejects:,} of {total:,} {kind} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
-            f"allowed: max_reject_share); {where} has the reasons. Nothing was published. The same command "
-            "retries what failed in workers; with a larger max_reject_share it publishes the result"
-        )

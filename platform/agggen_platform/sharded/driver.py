@@ -37,6 +37,19 @@ class Progress(Generic[C]):
     seconds: float  # time since the first shard started
 
 
+@dataclass(frozen=True, kw_only=True)
+class Report(Generic[C]):
+    """A finished job."""
+
+    progress: Progress[C] | None = None  # the progress of this run; None if an earlier run had finished the job
+    seconds: float = 0.0  # the duration of this run
+
+    @property
+    def finished_before(self) -> bool:
+        """Whether an earlier run had finished the job."""
+        return self.progress is None
+
+
 @dataclass
 class Work(Generic[C]):
     """The results of a job's shards."""
@@ -44,7 +57,6 @@ class Work(Generic[C]):
     total: int  # the number of shards
     counts: C  # counts of all finished shards, those of earlier runs included
     _fresh: C
-    _speed: Callable[[Progress[C]], dict[str, float]]
     done: dict[int, FinishedShard[C]] = field(default_factory=dict)  # the finished shards by index
     retries: int = 0  # retries of shards whose worker died
     _reused: int = 0
@@ -68,45 +80,42 @@ class Work(Generic[C]):
         """Metrics for the run log: counts of the whole job, and the speed of this run."""
         now = self.progress()
         counts = {name: float(count) for name, count in self.counts.numbers().items()}
-        return counts | {"shards": now.shards} | self._speed(now)
+        return counts | {"shards": now.shards} | now.counts.speeds(now.seconds)
 
 
 def process(
     shards: Sequence[Shard],
     worker: type[Worker[C]],
     settings: Any,
-    make_local_worker: Callable[[], Worker[C]],
     config: ShardedConfig,
-    kind: str,
     *,
-    actors: int | None,
+    local_worker: Callable[[], Worker[C]] | None = None,
     gpus: float = 0.0,
+    check_inputs: Callable[[], None],
     progress: Callable[[Progress[C]], None],
     log: Tracker | None,
-    speed: Callable[[Progress[C]], dict[str, float]],
 ) -> Work[C]:
     """Processes all shards, in actors of a Ray cluster or in this process.
 
     Args:
         worker: the class of the actors, called with `settings`, which have the attributes `out` (the output folder) and
             `job` (the job's fingerprint).
-        make_local_worker: creates the worker that runs in this process if `actors` is 0.
-        kind: the kind of job, a label of its metrics.
-        actors: see `ShardedConfig`.
+        local_worker: creates the worker that processes all shards in this process; None: actors process them.
         gpus: GPUs per actor.
+        check_inputs: raises JobError if the input has changed; called at the end.
         progress: called after every shard.
-        speed: computes the speed of this run for the run log.
 
     Raises:
         AggGenError: a shard failed.
-        JobError: a shard has no result, or Ray runs only on this machine, which lacks the GPUs for an actor.
+        JobError: a shard has no result, too many rows were rejected, or Ray runs only on this machine, which lacks the
+            GPUs for an actor.
     """
-    work = Work(len(shards), worker.counts(), worker.counts(), speed)
-    logged = time.monotonic()
-    left = with_attempts(shards, Folder(settings.out))
+    work = Work(len(shards), worker.counts(), worker.counts())
+    out, logged = Folder(settings.out), time.monotonic()
+    left = with_attempts(shards, out)
     with (
-        ShardsMeter(kind, f"{kind}-{settings.job}", shards, config.max_reject_share) as meter,
-        _results(left, worker, settings, make_local_worker, actors, config.ray_address, gpus) as results,
+        ShardsMeter(worker.kind, f"{worker.kind}-{settings.job}", shards, config.max_reject_share) as meter,
+        _results(left, worker, settings, config, local_worker, gpus) as results,
     ):
         meter.begin()
         for done in results:
@@ -118,6 +127,14 @@ def process(
                 log.log_metrics(work.metrics(), step=len(work.done))
     if missing := [shard for shard in shards if shard.index not in work.done]:
         raise JobError(f"no worker finished {missing[0]}; run the same command again")
+    check_inputs()
+    rejects, total, limit = work.counts.rejects, work.counts.total, config.max_reject_share
+    if rejects > limit * total:
+        raise JobError(
+            f"{rejects:,} of {total:,} {work.counts.noun} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
+            f"allowed: max_reject_share); {out.at('rejects')} has the reasons. Nothing was published. The same command "
+            "retries what failed in workers; with a larger max_reject_share it publishes the result"
+        )
     return work
 
 
@@ -126,24 +143,26 @@ def _results(
     shards: Sequence[Shard],
     worker: type[Worker[C]],
     settings: Any,
-    make_local_worker: Callable[[], Worker[C]],
-    actors: int | None,
-    address: str | None,
+    config: ShardedConfig,
+    local_worker: Callable[[], Worker[C]] | None,
     gpus: float,
 ) -> Iterator[Iterator[FinishedShard[C]]]:
-    if actors == 0 or not shards:
-        with closing(make_local_worker()) as local_worker:
-            yield local_worker.runs(shards)
+    if local_worker is not None:
+        with closing(local_worker()) as own:
+            yield own.runs(shards)
+        return
+    if not shards:
+        yield iter(())
         return
     from agggen_platform.ray_cluster import connected
 
-    with connected(address) as cluster:
+    with connected(config.ray_address) as cluster:
         room = int(min(cluster.cpus, cluster.gpus / gpus if gpus else cluster.cpus))
         if gpus and not room:
             if cluster.local:
                 raise JobError(f"an actor needs {gpus:g} GPUs (gpus_per_actor), and this machine has {cluster.gpus:g}")
             _log.warning("the cluster has no room for an actor with %g GPUs now; waiting for its autoscaler", gpus)
-        max_actors = min(actors or len(shards), len(shards))
+        max_actors = min(config.actors or len(shards), len(shards))
         with closing(run_in_actors(shards, worker, settings, max_actors, room, gpus)) as results:
             yield results
 

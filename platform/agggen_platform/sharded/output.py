@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from agggen.errors import CorpusError
+from agggen_platform.storage.claim import Claim, claim
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 
@@ -17,14 +19,36 @@ _JOB = ".job.json"
 
 
 class JobFolder(ABC):
-    """The output folder of one job; the caller must hold the claim on the folder."""
+    """The output folder of one job."""
 
     kind: ClassVar[str]  # the kind of job, such as "segmentation"
     product: ClassVar[str]  # the name of the job's output in messages, such as "texts"
 
-    def __init__(self, folder: Folder, job: str) -> None:
-        """`job`: its fingerprint."""
-        self.folder, self.job = folder, job
+    def __init__(self, address: str, job: str, inputs: Iterable[Folder] = ()) -> None:
+        """
+        Args:
+            job: the job's fingerprint.
+            inputs: the folders of the input.
+
+        Raises:
+            CorpusError: the input is in the same folder.
+        """
+        self.folder, self.job = Folder(address), job
+        if self.folder.address in {folder.address for folder in inputs}:
+            raise CorpusError(f"{address} is the folder of the input; give another --out")
+
+    @contextmanager
+    def claimed(self, fresh: bool) -> Iterator[Claim]:
+        """Claims the folder for the block; `fresh`: first removes the output of this or another job of this kind.
+
+        Raises:
+            ClaimedError: another job works on the folder.
+            CorpusError: see `clear`.
+        """
+        with claim(self.folder) as check_claim:
+            if fresh:
+                self.clear()
+            yield check_claim
 
     @abstractmethod
     def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
@@ -65,7 +89,7 @@ class JobFolder(ABC):
         self.folder.sweep()  # partial files of killed actors
         self.folder.write(MANIFEST, as_json(manifest))
 
-    def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
+    def begin(self, config: dict[str, Any], **about: Any) -> None:
         """Marks the folder as this job's and removes temporary files of killed processes.
 
         Args:

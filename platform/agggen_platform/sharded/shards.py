@@ -10,7 +10,7 @@ import json
 import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -25,11 +25,9 @@ from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
 _METADATA_PREFIX = "agggen."
-_PARTS_OF_A_GROUP = 256
-"""Maximum shards per row group, since reading a shard decodes the group up to the shard's end (1 µs per row)."""
+_PARTS_OF_A_GROUP = 256  # shards per row group, at most: reading a shard decodes the group up to the shard's end
 _BATCH_ROWS = 1 << 16
-HASHES_PER_BLOCK = 1 << 22
-"""Number of hashes that are read together; up to twice as many are sorted together."""
+HASHES_PER_BLOCK = 1 << 22  # hashes that are read together; up to twice as many are sorted together
 Where = TypeVar("Where", int, str)
 
 
@@ -57,13 +55,11 @@ class Shard:
     skip: int
     first: int
     rows: int
-    address: str  # the file's name in messages
-    duplicates: tuple[tuple[int, int | str], ...] = ()
-    """(row, location of the first record with the same id) of each duplicate."""
+    address: str  # the file's name in messages: that of the original if the file in `folder` is a copy
+    duplicates: tuple[tuple[int, int | str], ...] = ()  # (row, location of the first record with the same id)
     rows_before: int = 0  # rows of the input files before this file
     text: TextRange | None = None  # the shard's lines, if the file is a text file, which has no row groups
-    prefix: str | None = None
-    """A record without an id gets this prefix and its line or row number as id; None for prepared records."""
+    prefix: str | None = None  # with the line or row number, the id of a record without an id; None: ids are required
     attempts: int = 0  # the number of earlier attempts
 
     def as_json(self) -> str:
@@ -91,8 +87,7 @@ class ParquetInfo:
     """A Parquet file with records."""
 
     groups: tuple[int, ...]  # the rows of each row group
-    metadata: dict[str, str]
-    """Metadata of ``agggen.corpora.prepared``, without the prefix ``agggen.``; empty for files of other programs."""
+    metadata: dict[str, str]  # of ``agggen.corpora.prepared``, without the prefix ``agggen.``
     fingerprint: str  # a hash of the file's content
     columns: tuple[str, ...]
 
@@ -156,63 +151,47 @@ def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
     return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
-def cut(
-    folder: Folder,
-    name: str,
-    sizes: Sequence[int],
-    rows_per_shard: int,
-    part: str,
-    duplicates: Mapping[int, int | str],
-    address: str | None = None,
-    first_index: int = 0,
-    rows_before: int = 0,
-) -> list[Shard]:
-    """Divides a file into shards of about `rows_per_shard` rows, deterministically.
+def cut(file: Shard, sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shard]:
+    """Divides a Parquet file into shards of about `rows_per_shard` rows, deterministically.
 
     Args:
+        file: a template for the shards.
         sizes: the rows of each row group of the file.
-        part: the name of a shard's output, with ``{}`` in place of the shard's number.
-        duplicates: the result of `find_repeated` for this file.
-        address: the file's name in messages, if the file in `folder` is a copy.
-        first_index: the number of the first shard.
-        rows_before: rows of the input files before this file.
     """
-    shards: list[Shard] = []
-    pairs = sorted(duplicates.items())
-
-    def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
-        inside = tuple(duplicates_in(pairs, first, rows))
-        index = first_index + len(shards)
-        output, original = part.format(f"{index:06d}"), address or folder.at(name)
-        shards.append(
-            Shard(index, folder.address, name, output, groups, skip, first, rows, original, inside, rows_before)
-        )
-
-    first, pending, pending_rows = 0, [], 0  # the next row; small row groups that share the next shard, and their rows
+    first, groups, rows = 0, list[int](), 0  # small row groups that share the next shard; its first row and its rows
     for group, size in enumerate(sizes):
-        if pending_rows + size <= rows_per_shard:
-            pending.append(group)
-            pending_rows += size
-            continue
-        if pending_rows:
-            add(tuple(pending), 0, first, pending_rows)
-            first, pending, pending_rows = first + pending_rows, [], 0
+        if rows and rows + size > rows_per_shard:
+            yield replace(file, groups=tuple(groups), first=first, rows=rows)
+            first, groups, rows = first + rows, [], 0
         if size <= rows_per_shard:
-            pending, pending_rows = [group], size
+            groups.append(group)
+            rows += size
             continue
         parts = min(_PARTS_OF_A_GROUP, -(-size // rows_per_shard))
-        bounds = [size * number // parts for number in range(parts + 1)]
-        for begin, end in pairwise(bounds):
-            add((group,), begin, first + begin, end - begin)
+        for begin, end in pairwise(size * number // parts for number in range(parts + 1)):
+            yield replace(file, groups=(group,), skip=begin, first=first + begin, rows=end - begin)
         first += size
-    if pending_rows:
-        add(tuple(pending), 0, first, pending_rows)
-    return shards
+    if rows:
+        yield replace(file, groups=tuple(groups), first=first, rows=rows)
 
 
-def duplicates_in(pairs: Sequence[tuple[int, Any]], first: int, rows: int) -> Sequence[tuple[int, Any]]:
-    """The part of a file's sorted duplicates that is in the rows [first, first + rows)."""
-    return pairs[bisect_left(pairs, (first,)) : bisect_left(pairs, (first + rows,))]
+def numbered(shards: Iterable[Shard], part: str, duplicates: Mapping[int, int | str], first_index: int) -> list[Shard]:
+    """The shards of a file with their indices, from `first_index` on, names of parts, and duplicates.
+
+    Args:
+        part: the name of a shard's part, with ``{}`` in place of the shard's index.
+        duplicates: the result of `find_repeated` for this file.
+    """
+    rows, pairs = sorted(duplicates), sorted(duplicates.items())
+    return [
+        replace(
+            shard,
+            index=index,
+            part=part.format(f"{index:06d}"),
+            duplicates=tuple(pairs[bisect_left(rows, shard.first) : bisect_left(rows, shard.first + shard.rows)]),
+        )
+        for index, shard in enumerate(shards, first_index)
+    ]
 
 
 class IdHashes:

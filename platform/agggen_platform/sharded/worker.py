@@ -1,9 +1,9 @@
 """A worker turns a shard of the input into a part of the output, in an actor of Ray Data or in the driver's process.
 
-A shard is committed by two writes: its part under its final name, then a note, ``.work/SHARD/done.json``, which
-describes the part. Names of parts end in the job's fingerprint, so a worker that outlives its job never overwrites a
-part of the next job. A note ``.work/SHARD/begun-N`` marks the start of attempt N and names its node. To save requests,
-a worker reads the notes of a shard only if the driver found any or Ray restarted the actor.
+A shard is committed by a note, ``.work/SHARD/done.json``, which describes its part. Names of parts end in the job's
+fingerprint, so a worker that outlives its job never overwrites a part of the next job. A note ``.work/SHARD/begun-N``
+marks the start of attempt N and names its node. To save requests, a worker reads the notes of a shard only if the
+driver found any or Ray restarted the actor.
 """
 
 from __future__ import annotations
@@ -41,6 +41,18 @@ _BEGUN, _DONE = "begun-", "done.json"
 
 class Tally:
     """Base of dataclasses that count outcomes of rows; their fields are numbers, or dictionaries of numbers."""
+
+    noun: ClassVar[str]  # what `total` counts, in the plural
+    rejects: int
+
+    @property
+    def total(self) -> int:
+        """The number of items, rejects included."""
+        raise NotImplementedError
+
+    def speeds(self, seconds: float) -> dict[str, float]:
+        """Metrics of the speed, if these items took this many seconds."""
+        raise NotImplementedError
 
     def add(self, other: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -99,6 +111,7 @@ class FinishedShard(Generic[C]):
 class Worker(ABC, Generic[C]):
     """Processes one shard per call; subclasses define `fill`."""
 
+    kind: ClassVar[str]  # the kind of job, a label of its metrics
     counts: ClassVar[type[Any]]  # the subclass of `Tally`
     suspects: str  # what may have killed the workers, for `broken`
 
@@ -127,7 +140,7 @@ class Worker(ABC, Generic[C]):
         return pa.table({"done": pa.array([done, *[None] * (shard.rows - 1)], pa.string())})
 
     def run(self, shard: Shard) -> FinishedShard[C]:
-        """Processes a shard, unless an earlier run finished it with a final result (`is_final`).
+        """Processes a shard, unless an earlier run finished it and nothing in it failed.
 
         Raises:
             AggGenError: the shard failed, or too many workers died while processing it.
@@ -136,7 +149,7 @@ class Worker(ABC, Generic[C]):
         notes = _notes(shard)
         may_have_notes = shard.attempts or self._restarted
         names = [name.rpartition("/")[2] for name in self.out.names(notes)] if may_have_notes else []
-        if _DONE in names and (done := self._reused(shard)) and self.is_final(done.counts):
+        if _DONE in names and (done := self._reused(shard)) and not done.counts.numbers().get("failed"):
             return done
         retries = sum(name.startswith(_BEGUN) for name in names)
         deaths = self._deaths(notes, range(shard.attempts, retries))
@@ -171,10 +184,6 @@ class Worker(ABC, Generic[C]):
     def broken(self, shard: Shard) -> JobError:
         """The error if `ATTEMPTS` workers died while processing this shard."""
         return JobError(f"{ATTEMPTS} workers died while processing {shard}: {self.suspects}; finished shards are kept")
-
-    def is_final(self, counts: C) -> bool:
-        """Whether nothing in a finished shard failed, so that a later run need not process the shard again."""
-        return not counts.numbers().get("failed")
 
     def close(self) -> None:
         """Releases resources; not called in actors."""

@@ -47,19 +47,14 @@ class Environment:
         return [str(self.python), "-I", "-X", "utf8", str(WORKER), str(os.getpid())]
 
 
-def environment_folder(path: Path | str | None = None) -> Path:
-    """`path`, else ``AGGGEN_SRL_ENV``, else ``srl-env`` in the cache folder."""
-    chosen = path or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env"
-    return Path(chosen).expanduser().absolute()
-
-
 def find_environment(path: Path | str | None = None) -> Environment:
-    """The environment in ``environment_folder(path)``. Starts no process.
+    """The environment in `path`, else ``AGGGEN_SRL_ENV``, else ``srl-env`` in the cache folder. Starts no process.
 
     Raises:
         AllenNLPError: the environment is missing or lacks a package; the message says how to create one.
     """
-    folder = environment_folder(path)
+    chosen = path or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env"
+    folder = Path(chosen).expanduser().absolute()
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"
     remedy = f"make one with `{commands}`, or name one that has AllenNLP by AGGGEN_SRL_ENV"
     if not (folder / "bin" / "python").exists():

@@ -21,9 +21,7 @@ from typing import IO, Any
 
 from agggen.errors import AggGenError
 
-_LINES = 12
-"""Number of last lines of standard error in an error message, each truncated to `_LINE_BYTES`."""
-_LINE_BYTES = 500
+_LINES, _LINE_BYTES = 12, 500  # an error message quotes so many last lines of standard error, each truncated
 
 
 class AllenNLPError(AggGenError):
@@ -96,7 +94,7 @@ class JsonLinesProcess:
         except ValueError:
             answer = None
         except BaseException:
-            self.kill()  # otherwise the next request would get the answer to this one
+            self._stop()  # otherwise the next request would get the answer to this one
             raise
         finally:
             watch.cancel()
@@ -108,7 +106,7 @@ class JsonLinesProcess:
             reason = f"answered {line[:80]!r}, which is not a JSON object"
         else:
             reason = self._ending()
-        self.kill()
+        self._stop()
         self._listener.join(timeout=5)
         lines = [text for part in tuple(self._lines) if (text := part.decode(errors="replace").strip())]
         output = "its last lines:\n  " + "\n  ".join(lines) if lines else "it wrote nothing to standard error"
@@ -130,9 +128,6 @@ class JsonLinesProcess:
         if code >= 0:
             return f"ended with exit status {code}"
         return f"was killed by {signal.Signals(-code).name}"
-
-    def kill(self) -> None:
-        self._stop()
 
     def close(self, grace: float = 5.0) -> None:
         """Asks the child to end, by closing its standard input, and kills it after `grace` seconds."""

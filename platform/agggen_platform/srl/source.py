@@ -12,7 +12,6 @@ import json
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,37 +27,28 @@ VERSION = "1"
 """Part of the fingerprint; incremented when the model's inputs change."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoFrames:
-    """Why the model gave no frames for a sentence."""
-
-    reason: str
-
-
-Answer = tuple[Frame, ...] | NoFrames
+_Result = tuple[Frame, ...] | AllenNLPError
 
 
 class AllenNLPFrames:
     """A frame source that runs an AllenNLP archive in a worker, which starts with the first request.
 
-    A worker that dies or hangs is restarted and gets the sentences of its batch one by one, so that only sentences that
-    crash the worker have no frames. After more than `restarts` crashes in a row, all requests fail. Thread-safe; a copy
-    in another process starts its own worker.
+    A worker that dies or hangs is restarted and gets the sentences of its batch one by one. After more than `restarts`
+    crashes in a row, all requests fail. Thread-safe; a copy in another process starts its own worker.
     """
 
     name = "allennlp"
 
-    def __init__(self, config: AllenNLPConfig | str | Path, predicates: FrameSource | None = None) -> None:
+    def __init__(self, config: AllenNLPConfig, predicates: FrameSource | None = None) -> None:
         """
         Args:
-            config: the configuration, or the path of an archive.
             predicates: finds the predicates; by default the spaCy model of `config`, else the shipped tagger.
 
         Raises:
             ConfigError: `config` has a spaCy model, and `predicates` is also given.
         """
-        self.config = config if isinstance(config, AllenNLPConfig) else AllenNLPConfig(str(config))
-        if predicates is not None and self.config.spacy is not None:
+        self.config = config
+        if predicates is not None and config.spacy is not None:
             raise ConfigError("the predicates come from a spaCy model or from a frame source, not from both")
         self._finder = predicates
         self._process: JsonLinesProcess | None = None
@@ -70,12 +60,6 @@ class AllenNLPFrames:
 
     def __reduce__(self) -> tuple[Callable[..., AllenNLPFrames], tuple[Any, ...]]:
         return type(self), (self.config, self._finder)
-
-    def __enter__(self) -> AllenNLPFrames:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Ends the worker; the next call of `frames` starts a new one."""
@@ -126,26 +110,14 @@ class AllenNLPFrames:
         """The frames of each sentence, in the order of their predicates.
 
         Raises:
-            AllenNLPError: see `answers`; or a sentence cannot be tagged (`answers` returns the frames of the others).
-        """
-        frames: list[tuple[Frame, ...]] = []
-        for sentence, answer in zip(sentences, self.answers(sentences), strict=True):
-            if isinstance(answer, NoFrames):
-                raise AllenNLPError(f"no frames for the sentence {' '.join(sentence.words)!r:.80}: {answer.reason}")
-            frames.append(answer)
-        return frames
-
-    def answers(self, sentences: Sequence[Words]) -> list[Answer]:
-        """The frames of each sentence, or the reason why it has none (for example: too long for the model).
-
-        Raises:
-            AllenNLPError: the environment or archive cannot be used, or the worker died too often.
+            AllenNLPError: the environment or archive cannot be used, the worker died too often, or a sentence cannot be
+                tagged (for example: too long for the model).
         """
         positions: Sequence[list[int] | None] = [None] * len(sentences)
         if self.predicates is not None:
             tagged = self.predicates.frames(sentences)
             positions = [sorted({frame.predicate for frame in frames}) for frames in tagged]
-        answers: list[Answer] = [()] * len(sentences)
+        results: list[_Result] = [()] * len(sentences)
         to_tag = [number for number, position in enumerate(positions) if position != [] and sentences[number].words]
         # Sentences of similar length are batched together.
         to_tag.sort(key=lambda number: len(sentences[number].words))
@@ -153,21 +125,27 @@ class AllenNLPFrames:
             for start in range(0, len(to_tag), self.config.batch_size):
                 numbers = to_tag[start : start + self.config.batch_size]
                 batch = [{"words": sentences[number].words, "predicates": positions[number]} for number in numbers]
-                for number, answer in zip(numbers, self._tag(batch), strict=True):
-                    answers[number] = answer
-        return answers
+                for number, result in zip(numbers, self._tag(batch), strict=True):
+                    results[number] = result
+        all_frames = []
+        for result in results:
+            if isinstance(result, AllenNLPError):
+                raise result
+            all_frames.append(result)
+        return all_frames
 
-    def _tag(self, batch: list[dict[str, Any]], retry: bool = False) -> list[Answer]:
+    def _tag(self, batch: list[dict[str, Any]], retry: bool = False) -> list[_Result]:
         try:
-            return [_answer(result) for result in self._ask(batch)]
+            return [_frames(sentence, result) for sentence, result in zip(batch, self._ask(batch), strict=True)]
         except WorkerDied as death:
             self._process = None
             self._deaths += 1
             if self._deaths > self.config.restarts:
                 raise self._give_up(f"the AllenNLP worker died {self._deaths} times in a row: {death}") from death
             if retry:
-                return [NoFrames(f"the AllenNLP worker died twice on this sentence: {death}")]
-        return [answer for sentence in batch for answer in self._tag([sentence], retry=True)]
+                return [_no_frames(batch[0], f"the AllenNLP worker died twice on this sentence: {death}")]
+        # Also after an error: a success shows that the worker is sound, and the count of deaths restarts.
+        return [result for sentence in batch for result in self._tag([sentence], retry=True)]
 
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
         process = self._started()
@@ -215,14 +193,18 @@ class AllenNLPFrames:
             process.close()
 
 
-def _answer(result: Any) -> Answer:
+def _frames(sentence: dict[str, Any], result: Any) -> _Result:
     if "error" in result:
-        return NoFrames(str(result["error"]))
+        return _no_frames(sentence, str(result["error"]))
     try:
         frames = [frame_of_tags(frame["tags"]) for frame in result["frames"]]
     except AggGenError as error:
-        return NoFrames(f"the model's tags do not make a frame: {error}")
+        return _no_frames(sentence, f"the model's tags do not make a frame: {error}")
     return tuple(frame for frame in frames if frame is not None)
+
+
+def _no_frames(sentence: dict[str, Any], reason: str) -> AllenNLPError:
+    return AllenNLPError(f"no frames for the sentence {' '.join(sentence['words'])!r:.80}: {reason}")
 
 
 def _hash(path: str) -> str:

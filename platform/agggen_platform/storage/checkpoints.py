@@ -33,8 +33,7 @@ class Saved:
 
     stage: str
     step: int
-    name: str
-    """The file's name in the store's folder."""
+    name: str  # of the file, in the store's folder
     bytes: int
     sha256: str
 
@@ -77,7 +76,8 @@ class CheckpointStore:
         self._damaged.discard(saved.name)
         newest = [saved, *(older for older in indexed if older.name != saved.name)][: self.keep]
         self._claimed()
-        self._write_index(stage, newest)
+        checkpoints = [{name: value for name, value in asdict(kept).items() if name != "stage"} for kept in newest]
+        self.folder.write(f"{stage}/{_INDEX}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
         self._tidy(stage, newest)
         return saved
 
@@ -147,12 +147,6 @@ class CheckpointStore:
             raise DamagedError(
                 f"{self.folder.at(name)} is damaged ({error!r}); remove it to restart the stage"
             ) from error
-
-    def _write_index(self, stage: str, indexed: list[Saved]) -> None:
-        checkpoints = [
-            {key: value for key, value in asdict(checkpoint).items() if key != "stage"} for checkpoint in indexed
-        ]
-        self.folder.write(f"{stage}/{_INDEX}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
 
     def _tidy(self, stage: str, indexed: list[Saved]) -> None:
         """Removes old checkpoints and files of killed saves. A failure is reported but not raised."""

@@ -47,17 +47,23 @@ class S3Store:
             return None
 
     def sizes(self, under: str) -> dict[str, int]:
-        prefix = self._key(under) + "/" if under or self.prefix else ""
         sizes: dict[str, int] = {}
-        continuation: dict[str, str] = {}
-        while True:
-            page = self._call("list", under, self._client.list_objects_v2, Prefix=prefix, **continuation)
+        for page in self._pages(under, self._client.list_objects_v2, "ContinuationToken"):
             for item in page.get("Contents", ()):
                 if not item["Key"].endswith("/"):
                     sizes[item["Key"][len(self._key("")) :].lstrip("/")] = item["Size"]
+        return sizes
+
+    def _pages(self, under: str, request: Callable[..., Any], *markers: str) -> Iterator[dict[str, Any]]:
+        """The pages of a listing below `under`; `markers` are the request's parameters that name the next page."""
+        prefix = self._key(under) + "/" if under or self.prefix else ""
+        begin: dict[str, str] = {}
+        while True:
+            page = self._call("list", under, request, Prefix=prefix, **begin)
+            yield page
             if not page.get("IsTruncated"):
-                return sizes
-            continuation = {"ContinuationToken": page["NextContinuationToken"]}
+                return
+            begin = {marker: page[f"Next{marker}"] for marker in markers}
 
     def version(self, name: str) -> str:
         return str(self._head(name)["ETag"])
@@ -163,20 +169,13 @@ class S3Store:
 
     def sweep(self, under: str) -> None:
         """Aborts unfinished multipart uploads."""
-        prefix = self._key(under) + "/" if under or self.prefix else ""
-        markers: dict[str, str] = {}
-        while True:
-            try:
-                page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix, **markers)
-            except StorageError as error:
-                if code_of(error.__cause__) == "NoSuchUpload":
-                    return  # rclone's answer if there are no unfinished uploads
+        try:
+            for page in self._pages(under, self._client.list_multipart_uploads, "KeyMarker", "UploadIdMarker"):
+                for upload in page.get("Uploads", ()):
+                    self._abort(under, Key=upload["Key"], UploadId=upload["UploadId"])
+        except StorageError as error:
+            if code_of(error.__cause__) != "NoSuchUpload":  # rclone's answer if there are no unfinished uploads
                 raise
-            for upload in page.get("Uploads", ()):
-                self._abort(under, Key=upload["Key"], UploadId=upload["UploadId"])
-            if not page.get("IsTruncated"):
-                return
-            markers = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
     def _send(self, name: str, path: Path, size: int, about: dict[str, str]) -> list[dict[str, Any]]:
         part = max(self.policy.part, -(-size // _MAX_PARTS))

@@ -25,18 +25,13 @@ _EXPIRED_CODES = {"ExpiredToken", "TokenRefreshRequired", "InvalidToken"}
 class Policy:
     """Retries and timeouts. An operation ends at most `seconds` + `read_timeout` after its last progress."""
 
-    attempts: int = 6
-    """The largest number of consecutive attempts without progress."""
-    seconds: float = 90.0
-    """Time without progress after which no further attempt begins."""
-    pause: float = 0.2
-    """Seconds before the second attempt; doubled before each further attempt, with jitter."""
+    attempts: int = 6  # consecutive attempts without progress, at most
+    seconds: float = 90.0  # time without progress after which no further attempt begins
+    pause: float = 0.2  # seconds before the second attempt; doubled before each further attempt, with jitter
     longest_pause: float = 10.0
     connect_timeout: float = 5.0
-    read_timeout: float = 30.0
-    """Seconds without a byte after which an attempt has failed."""
-    part: int = 16 << 20
-    """Bytes per part of a multipart upload; smaller files are sent whole. S3's minimum is 5 MiB."""
+    read_timeout: float = 30.0  # seconds without a byte after which an attempt has failed
+    part: int = 16 << 20  # bytes per part of a multipart upload, at least 5 MiB; smaller files are sent whole
 
 
 def connect(policy: Policy) -> Any:

@@ -4,11 +4,4 @@ Only the study is stored: all trials, also those that were running when the driv
 reported evaluation. The same command therefore resumes with exactly the remaining trials. Tune asks the study for
 parameters, and which trials to stop. Tune's own snapshots are not used: they are seconds old, so that after a kill some
 trials would run twice or with other parameters; they cannot extend a finished sweep; and they are pickles.
-
-    config      the settings of a sweep: number of trials, metric, early stopping, space
-    space       the distributions of the space, checked against the configuration of a run
-    study       the Optuna study in a journal: suggest, evaluate, stop early, complete, resume
-    trials      the study as Tune's searcher and scheduler, the actor of a trial, and the number of concurrent trials
-    report      the table of trials
-    job         the entry point, `sweep`
 """

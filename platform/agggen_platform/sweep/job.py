@@ -19,7 +19,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from agggen.config import config_hash, resolved
+from agggen.config import Scalar, config_hash, resolved
 from agggen.errors import AggGenError, ConfigError
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import connected
@@ -52,8 +52,7 @@ class Progress:
 
     ended: int
     total: int
-    trial: FrozenTrial
-    """The trial that has just ended."""
+    trial: FrozenTrial  # the one that has just ended
     best: FrozenTrial | None
 
 
@@ -63,16 +62,11 @@ class SweepReport:
     columns: list[str]
     rows: list[list[object]]
     best: FrozenTrial
-    bundle: str
-    """The address of the best trial's bundle."""
-    version: Version | None
-    """The model version of the bundle; None if it is not registered."""
-    refused: AggGenError | None
-    """Why the bundle was not registered."""
-    registry: str
-    """The registry's URI."""
-    ran: int
-    """The number of trials that this call ran or resumed."""
+    bundle: str  # the address of the best trial's bundle
+    version: Version | None  # the model version of the bundle; None if it is not registered
+    refused: AggGenError | None  # why the bundle was not registered
+    registry: str  # the registry's URI
+    ran: int  # trials that this call ran or resumed
     seconds: float
     ui_command: str
 
@@ -143,8 +137,15 @@ def sweep(
         study = Study(open_study(folder, name, identity), settings, space, epochs)
         ran = study.left
         stack.enter_context(tracker)
-        tracker.log_params(_described(settings))
-        tracker.set_tags(_hashes(identity))
+        about: dict[str, Scalar] = {"metric": settings.metric, "seed": settings.seed}
+        about |= {"asha": json.dumps(identity["early stopping"])}
+        about |= {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+        tracker.log_params(about)
+        # Hashes are tags, because MLflow's pages would plot parameters.
+        tracker.set_tags(
+            {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
+            | {f"data/{split}": digest for split, digest in identity["data"].items()}
+        )
         if ran:
             _run(study, config, name, runs_dir, tracker, show, checks)
         tracker.log_text(table(study), "trials.csv")
@@ -236,18 +237,6 @@ def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]
             fingerprints[f"start {trial.training.start}"] = data.start.fingerprint
         segmenters.add(data.segmenter)
     return fingerprints, sorted(segmenters)
-
-
-def _described(settings: SweepConfig) -> dict[str, Any]:
-    """Parameters of the sweep's run."""
-    described = {"metric": settings.metric, "seed": settings.seed, "asha": json.dumps(resolved(settings)["asha"])}
-    return described | {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
-
-
-def _hashes(identity: dict[str, Any]) -> dict[str, str]:
-    """Hashes, as tags of the sweep's run, because MLflow's pages would plot parameters."""
-    hashes = {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
-    return hashes | {f"data/{split}": digest for split, digest in identity["data"].items()}
 
 
 @contextmanager

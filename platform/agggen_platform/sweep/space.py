@@ -12,7 +12,7 @@ from typing import Any
 from optuna import Trial
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from agggen.config import Scalar, load_config, overrides_of
+from agggen.config import Scalar, flatten, load_config, overrides_of
 from agggen.errors import ConfigError
 from agggen.run import RunConfig
 from agggen_platform.job_config import JobConfig, result_of
@@ -113,7 +113,4 @@ def largest(space: Space, config: JobConfig, key: str) -> int:
     """The largest value that a trial may have for an integer setting like ``training.joint.epochs``."""
     if key in space:
         return max(int(value) for value in extremes(space[key]) if value is not None)
-    value: Any = config
-    for name in key.split("."):
-        value = getattr(value, name)
-    return int(value)
+    return int(flatten(config)[key] or 0)

@@ -81,7 +81,8 @@ class Study:
         if not self._interrupted and len(self.trials()) >= self.config.trials:
             return None
         number = self._interrupted.pop(0) if self._interrupted else self.optuna.ask().number
-        self.optuna.sampler = self._sampler(number)
+        seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
+        self.optuna.sampler = optuna.samplers.TPESampler(seed=int(seed))
         # If the process was killed after `ask`, parameters that were stored are kept and the others are sampled.
         return Suggestion(number, suggest(self._trial(number), self.space))
 
@@ -149,10 +150,6 @@ class Study:
 
     def _trial(self, number: int) -> optuna.Trial:
         return optuna.Trial(self.optuna, self.trials()[number]._trial_id)
-
-    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
-        return optuna.samplers.TPESampler(seed=int(seed))
 
 
 def is_rung(position: int, asha: AshaConfig, last: int) -> bool:

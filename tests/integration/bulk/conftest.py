@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model
-from tests.bulk_jobs import RECORDS, here, numbered_records, published, write_jsonl
+from tests.bulk_jobs import RECORDS, Bulk, numbered_records, published, write_jsonl
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +19,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The output of an undisturbed job of one process."""
     out = tmp_path_factory.mktemp("undisturbed")
-    generate(model, str(source), str(out), here(model))
+    Bulk(model, source, out)()
     return published(out)
+
+
+@pytest.fixture
+def bulk(model: Model, source: Path, tmp_path: Path) -> Bulk:
+    return Bulk(model, source, tmp_path / "out")

@@ -12,11 +12,10 @@ import pytest
 
 from agggen.checks import RISKY, check_all
 from agggen.errors import ConfigError, CorpusError
-from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import SCORES
 from agggen_platform.storage.critics import open_critic
-from tests.bulk_jobs import RECORDS, here, interrupt_at, numbered_records, published, texts, write_jsonl
+from tests.bulk_jobs import RECORDS, Bulk, here, numbered_records, texts, write_jsonl
 from tests.command import command
 
 SETTINGS = ("critic=included", "n_best=2", "inference.verify=off")
@@ -32,28 +31,19 @@ def expected(model: Model) -> list[Mapping[str, float]]:
     return [{"risk": check.risk} | check.scores for check in checks]
 
 
-def test_texts_have_the_scores_that_the_library_gives_them(model: Model, source: Path, tmp_path: Path) -> None:
-    report = generate(model, str(source), str(tmp_path), here(model, *SETTINGS), single_file=True, review=5)
-    rows, scores = texts(tmp_path), expected(model)
+def test_texts_have_the_scores_that_the_library_gives_them(bulk: Bulk) -> None:
+    report = bulk(*SETTINGS, single_file=True, review=5)
+    rows, scores = texts(bulk.out), expected(bulk.model)
     assert len(rows) == len(scores) == 2 * RECORDS
     for row, expected_scores in zip(rows, scores, strict=True):
         assert {name: row[name] for name in SCORES} == pytest.approx(expected_scores, abs=2e-4)
     assert report.summary.risky == sum(float(str(row["risk"])) > RISKY for row in rows if row["rank"] == 1)
-    assert pq.read_table(tmp_path / "texts.parquet").to_pylist() == rows
+    assert pq.read_table(bulk.out / "texts.parquet").to_pylist() == rows
     riskiest = sorted(rows, key=lambda row: (-float(str(row["risk"])), row["row"], row["rank"]))[:5]
     assert [(checked.record.id, checked.text) for checked in report.review] == [
         (row["id"], row["text"]) for row in riskiest
     ]
     assert report.review[0].risk == pytest.approx(riskiest[0]["risk"], abs=2e-4)
-
-
-def test_an_interrupted_job_ends_with_the_same_bytes(model: Model, source: Path, tmp_path: Path) -> None:
-    config = here(model, *SETTINGS)
-    generate(model, str(source), str(tmp_path / "whole"), config)
-    with pytest.raises(KeyboardInterrupt):
-        generate(model, str(source), str(tmp_path / "cut"), config, progress=interrupt_at(3))
-    assert generate(model, str(source), str(tmp_path / "cut"), config).progress.reused == 3  # type: ignore[union-attr]
-    assert published(tmp_path / "cut") == published(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
@@ -80,25 +70,23 @@ def test_the_command_also_reviews_a_finished_job(
     assert not list((tmp_path / "out" / ".work").glob("input/*"))
 
 
-def test_a_part_without_texts_is_reviewed(model: Model, tmp_path: Path) -> None:
+def test_a_part_without_texts_is_reviewed(bulk: Bulk, tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "in.jsonl", numbered_records(2))
     source.write_text(8 * "{}\n" + source.read_text())
-    config = here(model, "critic=included", "format=jsonl", "max_reject_share=0.9")
-    report = generate(model, str(source), str(tmp_path / "out"), config, review=5)
+    report = bulk("critic=included", "format=jsonl", "max_reject_share=0.9", source=source, review=5)
     assert sorted(checked.record.id for checked in report.review) == ["r0", "r1"]
 
 
-def test_a_review_needs_a_critic(model: Model, source: Path, tmp_path: Path) -> None:
+def test_a_review_needs_a_critic(bulk: Bulk) -> None:
     with pytest.raises(ConfigError, match="set critic=included"):
-        generate(model, str(source), str(tmp_path / "out"), here(model), review=5)
+        bulk(review=5)
 
 
-def test_another_critic_is_another_job(model: Model, tmp_path: Path) -> None:
+def test_another_critic_is_another_job(bulk: Bulk, tmp_path: Path) -> None:
     open_critic("included")[0].save(tmp_path / "critic")
     source = write_jsonl(tmp_path / "in.jsonl", numbered_records(8))
-    config = here(model, f"critic={tmp_path / 'critic'}")
-    generate(model, str(source), str(tmp_path / "out"), config)
+    bulk(f"critic={tmp_path / 'critic'}", source=source)
     description = json.loads((tmp_path / "critic" / "critic.json").read_text())
     (tmp_path / "critic" / "critic.json").write_text(json.dumps(description | {"temperature": 2.0}))
     with pytest.raises(CorpusError, match=r"contains another job's texts \(critic:"):
-        generate(model, str(source), str(tmp_path / "out"), config)
+        bulk(f"critic={tmp_path / 'critic'}", source=source)

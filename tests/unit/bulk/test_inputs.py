@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,131 +49,150 @@ def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
     return results
 
 
-def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
-    lines = [
-        json.dumps({"id": "a", "triples": TRIPLES, "plan": "[food]"}),
-        "",
-        "{no json",
-        json.dumps({"triples": TRIPLES, "references": ["Aromi is English."]}),
-        json.dumps({"id": "b", "triples": []}),
-        json.dumps({"id": "c", "triples": TRIPLES, "plan": 7}),
-        json.dumps({"id": "d", "triples": TRIPLES, "note": 1}),
-        '{"id": "e\\ud800", "triples": [["a", "b", "c"]]}',
-        "[1]",
-    ]
-    (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    rows = rows_of(shards_of(tmp_path / "in.jsonl", tmp_path / "work"))
-    read = ids_or_errors(rows)
-    assert [line for line, _ in read] == [1, 3, 4, 5, 6, 7, 8, 9]
-    assert read[0] == (1, "a")
-    assert rows[0]["plan"] == "[food]"
-    assert read[2] == (4, "4")  # the line number is its id
-    reasons = ["not JSON at column 2", "no triples", "written as a string, not as int", "unknown key 'note'"]
-    reasons += ["half of a surrogate pair", "must be an object"]
-    for (_, result), reason in zip([read[1], *read[3:]], reasons, strict=True):
-        assert reason in result
-
-
-def test_csv_rows_of_a_record_are_grouped_as_in_memory(tmp_path: Path) -> None:
-    text = (
-        "id,subject,predicate,object,plan,text\n"
-        "1,Aromi,food,English,,Aromi is English.\n"
-        "2,Bibi,food,,,\n"
-        '3,Cece,food,"Thai\nand more",,\n'
-        "1,Aromi,area,city,[area food],\n"
-        "2,Bibi,area,city,,\n"
-        ",Dada,area,city,,\n"
-        "5,too,few\n"
-        "3,Cece,area,city,,\n"
-    )
-    path = tmp_path / "in.csv"
-    path.write_text(text)
-    rows = rows_of(shards_of(path, tmp_path / "work"))
-    good = [read_record(row)[0] for row in rows if not row.get("error")]
-    (expected,) = read_file(path).records.values()
-    assert [(record.id, record.triples) for record in good] == [(record.id, record.triples) for record in expected]
-    assert [(row["line"], row["plan"]) for row in rows if not row.get("error")] == [(2, "[area food]"), (4, None)]
-    assert sorted(result for result in ids_or_errors(rows) if result[1] not in "13") == [
-        (3, "the triple's object is empty"),
-        (8, "the id is empty"),
-        (9, "3 fields where the header has 6"),
-    ]
-
-
-@pytest.mark.parametrize(("name", "sign"), [("in.csv", ","), ("in.csv", ";"), ("in.jsonl", None)])
-def test_a_row_may_have_a_column_for_each_predicate(tmp_path: Path, name: str, sign: str | None) -> None:
-    rows = [
-        {"id": "a", "title": "Alien", "Made In": "1979", "plan": "[Made_In]", "text": "Alien is of 1979."},
-        {"id": "b", "title": "Heat", "Made In": "1995", "plan": "", "text": ""},
-        {"id": "c", "title": "Ran", "Made In": "", "plan": "", "text": "No value."},
-    ]
-    if sign:
-        content = "\n".join(sign.join(row) for row in [rows[0].keys(), *(row.values() for row in rows)])
-    else:
-        content = "\n".join(json.dumps({key: value for key, value in row.items() if value}) for row in rows)
-    (tmp_path / name).write_bytes(content.encode() + (b"\n\xff,Caf\xe9,1999,," if sign == "," else b""))
-    rows_read = rows_of(shards_of(tmp_path / name, tmp_path / "work"))
-    first = 2 if sign else 1
-    assert ids_or_errors(rows_read)[:3] == [
-        (first, "a"),
-        (first + 1, "b"),
-        (first + 2, "the row has no value besides 'title'"),
-    ]
-    assert rows_read[0]["triples"] == [{"subject": "Alien", "predicate": "Made_In", "object": "1979"}]
-    assert [row["plan"] for row in rows_read[:2]] == ["[Made_In]", None]
-    if sign == ",":
-        assert rows_read[3]["line"] == 5 and rows_read[3]["error"].startswith("not UTF-8: byte 0xff")
-
-
-@pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
-def test_rows_of_one_id_are_duplicates(tmp_path: Path, name: str) -> None:
-    rows = [{"ID": 7, "year": 1979}, {"ID": 8, "year": 1980}, {"ID": " 7 ", "year": 1981}]
-    lines = ["ID,year", *(f"{row['ID']},{row['year']}" for row in rows)]
-    (tmp_path / name).write_text("\n".join(lines if name == "in.csv" else map(json.dumps, [*rows, {"ID": {}, "a": 1}])))
-    (shard,) = shards_of(tmp_path / name, tmp_path / "work")
-    assert [row for row, _ in shard.duplicates] == [2]
-    assert [result for _, result in ids_or_errors(rows_of([shard]))][:3] == ["7", "8", "7"]
-
-
-TRIPLE = [{"subject": "Aromi", "predicate": "food", "object": "English"}]
+HEADER = b"id,subject,predicate,object"
+SHORT = [
+    b"1,Aromi,food,Thai",
+    b"1,Aromi,area",
+    b"2,Bibi,food,Thai",
+]  # without the second row, a triple would be missing
+FILMS = [
+    {"id": "a", "title": "Alien", "Made In": "1979", "text": "Alien is of 1979."},
+    {"id": "b", "title": "Heat", "Made In": "1995", "text": ""},
+    {"id": "c", "title": "Ran", "Made In": "", "text": "No value."},
+]
+FILM_LINES = [",".join(row).encode() for row in [FILMS[0].keys(), *(film.values() for film in FILMS)]]
+JSON_LINES = [
+    json.dumps({"id": "a", "triples": TRIPLES}).encode(),
+    b"{no json",
+    json.dumps({"triples": TRIPLES, "references": ["Aromi is English."]}).encode(),
+    b'{"id": "b", "triples": []}',
+    b'{"id": "d", "triples": [["a", "b", "c"]], "note": 1}',
+    b'{"id": "e\\ud800", "triples": [["a", "b", "c"]]}',
+    b'{"id": "f", "triples": [["a", "b", "\xe7"]]}',
+]
+LONG = [json.dumps({"triples": TRIPLES, "category": "é"}, ensure_ascii=False).encode() for _ in range(150)]
+for position, line in ((0, b"\xef\xbb\xbf"), (7, b""), (8, b"\xe2\x80\x83"), (20, b"\0"), (64, b"\r"), (149, b"")):
+    LONG.insert(position, line)
+# Rows that span lines, unreadable lines, an open quote, and a rejected line within a row.
+UNREADABLE = [b"", b"too,few", b'r,"a\n\0nul\nb",x', b'"open"x', b"\xff,s,p,o"]
+WIDE = [b"\xef\xbb\xbfid,Made In,note", *(b'r%d,"in\n\n%d",x' % (n, n) for n in range(100))]
+WIDE[21:21] = UNREADABLE
+ROWS = [b'r%d,s,%s,"x\n%d"' % (n, name, n) for n in range(100) for name in (b"area", b"food")]
+ROWS[20:20] = [line.replace(b'r,"a', b'r,s,p,"a').replace(b",x", b"") for line in UNREADABLE]
 
 
 @pytest.mark.parametrize(
-    ("rows", "duplicates"),
+    ("name", "lines"),
     [
-        ([{"ID": "1", "id": "a", "triples": TRIPLE}, {"ID": "2", "id": "a", "triples": TRIPLE}], [1]),
-        ([{"year": 1979, "id": None}, {"year": 1980, "id": "0"}], [1]),  # the first one's id is the row's number
-        ([{"iD": "a", "year": 1979}, {"iD": "a", "year": 1980}], [1]),
-        ([{"ID": "a", "id": "b", "year": 1979}, {"ID": "a", "id": "c", "year": 1980}], [1]),
+        ("in.jsonl", JSON_LINES),
+        ("in.jsonl", LONG),
+        ("in.jsonl", [json.dumps({key: value for key, value in film.items() if value}).encode() for film in FILMS]),
+        ("in.csv", [*FILM_LINES, b"\xff,Caf\xe9,1999,"]),
+        ("in.csv", [line.replace(b",", b";") for line in FILM_LINES]),
+        ("in.csv", WIDE),
+        ("in.csv", [line.replace(b",", b";") for line in WIDE]),
+        ("in.csv", [b"\xef\xbb\xbf" + HEADER, *ROWS]),
+        ("in.csv", [line.replace(b",", b";") for line in (HEADER, *ROWS)]),
+        ("in.csv", [HEADER, b"1,a,p,Fran\xe7ais", b"1,a,q,", b"2,b,p,o", b"\xff,c,p,o"]),
+        ("in.csv", [HEADER, SHORT[0], SHORT[1], SHORT[2]]),
+        ("in.csv", [HEADER, SHORT[1], SHORT[0], SHORT[2]]),
+        # Rows of a record that are not consecutive: the driver copies the file.
+        ("copied.csv", [HEADER, SHORT[0], SHORT[2], SHORT[1]]),
+        ("copied.csv", [HEADER, SHORT[1], SHORT[2], SHORT[0]]),
+        ("copied.csv", [HEADER, b"1,a,p,o", b"2,b,p,", b'3,c,p,"o\no"', b"1,a,q,o", b"2,b,q,o", b",d,p,o", b"3,c,q,o"]),
     ],
 )
-def test_ids_of_parquet_are_compared_where_they_are_read(
-    rows: list[dict[str, Any]], duplicates: list[int], tmp_path: Path
+def test_shards_of_any_size_have_the_rows_that_are_read_in_memory(
+    name: str, lines: list[bytes], tmp_path: Path
 ) -> None:
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
-    (shard,) = shards_of(tmp_path / "in.parquet", tmp_path / "work")
-    assert [row for row, _ in shard.duplicates] == duplicates
+    """Also the same reasons for invalid records, although a record with several has only one reject."""
+    path, work = tmp_path / name, tmp_path / "work"
+    path.write_bytes(b"\n".join(lines))
+    table = read_file(path)
+    expected = [(record.id, record.triples) for record in chain.from_iterable(table.records.values())]
+    reasons = {reject.line: reject.reason for reject in table.rejects}
+    all_rows = rows_of(shards_of(path, work, 1000))
+    for shard_rows in (1, 7, 64):
+        shards = shards_of(path, work, shard_rows)
+        firsts = [shard.first for shard in shards]
+        assert firsts == [0, *(shard.first + shard.rows for shard in shards[:-1])]
+        assert len(firsts) > 0.6 * len(all_rows) / shard_rows
+        assert rows_of(shards) == all_rows
+    valid, invalid = ([row for row in all_rows if bool(row.get("error")) is wrong] for wrong in (False, True))
+    assert [(record.id, record.triples) for record, _ in map(read_record, valid)] == expected
+    assert all(row["error"].startswith(reasons[row["line"]]) for row in invalid)
+    rejected = {row["line"] for row in invalid} | {row["id"] for row in invalid}
+    assert all({reject.line, reject.id} & rejected for reject in table.rejects)
+    assert work.exists() == (name == "copied.csv")
 
 
-def test_a_plan_that_is_not_utf8_rejects_its_record_only(tmp_path: Path) -> None:
-    """The copy of a CSV whose rows are not grouped could not be written."""
-    lines = [b"id,subject,predicate,object,plan", b"1,a,p,b,[\xff]", b"2,a,p,b,", b"1,a,q,c,"]
-    for name, order in (("grouped.csv", (0, 1, 3, 2)), ("mixed.csv", (0, 1, 2, 3))):
-        (tmp_path / name).write_bytes(b"\n".join(lines[number] for number in order))
-        read = ids_or_errors(rows_of(shards_of(tmp_path / name, tmp_path / name[:-4])))
-        assert [result for _, result in read] == ["not UTF-8: byte 0xff in '[\\udcff]'", "2"]
+PLANNED = [HEADER + b",plan", b"1,a,p,b,[\xff]", b"2,a,p,b,[p]", b"1,a,q,c,"]
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (1, 2, 0)])
-def test_a_record_with_a_row_of_too_few_fields_is_invalid(tmp_path: Path, order: tuple[int, ...]) -> None:
-    """Its text would lack the triple of this row."""
-    lines = [b"1,Aromi,food,Thai", b"1,Aromi,area", b"2,Bibi,food,Thai"]
-    (tmp_path / "in.csv").write_bytes(b"\n".join([b"id,subject,predicate,object", *(lines[i] for i in order)]))
-    rows = rows_of(shards_of(tmp_path / "in.csv", tmp_path / "work"))
-    valid = [row["id"] for row in rows if row.get("error") is None]
-    invalid = [(row["id"], row["error"]) for row in rows if row.get("error") is not None]
-    reasons = [("1", "3 fields where the header has 4"), ("1", "another row of this record was rejected")]
-    assert (valid, sorted(invalid)) == (["2"], reasons)
+@pytest.mark.parametrize(
+    ("name", "lines", "expected"),
+    [
+        (
+            "in.jsonl",
+            [
+                b'{"id": "a", "triples": [["s", "p", "o"]], "plan": "[p]"}',
+                b'{"id": "c", "triples": [["s", "p", "o"]], "plan": 7}',
+                b"[1]",
+            ],
+            [(1, "a [p]"), (2, "a plan must be written as a string, not as int"), (3, "a record must be an object")],
+        ),
+        ("in.csv", [PLANNED[n] for n in (0, 1, 3, 2)], [(2, "not UTF-8: byte 0xff in '[\\udcff]'"), (4, "2 [p]")]),
+        ("in.csv", PLANNED, [(2, "not UTF-8: byte 0xff in '[\\udcff]'"), (3, "2 [p]")]),
+        ("in.csv", [b"id,title,year,plan", b"a,Alien,1979,[year]", b"b,Heat,1995,"], [(2, "a [year]"), (3, "b None")]),
+    ],
+)
+def test_a_record_may_have_a_plan(
+    name: str, lines: list[bytes], expected: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(b"\n".join(lines))
+    rows = sorted(rows_of(shards_of(tmp_path / name, tmp_path / "work")), key=lambda row: row["line"])
+    for row, (line, result) in zip(rows, expected, strict=True):
+        assert row["line"] == line
+        assert (row.get("error") or f"{row['id']} {row['plan']}").startswith(result)
+
+
+def test_shards_are_multiples_of_64_records_by_default(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", numbered_records(150))
+    shards = plan_shards(prepare_inputs(find_inputs(str(path)), Folder(str(tmp_path))), 149, "{}")
+    assert [shard.rows for shard in shards] == [128, 22]
+
+
+TRIPLE = [{"subject": "Aromi", "predicate": "food", "object": "English"}]
+YEARS = [{"ID": 7, "year": 1979}, {"ID": 8, "year": 1980}, {"ID": " 7 ", "year": 1981}]
+INVALID = [{"id": "a", "triples": []}, {"id": "a", "triples": TRIPLES, "plan": "[food"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "duplicate"),
+    [
+        ("in.csv", YEARS, 2),
+        ("in.jsonl", [*YEARS, {"ID": {}, "a": 1}], 2),
+        ("in.jsonl", [*INVALID, {"id": "a", "triples": TRIPLES}, {"id": " a ", "triples": TRIPLES}], 3),
+        ("in.parquet", [{"ID": "1", "id": "a", "triples": TRIPLE}, {"ID": "2", "id": "a", "triples": TRIPLE}], 1),
+        ("in.parquet", [{"year": 1979, "id": None}, {"year": 1980, "id": "0"}], 1),  # the first id is the row's number
+        ("in.parquet", [{"iD": "a", "year": 1979}, {"iD": "a", "year": 1980}], 1),
+        ("in.parquet", [{"ID": "a", "id": "b", "year": 1979}, {"ID": "a", "id": "c", "year": 1980}], 1),
+    ],
+)
+def test_a_valid_row_with_the_id_of_an_earlier_one_is_a_duplicate(
+    name: str, rows: list[dict[str, Any]], duplicate: int, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".csv":
+        path.write_text("\n".join(["ID,year", *(f"{row['ID']},{row['year']}" for row in rows)]))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    (shard,) = shards_of(path, tmp_path / "work")
+    first = duplicate - (1 if rows[0] in INVALID else duplicate)
+    position = f"row {first}" if name == "in.parquet" else f"line {first + 1 + (name == 'in.csv')}"
+    assert shard.duplicates == ((duplicate, f"{path}, {position}"),)
 
 
 def test_parquet_is_read_in_place_in_up_to_256_shards_per_row_group(tmp_path: Path) -> None:
@@ -221,17 +241,9 @@ def test_a_duplicate_id_in_any_file_names_the_first_record(more: str, tmp_path: 
     assert duplicates == {(2, 1): f"{folder}/a.jsonl, line 3", (3, 0): f"{folder}/b.csv, line 2"}
 
 
-def test_an_invalid_line_does_not_mask_a_record_of_its_id(tmp_path: Path) -> None:
-    bad = [{"id": "a", "triples": []}, {"id": "a", "triples": TRIPLES, "plan": "[food"}]
-    lines = [*bad, {"id": "a", "triples": TRIPLES}, {"id": " a ", "triples": TRIPLES}]
-    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (shard,) = shards_of(tmp_path / "in.jsonl", tmp_path / "work")
-    assert shard.duplicates == ((3, f"{tmp_path}/in.jsonl, line 3"),)
-
-
 def test_records_without_ids_get_the_names_of_their_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"triples": TRIPLES}) + "\n")
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"triples": TRIPLES}))
     shards = shards_of(tmp_path, tmp_path / "work")
     assert ids_or_errors(rows_of(shards)) == [(1, "a.jsonl:1"), (1, "b.jsonl:1")]
     assert not any(shard.duplicates for shard in shards)
@@ -283,73 +295,6 @@ def test_a_file_that_changes_while_it_is_read_is_refused(kind: str, tmp_path: Pa
     path.unlink()
     with pytest.raises(JobError, match="changed while it was read"):
         check_inputs_unchanged(inputs)
-
-
-def test_a_byte_that_is_not_utf8_rejects_its_line_only(tmp_path: Path) -> None:
-    lines = [json.dumps({"id": name, "triples": TRIPLES}).encode() for name in "abc"]
-    (tmp_path / "in.jsonl").write_bytes(b"\n".join([lines[0], lines[1].replace(b"English", b"Fran\xe7ais"), lines[2]]))
-    rows = rows_of(shards_of(tmp_path / "in.jsonl", tmp_path / "work"))
-    assert ids_or_errors(rows) == [(1, "a"), (2, "not UTF-8 (byte 0xe7 at position 48)"), (3, "c")]
-
-
-def test_a_csv_row_that_is_not_utf8_rejects_its_record_only(tmp_path: Path) -> None:
-    lines = [b"1,Aromi,food,Fran\xe7ais", b"1,Aromi,area,", b"2,Bibi,food,Thai", b"\xff,Cece,area,city"]
-    (tmp_path / "in.csv").write_bytes(b"\n".join([b"id,subject,predicate,object", *lines]))
-    rows = rows_of(shards_of(tmp_path / "in.csv", tmp_path / "work"))
-    assert [(row["line"], row["id"], row.get("error")) for row in rows] == [
-        (2, "1", "not UTF-8: byte 0xe7 in 'Fran\\udce7ais'; line 3: the triple's object is empty"),
-        (4, "2", None),
-        (5, "\\udcff", "not UTF-8: byte 0xff in '\\udcff'"),
-    ]
-
-
-def of_any_size(path: Path, records: int) -> list[dict[str, Any]]:
-    """The rows of a text file, after a check that shards of all sizes have the same rows; nothing is copied."""
-    all_rows = rows_of(shards_of(path, path.parent / "work", 1000))
-    assert len(all_rows) == records
-    for shard_rows in (1, 7, 64):
-        shards = shards_of(path, path.parent / "work", shard_rows)
-        firsts = [shard.first for shard in shards]
-        assert firsts == [0, *(shard.first + shard.rows for shard in shards[:-1])]
-        assert len(firsts) > 0.7 * records / shard_rows
-        assert rows_of(shards) == all_rows
-    assert not (path.parent / "work").exists()
-    return all_rows
-
-
-def test_shards_of_any_size_hold_the_same_rows_of_json_lines(tmp_path: Path) -> None:
-    lines = [json.dumps({"triples": TRIPLES, "category": "é"}, ensure_ascii=False).encode() for _ in range(150)]
-    for position, line in ((0, b"\xef\xbb\xbf"), (7, b""), (8, b"\xe2\x80\x83"), (20, b"\0"), (64, b"\r"), (149, b"")):
-        lines.insert(position, line)
-    (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines))
-    whole = of_any_size(tmp_path / "in.jsonl", 151)
-    assert whole[-1]["line"] == 156
-    files = find_inputs(str(tmp_path / "in.jsonl"))  # by default, shards are multiples of 64 records
-    shards = plan_shards(prepare_inputs(files, Folder(str(tmp_path))), 150, "{}")
-    assert [shard.rows for shard in shards] == [128, 23] and rows_of(shards) == whole
-
-
-@pytest.mark.parametrize("sign", [b",", b";"])
-@pytest.mark.parametrize("form", ["a record a row", "a triple a row"])
-def test_shards_of_any_size_hold_the_same_rows_of_csv(form: str, sign: bytes, tmp_path: Path) -> None:
-    """Rows that span lines, unreadable lines, an open quote, and a rejected line within a row."""
-    if form == "a record a row":
-        lines = [b"\xef\xbb\xbfid,Made In,note", *(b'r%d,"in\n\n%d",x' % (n, n) for n in range(100))]
-    else:
-        lines = [b"\xef\xbb\xbfid,Subject,predicate,object"]
-        lines += [b'r%d,s,%s,"x\n%d"' % (n, name, n) for n in range(100) for name in (b"area", b"food")]
-    lines[21:21] = [
-        b"",
-        b"too,few",
-        b'r,"a\n\0nul\nb",x' if len(lines) < 150 else b'r,s,p,"a\n\0nul\nb"',
-        b'"open"x',
-        b"\xff,s,p,o",
-    ]
-    (tmp_path / "in.csv").write_bytes(b"\n".join(lines).replace(b",", sign))
-    whole = of_any_size(tmp_path / "in.csv", 105)
-    assert whole[-1]["id"] == "r99" and whole[-1]["triples"][0]["object"].endswith("99")
-    errors = [row["error"] for row in whole if row.get("error")]
-    assert len(errors) == 4 and [row["id"] for row in whole].count("r") == 1
 
 
 def test_ids_are_compared_by_partitions_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

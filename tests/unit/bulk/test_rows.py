@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from agggen.generation.generator import Generation, Generator
-from agggen.records import Plan, Record, Triple
+from agggen.records import Plan, Record
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.model import Model, load_generator
-from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
+from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
-from tests.bulk_jobs import as_row, here, numbered_records
+from tests.bulk_jobs import here, numbered_records
 
 
 @pytest.fixture(scope="module")
@@ -50,33 +49,6 @@ class Fragile(Generator):
         if self.bad & {record.id for record in records}:
             raise RuntimeError("cannot write this record")
         return super().generate(records, *arguments, **more)
-
-
-def test_texts_are_those_of_the_generator(model: Model, generator: Generator) -> None:
-    records = list(numbered_records(9))
-    config = here(model, "n_best=2", "inference.verify=off")
-    writer = writer_of(generator, config)
-    lines = list(writer.texts([row(record) for record in records], 100))
-    generated = generator.generate(records, None, False, 2, config.inference)
-    expected = [
-        as_row(text, number, rank, "print")
-        for number, best in enumerate(generated, start=1100)
-        for rank, text in enumerate(best, start=1)
-    ]
-    assert pa.Table.from_pylist(lines, text_schema()).to_pylist() == expected
-    assert all(line["faults"] for line in lines), "the model has random weights"
-    assert {line["rank"] for line in lines} == {1, 2}
-    assert (writer.counts.records, writer.counts.texts, writer.counts.rejects) == (9, len(expected), 0)
-
-
-def test_a_row_names_unknown_predicates_and_fallbacks(model: Model, generator: Generator) -> None:
-    known = next(iter(numbered_records(1)))
-    record = Record("r", (known.triples[0], Triple("Neon", "used in", "signs")))
-    ((line,), (own,)) = (texts(generator, here(model), [row(record)]) for record in (record, known))
-    assert (line["unknown_predicates"], own["unknown_predicates"]) == (("used in",), ())
-    assert line["facts"][-1]["predicates"] == ("used in",) and line["facts"][-1]["fallback"]
-    assert line["text"].endswith(" Neon: used in: signs.")
-    assert pa.Table.from_pylist([line], text_schema())["unknown_predicates"].to_pylist() == [["used in"]]
 
 
 def test_a_records_own_plan_is_followed(model: Model, generator: Generator) -> None:
@@ -131,11 +103,3 @@ def test_invalid_rows_and_duplicates_are_rejects(model: Model, generator: Genera
     for reject, reason in zip(writer.rejects, [*reasons, "has 30 triples"], strict=True):
         assert reason in reject.reason
     assert (writer.counts.records, writer.counts.rejects, writer.counts.failed) == (1, 4, 0)
-
-
-def test_counts_are_added() -> None:
-    total = Counts()
-    for counts in (Counts(2, 3, plan_lengths={"10": 1, "2": 1}), Counts(1, 1, plan_lengths={"2": 1})):
-        total.add(counts)
-    assert (total.records, total.texts, total.mean_plan_length) == (3, 4, 14 / 3)
-    assert [*total.as_dict()["plan_lengths"].items()] == [("2", 2), ("10", 1)]

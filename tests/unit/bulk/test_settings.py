@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from agggen.bundle import SHIPPED
-from agggen.errors import BundleError, ConfigError
+from agggen.errors import ConfigError
 from agggen_platform.bulk import model as model_module
 from agggen_platform.bulk.config import fingerprint, job_identity
-from agggen_platform.bulk.model import Model, bulk_config, load_generator, open_model
-from agggen_platform.sharded.config import JobError
-
-
-def test_the_shipped_bundle_has_a_name(model: Model) -> None:
-    assert open_model("elements").address == str(SHIPPED["elements"])
+from agggen_platform.bulk.model import Model, bulk_config, open_model
 
 
 def test_overrides_change_the_settings_of_the_bundle(model: Model) -> None:
@@ -53,13 +47,7 @@ def test_the_fingerprint_covers_exactly_the_settings_that_affect_texts(model: Mo
     assert not same & others
 
 
-def test_an_alias_is_resolved_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_or_an_alias_is_resolved_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_module, "resolve", {"models:/agggen@champion": model.address}.__getitem__)
     assert open_model("models:/agggen@champion") == model
-
-
-def test_a_bundle_that_was_replaced_is_refused(model: Model, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="it was replaced, or nodes see different folders"):
-        load_generator(model.address, "0" * 64, "cpu")
-    with pytest.raises(BundleError):
-        open_model(str(tmp_path / "nothing"))
+    assert open_model("elements").address == str(SHIPPED["elements"])

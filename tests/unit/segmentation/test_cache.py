@@ -5,10 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import tempfile
-from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,9 +20,14 @@ TEXTS = {f"Text {number} is one. {'It is long. ' * (number % 4)}End.": number fo
 FACTS = {text: cut(text, [text.index("End")]) for text in TEXTS}
 
 
-def write_all(folder: Path, start: int) -> None:
-    cache = FactCache(folder, "x")
-    items = list(FACTS.items())
+def use(folder: Path, barrier: Barrier, start: int) -> None:
+    """Creates many caches at the same time as other processes, then fills one together with them."""
+    for number in range(60):
+        barrier.wait(60)
+        created = FactCache(folder / str(number), "x")
+        created.close()
+        assert created.errors == 0
+    cache, items = FactCache(folder, "x"), list(FACTS.items())
     for offset in range(0, len(items), 10):
         cache.put(dict(items[(start + offset) % len(items) :][:10]))
         cache.get(list(FACTS))
@@ -32,30 +35,15 @@ def write_all(folder: Path, start: int) -> None:
     assert cache.errors == 0
 
 
-def open_often(barrier: Barrier, folder: Path) -> None:
-    for number in range(60):
-        barrier.wait(60)
-        cache = FactCache(folder / str(number), "x")
-        cache.close()
-        assert cache.errors == 0
-
-
-def run_processes(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
-    processes = [CONTEXT.Process(target=target, args=own) for own in arguments]
+def test_processes_share_a_cache(tmp_path: Path) -> None:
+    barrier = CONTEXT.Barrier(4)
+    processes = [CONTEXT.Process(target=use, args=(tmp_path, barrier, 70 * number)) for number in range(4)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(120)
     assert [process.exitcode for process in processes] == [0] * len(processes)
-
-
-def test_processes_share_a_cache(tmp_path: Path) -> None:
-    run_processes(write_all, [(tmp_path, 70 * number) for number in range(3)])
     assert FactCache(tmp_path, "x").get(["unknown", *FACTS]) == FACTS
-
-
-def test_processes_create_a_cache_simultaneously(tmp_path: Path) -> None:
-    run_processes(open_often, [(CONTEXT.Barrier(4), tmp_path)] * 4)
 
 
 def test_another_segmenter_has_another_cache(tmp_path: Path) -> None:

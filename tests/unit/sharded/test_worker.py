@@ -29,12 +29,14 @@ SHARD = Shard(0, "in", "in.jsonl", "texts/000000.txt", (0,), 0, 0, 8, "in/in.jso
 @dataclass
 class Rows(Tally):
     rows: int = 0
+    rejects: int = 0
+    total = property(lambda self: self.rows)
 
 
 class Dying(Worker[Rows]):
     """Fails on each shard, by default as if it was killed."""
 
-    counts, suspects = Rows, "a fault"
+    kind, counts, suspects = "generate", Rows, "a fault"
     fault: BaseException | None = SystemExit()
 
     def fill(self, shard: Shard, path: Path) -> tuple[Rows, int, Sequence[Reject]]:
@@ -131,14 +133,11 @@ def test_missing_gpus_are_waited_for_only_on_a_cluster(
             [SHARD] * 9,
             Dying,
             SimpleNamespace(out=str(tmp_path), job="job"),
-            lambda: pytest.fail("nothing runs in this process"),
             ShardedConfig(),
-            "generate",
-            actors=None,
             gpus=1.0,
+            check_inputs=lambda: None,
             progress=lambda _: None,
             log=None,
-            speed=lambda _: {},
         )
 
     monkeypatch.setattr(driver, "run_in_actors", actors)

@@ -1,56 +1,19 @@
-"""AllenNLP's frame source against a worker without AllenNLP that dies, hangs and gives invalid answers on demand."""
+"""AllenNLP's frame source with a worker that dies, hangs and gives invalid answers on demand."""
 
-import hashlib
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from agggen.errors import ConfigError
 from agggen.facts.config import AllenNLPConfig
-from agggen.facts.frames import Frame, FrameSource, Phrase, Words
-from agggen_platform.srl import environment
-from agggen_platform.srl.environment import NEEDED
+from agggen.facts.frames import Frame, FrameSource, Phrase
 from agggen_platform.srl.process import AllenNLPError
-from agggen_platform.srl.source import AllenNLPFrames, NoFrames
-from tests.unit.facts.role_notation import joined
+from agggen_platform.srl.source import AllenNLPFrames
+from agggen_platform.srl.worker import hash_of
+from tests.unit.srl.stand_ins import Verbs, archive, fake_environment, install_packages, words
 from tests.unit.srl.test_process import is_gone
-
-FAKE = Path(__file__).with_name("fake_worker.py")
-
-
-class Verbs:
-    """A frame source that finds the words "runs" and "is"."""
-
-    name = "verbs"
-
-    def __init__(self, fingerprint: str = "verbs-1") -> None:
-        self.fingerprint = fingerprint
-
-    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        return [
-            tuple(Frame(i, (Phrase("V", i, i + 1),)) for i, word in enumerate(sentence.words) if word in ("runs", "is"))
-            for sentence in sentences
-        ]
-
-
-def install_packages(folder: Path, names: Sequence[str] = NEEDED, version: str = "1.0") -> None:
-    """Writes the metadata of installed packages."""
-    for name in names:
-        about = folder / "lib" / "python3.10" / "site-packages" / f"{name.replace('-', '_')}-1.0.dist-info"
-        about.mkdir(parents=True, exist_ok=True)
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('-', '_')}\nVersion: {version}\n")
-
-
-def fake_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Looks like AllenNLP's environment, with the fake worker in place of the real one."""
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "python").symlink_to(sys.executable)
-    install_packages(folder)
-    monkeypatch.setattr(environment, "WORKER", FAKE)
-    return folder
 
 
 @pytest.fixture
@@ -66,11 +29,12 @@ Make = Callable[..., AllenNLPFrames]
 def make(folder: Path) -> Iterator[Make]:
     sources: list[AllenNLPFrames] = []
 
-    def make(archive: str = "good", predicates: FrameSource | None = None, **options: object) -> AllenNLPFrames:
-        path = folder / f"{archive}.tar.gz"
-        path.write_text(archive)
+    def make(
+        kind: str = "srl_bert", name: str = "good", predicates: FrameSource | None = None, **options: object
+    ) -> AllenNLPFrames:
+        path = archive(folder, kind, f"{name}.tar.gz")
         config = AllenNLPConfig(str(path), environment=str(folder / "env"), **options)  # type: ignore[arg-type]
-        sources.append(AllenNLPFrames(config, predicates or Verbs()))
+        sources.append(AllenNLPFrames(config, predicates or Verbs("runs", "is")))
         return sources[-1]
 
     yield make
@@ -78,12 +42,8 @@ def make(folder: Path) -> Iterator[Make]:
         source.close()
 
 
-def words(text: str) -> Words:
-    return joined(text.split())
-
-
-def noted(source: AllenNLPFrames, kind: str) -> list[int]:
-    path = Path(f"{source.config.archive}.{kind}")
+def noted(source: AllenNLPFrames, name: str) -> list[int]:
+    path = Path(str(source.config.environment)) / "stand-ins" / name
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
@@ -111,26 +71,23 @@ def test_batches_are_as_large_as_asked(make: Make) -> None:
     assert noted(source, "batches") == [4, 4, 2]
 
 
-def test_a_sentence_without_frames_has_a_reason(make: Make) -> None:
-    source = make()
-    sentences = [words("a runs"), words("LONG runs"), words("ODD runs")]
-    good, long, odd = source.answers(sentences)
-    assert good == frame_at(1)
-    assert long == NoFrames("the sentence has 600 word pieces, the model takes 512")
-    assert isinstance(odd, NoFrames) and "BIO tag" in odd.reason
-    with pytest.raises(AllenNLPError, match="sentence 'LONG runs': the sentence has 600 word pieces"):
-        source.frames(sentences)
-    assert len(noted(source, "starts")) == 1
-
-
-def test_only_the_sentence_that_kills_the_worker_has_no_frames(make: Make) -> None:
-    source = make()
-    first, deadly, last = source.answers([words("a runs"), words("DIE runs"), words("b c runs")])
-    assert (first, last) == (frame_at(1), frame_at(2))
-    assert isinstance(deadly, NoFrames) and "killed by SIGKILL" in deadly.reason
-    pids = noted(source, "starts")
-    assert len(pids) == 3  # for the batch, and after each death
-    assert all(is_gone(pid) for pid in pids[:2])
+@pytest.mark.parametrize(
+    ("text", "reason", "starts"),
+    [
+        ("x " * 20 + "runs", "the sentence has 21 word pieces, the model takes 20", 1),
+        ("ODD runs", "the model's tags do not make a frame: .*BIO tag", 1),
+        ("DIE runs", "the AllenNLP worker died twice on this sentence: .* killed by SIGKILL", 3),
+        ("HANG runs", "the AllenNLP worker died twice on this sentence: .* did not answer within 2 s", 3),
+    ],
+)
+def test_a_sentence_that_cannot_be_tagged_is_named(make: Make, text: str, reason: str, starts: int) -> None:
+    source = make(timeout=2)
+    with pytest.raises(AllenNLPError, match=f"no frames for the sentence '{text[:8]}.*: {reason}"):
+        source.frames([words("a runs"), words(text), words("b c runs")])
+    assert source.frames([words("a runs"), words("b c runs")]) == [frame_at(1), frame_at(2)]
+    *ended, _ = pids = noted(source, "starts")
+    assert len(pids) == starts  # for the batch, and after each death
+    assert all(is_gone(pid) for pid in ended)
 
 
 def test_a_worker_that_is_killed_once_loses_nothing(make: Make) -> None:
@@ -148,30 +105,22 @@ def test_a_worker_that_dies_repeatedly_is_given_up(make: Make) -> None:
     assert len(noted(source, "starts")) == 3
 
 
-def test_a_worker_that_hangs_is_replaced(make: Make) -> None:
-    source = make(timeout=2)
-    good, hanging = source.answers([words("a runs"), words("HANG runs")])
-    assert good == frame_at(1)
-    assert isinstance(hanging, NoFrames) and "did not answer within 2 s" in hanging.reason
-    assert all(is_gone(pid) for pid in noted(source, "starts"))
-
-
 def test_a_failure_of_the_worker_is_an_error(make: Make) -> None:
     source = make()
-    with pytest.raises(AllenNLPError, match="the AllenNLP worker failed: cannot tag"):
+    with pytest.raises(AllenNLPError, match="the AllenNLP worker failed: KeyError: 'tags'"):
         source.frames([words("FAIL runs")])
     assert source.frames([words("a runs")]) == [frame_at(1)]
 
 
 @pytest.mark.parametrize(
-    ("archive", "message"),
+    ("kind", "name", "message"),
     [
-        ("refuse", "cannot load the archive: the archive is invalid"),
-        ("crash", "did not start(?s:.*)no such module"),
+        ("coref", "good", "cannot load the archive: .* is a model of type 'coref'"),
+        ("srl", "crash", "did not start(?s:.*)no such module"),
     ],
 )
-def test_a_worker_that_cannot_start_is_not_restarted(make: Make, archive: str, message: str) -> None:
-    source = make(archive)
+def test_a_worker_that_cannot_start_is_not_restarted(make: Make, kind: str, name: str, message: str) -> None:
+    source = make(kind, name)
     for _ in range(2):
         with pytest.raises(AllenNLPError, match=message):
             source.frames([words("a runs")])
@@ -195,7 +144,7 @@ def test_threads_take_turns(make: Make) -> None:
 def test_the_fingerprint_covers_exactly_what_affects_the_frames(make: Make, folder: Path) -> None:
     source = make()
     same = [source.fingerprint, make(batch_size=1).fingerprint, make(timeout=5, threads=1).fingerprint]
-    others = [make("other").fingerprint, make(predicates=Verbs("verbs-2")).fingerprint]
+    others = [make(name="other").fingerprint, make(predicates=Verbs("runs", "is", fingerprint="verbs-2")).fingerprint]
     (folder / "spacy").mkdir()
     spacy = AllenNLPFrames(
         AllenNLPConfig(source.config.archive, environment=str(folder / "env"), spacy=str(folder / "spacy"))
@@ -210,7 +159,7 @@ def test_the_fingerprint_covers_exactly_what_affects_the_frames(make: Make, fold
 
 def test_an_archive_with_another_digest_is_refused(make: Make) -> None:
     source = make(sha256="0" * 64)
-    with pytest.raises(AllenNLPError, match=f"has the sha256 {hashlib.sha256(b'good').hexdigest()}, not 0000"):
+    with pytest.raises(AllenNLPError, match=f"has the sha256 {hash_of(source.config.archive)}, not 0000"):
         source.frames([words("a runs")])
 
 

@@ -2,13 +2,10 @@
 
 import ast
 import hashlib
-import io
-import json
 import os
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,86 +16,15 @@ from agggen_platform.srl.environment import WORKER
 from agggen_platform.srl.process import JsonLinesProcess
 from agggen_platform.srl.worker import PROTOCOL, hash_of
 from tests.processes import until
+from tests.unit.srl.stand_ins import archive, install_stand_ins
 from tests.unit.srl.test_process import is_gone
 
-LIBRARIES = {
-    "torch/__init__.py": """
-        __version__ = "1"
-        class ones:
-            def __init__(self, size): pass
-            def numpy(self): pass
-        def set_num_threads(number): print("threads", number)
-    """,
-    "transformers/__init__.py": "__version__ = '2'",
-    "spacy/__init__.py": """
-        __version__ = "3"
-        class Word:
-            def __init__(self, i, pos): self.i, self.pos_ = i, pos
-        class load:
-            def __init__(self, path): self.vocab, self.pipeline = None, [("tagger", self.tag)]
-            def tag(self, words): return [Word(i, {"is": "AUX", "runs": "VERB"}.get(w)) for i, w in enumerate(words)]
-    """,
-    "spacy/tokens.py": "def Doc(vocab, words): return words",
-    "allennlp/__init__.py": "",
-    "allennlp/version.py": "VERSION = '4'",
-    "allennlp/data/__init__.py": "",
-    "allennlp/data/tokenizers.py": "Token = str",
-    "allennlp/models/__init__.py": "",
-    "allennlp/models/archival.py": """
-        import json, types
-        class Reader:
-            lowercase_input = None
-            def text_to_instance(self, tokens, marks):
-                if "KEY" in tokens: raise KeyError("KEY")
-                return {"tokens": tokens, "marks": marks}
-        class Model:
-            bert_model = types.SimpleNamespace(config=types.SimpleNamespace(max_position_embeddings=20))
-            sizes = []
-            def eval(self): print("a library prints what it likes")
-            def forward_on_instances(self, instances):
-                if any("BOOM" in instance["tokens"] for instance in instances): raise RuntimeError("boom")
-                self.sizes.append(len(instances))
-                return [{"tags": ["B-V" if mark else f"B-{len(self.sizes)}" for mark in i["marks"]]} for i in instances]
-        def load_archive(path, cuda_device, overrides):
-            print(overrides)
-            if "model.bert_model" not in json.loads(overrides) and "hub" in path: raise OSError("cannot reach the hub")
-            return types.SimpleNamespace(model=Model(), validation_dataset_reader=Reader())
-    """,
-    "allennlp_models/__init__.py": "",
-    "allennlp_models/version.py": "VERSION = '5'",
-    "allennlp_models/structured_prediction.py": "",
-}
-
 
 @pytest.fixture
-def libraries(tmp_path: Path) -> Path:
-    for name, code in LIBRARIES.items():
-        path = tmp_path / "libraries" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = code.strip("\n").split("\n")
-        indent = len(lines[0]) - len(lines[0].lstrip())
-        path.write_text("\n".join(line[indent:] for line in lines))
-    return tmp_path / "libraries"
-
-
-@pytest.fixture
-def worker(libraries: Path) -> Iterator[JsonLinesProcess]:
-    code = f"import runpy, sys; sys.path.insert(0, {str(libraries)!r}); sys.argv = ['worker.py']\n"
-    code += f"runpy.run_path({str(WORKER)!r}, run_name='__main__')"
-    process = JsonLinesProcess([sys.executable, "-I", "-c", code], dict(os.environ))
+def worker(tmp_path: Path) -> Iterator[JsonLinesProcess]:
+    process = JsonLinesProcess([sys.executable, "-I", install_stand_ins(tmp_path / "stand-ins")], dict(os.environ))
     yield process
     process.close()
-
-
-def archive(folder: Path, kind: str = "srl_bert", name: str = "model.tar.gz", prefix: str = "") -> Path:
-    reader = {"bert_model_name": "bert-base-uncased"} if kind == "srl_bert" else {}
-    config = json.dumps({"dataset_reader": reader, "model": {"type": kind}}).encode()
-    path = folder / name
-    with tarfile.open(path, "w:gz") as stream:
-        member = tarfile.TarInfo(f"{prefix}config.json")
-        member.size = len(config)
-        stream.addfile(member, io.BytesIO(config))
-    return path
 
 
 def start(worker: JsonLinesProcess, path: Path | None, **options: Any) -> dict[str, Any]:
@@ -152,15 +78,6 @@ def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess,
     (tmp_path / "bert" / "config.json").write_text("{}")
     ready = start(worker, path, bert=str(tmp_path / "bert"))["ready"]
     assert ready["lowercase"] is True  # by the model's name in the archive, not by the folder's
-
-
-def test_sentences_are_tagged_in_batches_and_returned_in_order(worker: JsonLinesProcess, tmp_path: Path) -> None:
-    start(worker, archive(tmp_path))
-    several, none, last = tag(worker, ("a b c d", [3, 1]), ("no verb", []), ("x y", [0]))
-    assert [frame["predicate"] for frame in several["frames"]] == [1, 3]
-    assert several["frames"][0]["tags"] == ["B-1", "B-V", "B-1", "B-1"]
-    assert none == {"frames": []}
-    assert last == {"frames": [{"predicate": 0, "tags": ["B-V", "B-1"]}]}  # there was only one batch
 
 
 @pytest.mark.parametrize(

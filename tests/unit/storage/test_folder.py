@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
 from tests.s3_faults import FaultyS3
 from tests.sent import sent
+from tests.unit.storage.conftest import files_of_at_most
 
 WRONG_NAMES = ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\\b", "..\\x", "a\0b"]
 
@@ -41,18 +40,22 @@ def test_names_that_lead_out_of_the_folder_are_refused_by_all_calls(name: str, a
             call(name)
 
 
-@pytest.mark.parametrize("address", ["gs://bucket/x", "az://c/x", "abfs://c/x", "http://host/x"])
-def test_an_unsupported_store_is_refused_with_the_supported_ones(address: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"^'{address}' is neither .* AWS_ENDPOINT_URL_S3=https://storage.googleapis"
-    ):
-        Folder(address)
+STORES = r"^'\w+://.*' is neither .* AWS_ENDPOINT_URL_S3=https://storage.googleapis"
 
 
-@pytest.mark.parametrize("address", ["s3://", "s3:///x", "s3://b/a/../c", "a\0b"])
-def test_invalid_addresses_are_refused(address: str) -> None:
-    with pytest.raises(ConfigError):
-        Folder(address)
+@pytest.mark.parametrize(
+    ("addresses", "message"),
+    [
+        (["gs://bucket/x", "az://c/x", "abfs://c/x", "http://host/x"], STORES),
+        (["s3://", "s3:///x"], "names no bucket; write s3://bucket/prefix"),
+        (["s3://b/a/../c"], "because of '..'"),
+        (["a\0b"], "it contains a NUL"),
+    ],
+)
+def test_invalid_addresses_are_refused(addresses: list[str], message: str) -> None:
+    for address in addresses:
+        with pytest.raises(ConfigError, match=message):
+            Folder(address)
 
 
 @pytest.mark.parametrize("store", ["local", "s3"])
@@ -147,43 +150,28 @@ def test_a_write_through_a_link_that_leads_out_is_refused(tmp_path: Path) -> Non
     assert linked.names() == ["x", "z"]
 
 
-FULL = """
-import resource, sys
-from pathlib import Path
-from agggen_platform.storage.errors import StorageError
-from agggen_platform.storage.folder import Folder
-
-folder = Folder(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-
-def in_block():
-    with folder.new("big") as path:
-        path.write_bytes(bytes(100_000))
-
-for call in (
-    lambda: folder.write("big", bytes(100_000)),
-    lambda: folder.upload("big", Path(sys.argv[2])),
-    lambda: folder.download("source", Path(sys.argv[1]) / "copy"),
-    in_block,
-):
-    try: call()
-    except StorageError as error: print(error.exit_code, error)
-"""
-
-
-def test_the_error_for_a_full_disk_says_how_much_is_needed_and_free(tmp_path: Path) -> None:
-    source = tmp_path / "folder" / "source"
-    source.parent.mkdir()
+@pytest.mark.parametrize("operation", ["write", "upload", "download", "new"])
+def test_the_error_for_a_full_disk_says_how_much_is_needed_and_free(operation: str, tmp_path: Path) -> None:
+    folder, source = Folder(str(tmp_path / "folder")), tmp_path / "source"
     source.write_bytes(bytes(100_000))
-    command = [sys.executable, "-c", FULL, str(source.parent), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    assert len(lines) == 4, done.stdout + done.stderr
-    for line in lines:
-        assert line.startswith(f"5 cannot write {tmp_path}/folder/")
-        assert " free)" in line
-    assert all("100,000 bytes needed" in line for line in lines[:3])
-    assert sorted(path.name for path in source.parent.iterdir()) == ["copy", "source"]
+    folder.upload("source", source)
+
+    def in_block() -> None:
+        with folder.new("big") as path:
+            path.write_bytes(bytes(100_000))
+
+    calls = {
+        "write": lambda: folder.write("big", bytes(100_000)),
+        "upload": lambda: folder.upload("big", source),
+        "download": lambda: folder.download("source", tmp_path / "folder" / "copy"),
+        "new": in_block,
+    }
+    needed = "" if operation == "new" else "100,000 bytes needed, "
+    message = rf"cannot write {tmp_path}/folder/\w+: .* \({needed}[\d,]+ free\)"
+    with files_of_at_most(50_000), pytest.raises(StorageError, match=message) as error:
+        calls[operation]()
+    assert error.value.exit_code == 5
+    assert set(folder.names()) <= {"copy", "source"}
 
 
 @pytest.mark.parametrize(
