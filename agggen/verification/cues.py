@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from agggen.records import Triple
-from agggen.verification.training_texts import MAX_COVER, NEARLY_ALL, TrainingText
+from agggen.verification.lexicon import MAX_COVER, NEARLY_ALL
+from agggen.verification.matched import MatchedText
 from agggen.verification.values import FUNCTION_WORDS
 
 _ITERATIONS = 5
@@ -33,7 +34,7 @@ _Sentence = tuple[frozenset[str], tuple[str, ...]]
 """The possible cues of a sentence, and the predicates of its values."""
 
 
-def learn_cues(texts: Sequence[TrainingText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """The lexicon's ``cues`` and ``predicates_of``.
 
     A predicate has cues only if nearly all training texts with its values have them in sentences with a cue. The cues
@@ -63,7 +64,7 @@ def learn_cues(texts: Sequence[TrainingText]) -> tuple[dict[str, tuple[str, ...]
     return _cues(texts, frequent), _predicates_of(sentences, word_counts, expected, shares)
 
 
-def _cues(texts: Sequence[TrainingText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
+def _cues(texts: Sequence[MatchedText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``cues``.
 
     Args:
@@ -122,7 +123,7 @@ def _predicates_of(
     return result
 
 
-def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
+def unexpressed(text: MatchedText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
     """The triples whose values occur only in sentences without a cue of their predicate."""
     triples = text.record.triples
     expressed: dict[int, bool] = {}
@@ -134,7 +135,7 @@ def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tupl
 
 
 def foreign_words(
-    text: TrainingText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
+    text: MatchedText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
 ) -> tuple[str, ...]:
     """The words of `predicates_of` whose predicates are not in `predicates` and have no value in the sentence: "born"
     in "Apollo 14 was born on the NASA".
@@ -172,12 +173,12 @@ def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int
     return counts
 
 
-def _sentences(text: TrainingText) -> Iterator[tuple[set[str], Sequence[int]]]:
+def _sentences(text: MatchedText) -> Iterator[tuple[set[str], Sequence[int]]]:
     """The possible cues of each sentence, and the indices of the triples that have a value in it.
 
     Possible cues are words outside names and values that begin a sentence or are in lower case.
     """
-    names = [at for span in chain(text.subjects, *text.values) if (at := text.indexed.words_in(span))]
+    names = [at for span in text.spans if (at := text.indexed.words_in(span))]
     inner = {number for first, end in names for number in range(first + 1, end)}  # "Ulm" of "A.F.C. Ulm"
     starts = [
         number

@@ -10,12 +10,13 @@ from itertools import pairwise
 from agggen.records import Record
 from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker
+from agggen.verification.contexts import learn_contexts
 from agggen.verification.cues import learn_cues
-from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighbours, suspicious
+from agggen.verification.lexicon import BOOLEANS, NEARLY_ALL, Lexicon, content_pairs, suspicious
+from agggen.verification.matched import MatchedText
 from agggen.verification.record_words import akin, claims, forms
 from agggen.verification.roles import learn_roles
 from agggen.verification.templates import learn_articles, learn_templates
-from agggen.verification.training_texts import NEARLY_ALL, TrainingText
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS
 from agggen.verification.variants import learn_booleans, learn_variants
 
@@ -45,7 +46,7 @@ _MAX_SHARE = 0.9
 
 def learn(records: Sequence[Record]) -> Lexicon:
     """Learns a lexicon from training records and their references."""
-    texts = [TrainingText.of(record, reference.text) for record in records for reference in record.references]
+    texts = [MatchedText.by_rule(record, reference.text) for record in records for reference in record.references]
     lower, value_words = _word_kinds(texts)
     booleans = _boolean_predicates(records)
     frequent = _frequent_values(records)
@@ -54,7 +55,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
     lexicon = Lexicon(
         variants=learn_variants(texts, booleans),
         booleans=learn_booleans(texts, booleans),
-        contexts=_contexts(texts),
+        contexts=learn_contexts(texts),
         value_words=value_words,
         lower=lower,
         value_pairs=_value_pairs(texts, frequent_words),
@@ -98,7 +99,7 @@ def _shared(frequent: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...
     }
 
 
-def _value_pairs(texts: Sequence[TrainingText], frequent: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _value_pairs(texts: Sequence[MatchedText], frequent: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``value_pairs``, of frequent values of one word."""
     counts = {value: (Counter[str](), Counter[str]()) for value in frequent}
     for text in texts:
@@ -114,7 +115,7 @@ def _value_pairs(texts: Sequence[TrainingText], frequent: Iterable[str]) -> dict
 
 
 def _unrelated_pairs(
-    texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
+    texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``unrelated_pairs``, of frequent values of one word: pairs that imply another predicate."""
     with_value, with_pair = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -136,7 +137,7 @@ def _unrelated_pairs(
     return {predicate: tuple(pairs) for predicate, pairs in unrelated.items()}
 
 
-def _word_kinds(texts: Sequence[TrainingText]) -> tuple[frozenset[str], frozenset[str]]:
+def _word_kinds(texts: Sequence[MatchedText]) -> tuple[frozenset[str], frozenset[str]]:
     """The lexicon's ``lower`` and ``value_words``."""
     lower, inner = Counter[str](), Counter[str]()
     from_values, elsewhere = Counter[str](), Counter[str]()
@@ -164,7 +165,7 @@ def _word_kinds(texts: Sequence[TrainingText]) -> tuple[frozenset[str], frozense
     return frozenset(ordinary | (openers - inner.keys() - from_values.keys())), value_words
 
 
-def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
+def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
     """By predicate: names, numbers and value words that occur with several of its subjects and values, but are neither
     part of its values nor allowed by the records of these texts.
 
@@ -179,10 +180,8 @@ def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tupl
         licensed = checker.allowed(text.record.triples)
         invented = {
             word.form
-            for word, explained in zip(text.words, text.explained, strict=True)
-            if not explained
-            and suspicious(word, lexicon.value_words, lexicon.lower)
-            and not any(akin(word, form) for form in licensed)
+            for word in text.unexplained
+            if suspicious(word, lexicon.value_words, lexicon.lower) and not any(akin(word, form) for form in licensed)
         }
         text_counts.update(invented)
         for triple in text.record.triples:
@@ -200,7 +199,7 @@ def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tupl
     return {predicate: tuple(sorted(word_forms)) for predicate, word_forms in wordings.items()}
 
 
-def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
+def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
     """The lexicon's ``implies`` for ordinary words (in `lower`, not in `value_words`), and for pairs of words in
     `lower` of which neither implies a predicate alone.
     """
@@ -225,7 +224,7 @@ def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words:
 
 
 def _implying_values(
-    texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
+    texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
 ) -> dict[str, str]:
     """By frequent value of one word and one predicate, except `value_words`: its predicate, if texts often contain the
     value although the record lacks the predicate, but seldom if the record has another value: "restaurant" in E2E.
@@ -252,13 +251,13 @@ def _implying_values(
     return implied
 
 
-def _opinions(texts: Sequence[TrainingText]) -> list[str]:
+def _opinions(texts: Sequence[MatchedText]) -> list[str]:
     """The words of `OPINIONS` that express no predicate, since they are rare in the texts of every predicate."""
     with_predicate, with_opinion = Counter[str](), Counter[tuple[str, str]]()
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
         with_predicate.update(predicates)
-        outside = {word.form for word, explained in zip(text.words, text.explained, strict=True) if not explained}
+        outside = {word.form for word in text.unexplained}
         with_opinion.update((word, predicate) for word in outside & OPINIONS for predicate in predicates)
     expressive = {
         word
@@ -266,17 +265,3 @@ def _opinions(texts: Sequence[TrainingText]) -> list[str]:
         if count > _MAX_OPINION_SHARE * with_predicate[predicate]
     }
     return sorted(OPINIONS - expressive) if texts else []
-
-
-def _contexts(texts: Sequence[TrainingText]) -> dict[str, dict[str, int]]:
-    """By predicate: counts of the context features of values that occur once in a text; single counts only for L1."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for text in texts:
-        for triple, spans in zip(text.record.triples, text.values, strict=True):
-            if len(spans) == 1 and (at := text.indexed.words_in(*spans)):
-                counts[triple.predicate].update(neighbours(text.words, *at, text.explained))
-    return {
-        predicate: {feature: count for feature, count in features.items() if count > 1 or feature.startswith("L1 ")}
-        | {"": sum(features.values())}
-        for predicate, features in counts.items()
-    }

@@ -8,9 +8,8 @@ may add wordings of values (`read_wordings`) and sentences for predicates (`read
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,10 @@ from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
-_NEIGHBOURS = 2
-_MIN_VALUES = 20
-"""Minimum number of a predicate's training values for its contexts to be used."""
+NEARLY_ALL = 0.985
+"""Minimum share of the occurrences of words in training texts for which a learned rule about these words must hold."""
+MAX_COVER = 10
+"""Maximum number of predicates of a word, or of roles of the names after it, that are needed for `NEARLY_ALL`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Lexicon:
     templates: Mapping[str, str] = field(default_factory=dict)
     """The most frequent sentence for a single triple of a predicate, with ``{subject}`` and ``{object}``."""
     contexts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By predicate: counts of the `neighbours` of its values, ``{"L1 period": 40}``; their sum has the key ``""``."""
+    """By predicate: counts of the words around its values, ``{"L1 period": 40}``; their sum has the key ``""``."""
     value_words: frozenset[str] = frozenset()
     """Normal forms that occur almost only within values."""
     lower: frozenset[str] = frozenset()
@@ -244,62 +244,9 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
     return word.raw[:1].isupper() and word.form not in lower and not opens
 
 
-def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:
-    """Context features of the words ``[start, end)``, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
-
-    ``an`` counts as ``a``, since the value determines the article. Words of other values appear as ``*``, positions
-    before the sentence as ``^``, positions after the text as ``$``.
-    """
-    before_sentence = False
-    for distance in range(1, _NEIGHBOURS + 1):
-        left, right = start - distance, end - 1 + distance
-        before_sentence = before_sentence or left < 0 or tokens[left + 1].initial
-        yield f"L{distance} " + (
-            "^" if before_sentence else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
-        )
-        yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
-
-
 def content_pairs(tokens: Sequence[Word], index: int) -> Iterator[str]:
     """The pairs of a word and an adjacent content word of its sentence, as normal forms in text order."""
     if index and not tokens[index].initial and tokens[index - 1].form not in FUNCTION_WORDS:
         yield f"{tokens[index - 1].form} {tokens[index].form}"
     if index + 1 < len(tokens) and not tokens[index + 1].initial and tokens[index + 1].form not in FUNCTION_WORDS:
         yield f"{tokens[index].form} {tokens[index + 1].form}"
-
-
-def has_enough_values(contexts: Mapping[str, int]) -> bool:
-    """Whether a predicate's `contexts` are those of at least `_MIN_VALUES` training values."""
-    return contexts.get("", 0) >= 2 * _NEIGHBOURS * _MIN_VALUES
-
-
-def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
-    """Whether the word before a value never precedes the predicate's values in training and new words are rare there.
-
-    Args:
-        contexts: the counts of the value's predicate.
-        left: the first of its `neighbours`.
-        max_new_word_rate: highest probability of an unseen word at this position, estimated by Good-Turing as the
-            fraction of training values whose left word occurs there once. If the probability is higher, or with fewer
-            than 20 training values, the result is False.
-    """
-    if left in contexts or not has_enough_values(contexts):
-        return False
-    occurrences = contexts[""] / (2 * _NEIGHBOURS)
-    singletons = sum(count == 1 for feature, count in contexts.items() if feature.startswith("L1 "))
-    return singletons / occurrences <= max_new_word_rate
-
-
-def fits_better(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
-    """The log-likelihood ratio of a value's context under the `contexts` of another predicate over its own.
-
-    Features that neither predicate has in training, and the borders of the text, are left out.
-    """
-    known = [name for name in features if (name in other or name in own) and name[-1] not in "^$"]
-    return log_likelihood(other, known) - log_likelihood(own, known)
-
-
-def log_likelihood(contexts: Mapping[str, int], features: Iterable[str]) -> float:
-    """The naive Bayes log-likelihood (natural logarithm) of context features under a predicate's `contexts`."""
-    total = contexts.get("", 0) / (2 * _NEIGHBOURS)
-    return sum(math.log((contexts.get(feature, 0) + 0.5) / (total + 50.0)) for feature in features)

@@ -10,6 +10,7 @@ from itertools import pairwise, zip_longest
 from agggen.records import Record
 from agggen.text.linearise import entity_words
 from agggen.verification.lexicon import Lexicon
+from agggen.verification.matched import MatchedText
 from agggen.verification.normal import MONTHS, Word, fold, words
 from agggen.verification.values import COUNTRIES
 
@@ -85,25 +86,23 @@ def akin(word: Word, form: str) -> bool:
     return derived(word.form, form) or SequenceMatcher(None, word.form, form).ratio() >= 0.75
 
 
-def unsupported(
-    tokens: Sequence[Word], explained: Sequence[bool], lexicon: Lexicon, record: Record, allowed: Collection[str]
-) -> tuple[str, ...]:
+def unsupported(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -> tuple[str, ...]:
     """Words and pairs of words that need a predicate ("five star") or a word ("popular") that the record lacks.
 
     Empty for a record with a predicate unknown from training, since any word may express that predicate.
 
     Args:
-        tokens, explained: the words of a text, and whether each is part of a value or of a subject's name.
         lexicon: learned from the training texts.
-        record: the record of the text.
         allowed: the normal forms that the record's triples allow.
     """
-    predicates = {triple.predicate for triple in record.triples}
+    predicates = {triple.predicate for triple in text.record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
         return ()
-    unlicensed = (
+    phrases = {span for spans in text.values for span, how in spans.items() if how == "phrase"}
+    explained = text.indexed.covered(span for span in text.spans if span not in phrases)
+    unlicensed = (  # words of phrases, too: "a friendly restaurant" needs a type
         " ".join(word.raw for word in claim)
-        for form, claim in claims(tokens, explained)
+        for form, claim in claims(text.words, explained)
         if lexicon.implies.get(form, "") not in {"", *predicates}
         and not all(any(akin(word, form) for form in allowed) for word in claim)
     )

@@ -22,8 +22,6 @@ from agggen.verification.normal import (
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
-Match = tuple[Span, MatchKind]
-"""A match of a wording in a text."""
 
 FUNCTION_WORDS = frozenset(
     re.findall(

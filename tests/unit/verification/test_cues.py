@@ -12,7 +12,7 @@ from agggen.records import Record, Reference, Triple
 from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
-from agggen.verification.training_texts import TrainingText
+from agggen.verification.matched import MatchedText
 from tests.unit.generation.test_strict import judge_of
 
 LANDS = ["".join(parts) for parts in product(("Ant", "Bel", "Cor", "Dor", "Est"), ("ia", "onia", "land", "mark"))]
@@ -64,12 +64,12 @@ def test_rare_predicates_and_predicates_with_many_wordings_have_no_cues() -> Non
 )
 def test_values_in_sentences_without_a_cue_are_unexpressed(text: str, missing: list[str]) -> None:
     record = Record("oz", (Triple("Oz", "language", "Ozish"), Triple("Oz", "currency", "Ozo")))
-    assert [triple.predicate for triple in unexpressed(TrainingText.of(record, text), LEXICON.cues)] == missing
+    assert [triple.predicate for triple in unexpressed(MatchedText.by_rule(record, text), LEXICON.cues)] == missing
 
 
 def test_a_full_stop_inside_a_name_ends_no_sentence() -> None:
     record = Record("oz", (Triple("A.F.C. Oz", "language", "Ozish"),))
-    assert unexpressed(TrainingText.of(record, "The language of A.F.C. Oz is Ozish."), LEXICON.cues) == ()
+    assert unexpressed(MatchedText.by_rule(record, "The language of A.F.C. Oz is Ozish."), LEXICON.cues) == ()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_few_references_have_no_cue_or_a_word_of_other_predicates(
 ) -> None:
     checker, _, records_of = request.getfixturevalue(corpus)
     lexicon = checker.lexicon
-    texts = [TrainingText.of(item, text.text) for item in records_of("dev") for text in item.references]
+    texts = [MatchedText.by_rule(item, text.text) for item in records_of("dev") for text in item.references]
     without = sum(bool(unexpressed(text, lexicon.cues)) for text in texts)
     assert len(lexicon.cues) == predicates and without <= max_unexpressed * len(texts)
     assert sum(bool(foreign_words(text, lexicon.predicates_of, ())) for text in texts) <= max_foreign * len(texts)
@@ -168,9 +168,9 @@ def test_most_texts_are_rejected_if_a_triple_has_another_predicate(
         for reference in item.references:
             number, other = rng.randrange(len(item.triples)), rng.choice(predicates)
             triples = list(item.triples)
-            if TrainingText.of(item, reference.text).values[number] and other not in item.predicates:
+            if MatchedText.by_rule(item, reference.text).values[number] and other not in item.predicates:
                 triples[number] = replace(triples[number], predicate=other)
-                text = TrainingText.of(Record("renamed", tuple(triples)), reference.text)
+                text = MatchedText.by_rule(Record("renamed", tuple(triples)), reference.text)
                 without = bool(unexpressed(text, checker.lexicon.cues))
                 rejected.append((without, without or bool(foreign_words(text, checker.lexicon.predicates_of, ()))))
     by_cues, by_both = (sum(column) / len(rejected) for column in zip(*rejected, strict=True))

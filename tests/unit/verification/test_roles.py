@@ -10,8 +10,8 @@ import pytest
 from agggen.records import Record, Triple
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
+from agggen.verification.matched import MatchedText
 from agggen.verification.roles import wrong_roles
-from agggen.verification.training_texts import TrainingText
 from tests.unit.generation.test_strict import judge_of
 from tests.unit.verification.test_cues import LANDS, OTHERS, land_text
 
@@ -24,7 +24,7 @@ ULM = Record("ulm", (Triple("Ulm", "mayor", "Ann"), Triple("Ulm Castle", "owner"
 
 
 def names_found(text: str, record: Record = ULM) -> list[str]:
-    spans = wrong_roles(TrainingText.of(record, text), LEXICON.roles_after, LEXICON.contexts)
+    spans = wrong_roles(MatchedText.by_rule(record, text), LEXICON.roles_after, LEXICON.contexts)
     return [text[slice(*span)] for span in spans]
 
 
@@ -79,13 +79,13 @@ def test_wrong_roles_are_rare_in_references_and_frequent_if_subject_and_value_ar
     rejected, rejected_exchanged = [], []
     for item in records_of("dev"):
         for reference in item.references:
-            text = TrainingText.of(item, reference.text)
+            text = MatchedText.by_rule(item, reference.text)
             rejected.append(bool(wrong_roles(text, lexicon.roles_after, lexicon.contexts)))
             triples, number = list(item.triples), rng.randrange(len(item.triples))
             if triples[number].subject:
                 triple = triples[number]
                 triples[number] = replace(triple, subject=triple.object, object=triple.subject)
-                text = TrainingText.of(Record("exchanged", tuple(triples)), reference.text)
+                text = MatchedText.by_rule(Record("exchanged", tuple(triples)), reference.text)
                 rejected_exchanged.append(bool(wrong_roles(text, lexicon.roles_after, lexicon.contexts)))
     assert sum(rejected) <= max_share * len(rejected)
     assert sum(rejected_exchanged) >= min_exchanged * len(rejected_exchanged)
