@@ -7,14 +7,13 @@ may add wordings of values (`read_wordings`) and sentences for predicates (`read
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from agggen.errors import BundleError, ConfigError
 from agggen.files import read_json
@@ -24,6 +23,7 @@ from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
+_Wordings = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
 NEARLY_ALL = 0.985
 """Minimum share of the occurrences of words in training texts for which a learned rule about these words must hold."""
 MAX_COVER = 10
@@ -88,9 +88,7 @@ class Lexicon:
         try:
             return TypeAdapter(Lexicon).validate_python(data)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            part = ".".join(map(str, first["loc"])) or "the lexicon"
-            reason = f"{part}: {first['msg']}; its parts are {', '.join(Lexicon.__dataclass_fields__)}"
+            reason = f"{_first_error(error)}; its parts are {', '.join(Lexicon.__dataclass_fields__)}"
             raise BundleError(f"{where} is not a valid lexicon: {reason}") from error
 
     @classmethod
@@ -104,10 +102,6 @@ class Lexicon:
             return cls.of(read_json(path), str(path))
         except OSError as error:
             raise BundleError(f"cannot read the lexicon {path}: {error}") from error
-
-    def with_variants(self, additions: Mapping[str, Sequence[str]]) -> Lexicon:
-        """A copy with further wordings of values."""
-        return replace(self, variants=_union(self.variants, additions))
 
     def template(self, predicate: str, value: str = "") -> str | None:
         """The sentence for a single triple of the predicate, from `templates`, `common_phrase` or `phrases`."""
@@ -153,23 +147,21 @@ class Lexicon:
                 for lexicon, _ in both
             )
         }
+        combined: dict[str, Any] = {
+            name: {**getattr(other, name), **getattr(self, name)} for name in ("templates", "phrases", "articles")
+        }
+        for name in ("variants", "wordings", "value_pairs", "shared", "unrelated_pairs"):
+            combined[name] = _union(getattr(self, name), getattr(other, name))
         return Lexicon(
-            variants=_union(self.variants, other.variants),
             booleans=booleans,
-            wordings=_union(self.wordings, other.wordings),
-            templates={**other.templates, **self.templates},
             contexts=contexts,
             value_words=(self.value_words | other.value_words) - ordinary,
             lower=self.lower | other.lower,
-            phrases={**other.phrases, **self.phrases},
-            articles={**other.articles, **self.articles},
-            value_pairs=_union(self.value_pairs, other.value_pairs),
-            shared=_union(self.shared, other.shared),
-            unrelated_pairs=_union(self.unrelated_pairs, other.unrelated_pairs),
             implies=implies,
             cues=cues,
             predicates_of={word: tuple(sorted(names)) for word, names in predicates_of.items()},
             roles_after=roles_after,
+            **combined,
         )
 
 
@@ -183,22 +175,24 @@ def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
     Raises:
         ConfigError: the file cannot be read or is not JSON of this form, or a wording contains no word.
     """
-    form = f'{path} must be JSON like {{"United_States": ["the States", "American"]}}'
     try:
-        data = json.loads(path.read_bytes())
+        wordings = TypeAdapter(_Wordings).validate_json(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # invalid JSON or UTF-8
-        raise ConfigError(f"{form}: {error}") from error
-    if not isinstance(data, dict) or not data:
-        raise ConfigError(f"{form}, with at least one value, not {data!s:.40}")
-    for value, wordings in data.items():
-        if not isinstance(wordings, list) or not wordings:
-            raise ConfigError(f"{form}: the wordings of {value!r} must be a list of strings, not {wordings!r:.40}")
-        for text in wordings:
-            if not isinstance(text, str) or to_wording(text, "lexicon") is None:
-                raise ConfigError(f"{form}: the wording {text!r:.40} of {value!r} contains no word")
-    return {value: tuple(wordings) for value, wordings in data.items()}
+    except ValidationError as error:
+        form = '{"United_States": ["the States", "American"]}'
+        raise ConfigError(f"{path} must be JSON like {form}: {_first_error(error)}") from error
+    for value, texts in wordings.items():
+        for text in texts:
+            if to_wording(text, "lexicon") is None:
+                raise ConfigError(f"{path}: the wording {text!r:.40} of {value!r} contains no word")
+    return wordings
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def read_templates(path: Path) -> dict[str, str]:

@@ -35,21 +35,19 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        (
-            ("Ulm Inn opened in 1973.", "They began to build Ulm Inn in 1973."),
-            "They began to build {subject} in {object}.",
-        ),
-        (("Ulm Inn was put up in 1973.", "Ulm Inn opened in 1973."), "{subject} opened in {object}."),
-        (("Ulm Inn is 1973.", "Ulm Inn build begin is 1973."), "{subject} is {object}."),
-        (('Ulm Inn began "1973".', "Ulm Inn is 1973."), "{subject} is {object}."),
+        (("Ulm Inn opened in 1973.", "They began to build Ulm Inn in 1973."), 1),
+        (("Ulm Inn was put up in 1973.", "Ulm Inn opened in 1973."), 1),
+        (("Ulm Inn is 1973.", "Ulm Inn build begin is 1973."), 0),
+        (('Ulm Inn began "1973".', "Ulm Inn is 1973."), 1),
     ],
 )
 def test_of_equally_frequent_templates_the_one_with_most_words_of_the_predicate_is_best(
-    texts: tuple[str, ...], expected: str
+    texts: tuple[str, ...], expected: int
 ) -> None:
     """Unless it is doubtful; of two with as many words, the shorter one."""
     records = [example("Ulm Inn", "buildBegin", "1973", text) for text in texts]
-    assert learn(records).templates == {"buildBegin": expected}
+    best = texts[expected].replace("Ulm Inn", "{subject}").replace("1973", "{object}")
+    assert learn(records).templates == {"buildBegin": best}
 
 
 def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_with_one_triple() -> None:
@@ -228,11 +226,10 @@ def test_common_phrases_with_in_are_only_for_places_and_times() -> None:
     assert texts == ["The location of Oda is online.", "Oda is located in Ulm.", "The location of Oda is 7 Oak Lane."]
 
 
-def test_common_phrases_come_after_the_user_s_sentences_and_those_of_training_and_before_another_corpus() -> None:
-    said, learned = "{subject} is an Ulmer of {object}.", "{subject} comes from {object}."
-    assert Lexicon(templates={"birthPlace": said}).template("birthPlace") == said
-    assert Lexicon(phrases={"birth place": learned}).template("birthPlace") == "{subject} was born in {object}."
-    assert Lexicon(phrases={"home": learned}).template("home") == learned
+def test_templates_come_before_common_phrases_and_these_before_phrases_of_another_corpus() -> None:
+    lexicon = Lexicon(templates={"birthPlace": "A"}, phrases={"birth place": "B", "home": "B", "death place": "B"})
+    templates = [lexicon.template(name) for name in ("birthPlace", "home", "deathPlace")]
+    assert templates == ["A", "B", "{subject} died in {object}."]
 
 
 def test_every_common_phrase_says_its_triple() -> None:
