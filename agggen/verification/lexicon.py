@@ -7,9 +7,11 @@ may add wordings of values (`read_wordings`) and sentences for predicates (`read
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +20,12 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from agggen.errors import BundleError, ConfigError
 from agggen.files import read_json
 from agggen.text.linearise import predicate_words
-from agggen.verification.common_phrases import common_phrase
 from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
+_PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")
+"""A name, a year or a date."""
 _Wordings = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
 NEARLY_ALL = 0.985
 """Minimum share of the occurrences of words in training texts for which a learned rule about these words must hold."""
@@ -104,9 +107,15 @@ class Lexicon:
             raise BundleError(f"cannot read the lexicon {path}: {error}") from error
 
     def template(self, predicate: str, value: str = "") -> str | None:
-        """The sentence for a single triple of the predicate, from `templates`, `common_phrase` or `phrases`."""
+        """The sentence for a single triple of the predicate, from `templates`, `common_phrases` or `phrases`.
+
+        A common phrase such as "is located in" is not used for a value that is neither a place nor a time ("online").
+        """
         key = phrase_key(predicate)
-        return self.templates.get(predicate) or common_phrase(key, value) or self.phrases.get(key)
+        common = common_phrases().get(key, "")
+        if common.endswith(" in {object}.") and not _PLACE_OR_TIME.match(value):
+            common = ""
+        return self.templates.get(predicate) or common or self.phrases.get(key)
 
     def merged(self, other: Lexicon) -> Lexicon:
         """The union of both lexicons; sentences of this lexicon take precedence, and the larger of two counts is kept.
@@ -217,6 +226,17 @@ def read_templates(path: Path) -> dict[str, str]:
     if not templates:
         raise ConfigError(f"{path} is empty; each line must be a predicate, a tab, and a sentence")
     return templates
+
+
+@cache
+def common_phrases() -> dict[str, str]:
+    """By `phrase_key`: sentences for predicates that many schemas have, such as schema.org and Wikidata.
+
+    They replace the plain clauses of predicates unknown from training. Each sentence suits any subject: `country` has
+    none, since a dish comes from a country but a city lies in a country.
+    """
+    sentences = read_templates(Path(__file__).with_name("common_phrases.tsv"))
+    return {phrase_key(predicate): sentence for predicate, sentence in sentences.items()}
 
 
 def phrase_key(predicate: str) -> str:
