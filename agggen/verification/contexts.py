@@ -40,11 +40,8 @@ def learn_contexts(texts: Iterable[MatchedText]) -> dict[str, dict[str, int]]:
 def misplaced(text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, initial: bool) -> tuple[Triple, ...]:
     """The triples whose value occurs only in wrong contexts: contexts that fit another predicate with this value
     better, ``unrelated_pairs``, or after a word that never precedes the predicate's values in training texts ("is a
-    1766 gas"). The words before the value in the triple's ``clause`` are a right context.
-
-    Args:
-        max_new_word_rate: see `_never_precedes`.
-        initial: whether `text` begins a sentence; otherwise values at its start are left out.
+    1766 gas"). The words before the value in the triple's ``clause`` are a right context. Values at the start of a text
+    that does not begin a sentence (`initial`) are left out.
     """
     contexts = lexicon.contexts
     result: list[Triple] = []
@@ -123,14 +120,9 @@ def _has_enough_values(contexts: Mapping[str, int]) -> bool:
 
 
 def _never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
-    """Whether the word before a value never precedes the predicate's values in training and new words are rare there.
-
-    Args:
-        contexts: the counts of the value's predicate.
-        left: the first of the value's `_neighbours`.
-        max_new_word_rate: highest probability of an unseen word at this position, estimated by Good-Turing as the
-            fraction of training values whose left word occurs there once. If the probability is higher, or with fewer
-            than 20 training values, the result is False.
+    """Whether `left`, the first of a value's `_neighbours`, never precedes the predicate's values in training, although
+    the probability of an unseen word there is at most `max_new_word_rate`. By Good-Turing, this probability is the
+    fraction of training values whose left word occurs there once.
     """
     if left in contexts or not _has_enough_values(contexts):
         return False

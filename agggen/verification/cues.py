@@ -65,11 +65,7 @@ def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]]
 
 
 def _cues(texts: Sequence[MatchedText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``cues``.
-
-    Args:
-        shares: by predicate: its possible cues, each with the share of its occurrences that the predicate explains.
-    """
+    """The lexicon's ``cues``, from each predicate's possible cues and their `shares` that the predicate explains."""
     largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
         largest_here: dict[int, float] = {}
@@ -98,7 +94,7 @@ def _predicates_of(
     `NEARLY_ALL` of its sentences, and all other predicates of which the word may be a cue.
 
     Args:
-        expected: by predicate: the expected number of times that it explains each word.
+        expected: see `_expected_counts`.
         shares: see `_cues`.
     """
     with_word: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
@@ -149,11 +145,7 @@ def foreign_words(
 
 
 def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """By predicate: how often it explains each word, after `_ITERATIONS` of expectation maximisation.
-
-    Args:
-        sizes: the number of sentences with a value of each predicate.
-    """
+    """By predicate, which has `sizes` sentences: how often it explains each word, by expectation maximisation."""
     total = sum(sentences.values())
     rates: dict[str, dict[str, float]] = {}
     counts: dict[str, dict[str, float]] = {}

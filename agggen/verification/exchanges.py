@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from itertools import combinations
+from math import inf
 
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Span
@@ -35,7 +36,7 @@ def exchanged(text: MatchedText) -> tuple[tuple[str, str], ...]:
         named_alone: list[set[str | None]] = []
         owners: list[set[str | None]] = []
         for matches in (left_matches, right_matches):
-            by_value = {span: _only_name(span, names, borders, len(text.indexed.text)) for span in matches}
+            by_value = {span: _only_name(span, names, borders) for span in matches}
             named_alone.append(set(by_value.values()))
             owners.append({name or _last_name_before(span, names) for span, name in by_value.items()})
         others = [{right.subject}, {left.subject}]
@@ -51,15 +52,10 @@ def _joins(border: re.Match[str], names: Collection[tuple[Span, str]]) -> bool:
     return any(end == before for (_, end), _ in names) and any(start == after for (start, _), _ in names)
 
 
-def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int], length: int) -> str | None:
-    """The name in the clause of `value` if the clause has exactly one.
-
-    Args:
-        borders: offsets at which clauses end, ascending.
-        length: of the text.
-    """
+def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int]) -> str | None:
+    """The name in the clause of `value` if the clause has exactly one; `borders` are offsets at which clauses end."""
     start = max((border for border in borders if border < value[0]), default=0)
-    end = min((border for border in borders if border >= value[1]), default=length)
+    end = min((border for border in borders if border >= value[1]), default=inf)
     near = {name for span, name in names if start <= span[0] and span[1] <= end}
     return near.pop() if len(near) == 1 else None
 

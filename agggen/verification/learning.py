@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -66,7 +66,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
     )
     implies = _implies(texts, lower, value_words)
     predicate_of = _implying_values(texts, frequent_words, value_words)
-    unrelated = _unrelated_pairs(texts, frequent_words, implies | predicate_of)
+    unrelated = _grouped(_unrelated_pairs(texts, frequent_words, implies | predicate_of))
     implies = {word: word for word in _opinions(texts)} | implies | {value: value for value in predicate_of}
     lexicon = replace(lexicon, implies=implies, unrelated_pairs=unrelated, wordings=_wordings(texts, lexicon))
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
@@ -80,14 +80,18 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
     return frozenset(name for name, objects in values.items() if objects <= BOOLEANS)
 
 
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """The second items of `pairs` by their first."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for key, item in pairs:
+        groups[key].append(item)
+    return {key: tuple(items) for key, items in groups.items()}
+
+
 def _frequent_values(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
     """By value: the predicates that have it in at least `_MIN_TRIPLES` triples."""
     counts = Counter((triple.object, triple.predicate) for record in records for triple in record.triples)
-    predicates: dict[str, list[str]] = defaultdict(list)
-    for (value, predicate), count in sorted(counts.items()):
-        if count >= _MIN_TRIPLES:
-            predicates[value].append(predicate)
-    return {value: tuple(names) for value, names in predicates.items()}
+    return _grouped(pair for pair, count in sorted(counts.items()) if count >= _MIN_TRIPLES)
 
 
 def _shared(frequent: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -106,18 +110,20 @@ def _value_pairs(texts: Sequence[MatchedText], frequent: Iterable[str]) -> dict[
         for index, (word, explained) in enumerate(zip(text.words, text.explained, strict=True)):
             if word.form in counts:
                 counts[word.form][explained].update(content_pairs(text.words, index))
-    pairs: dict[str, list[str]] = defaultdict(list)
-    for value, (elsewhere, as_value) in sorted(counts.items()):
-        for pair, count in sorted(as_value.items()):
-            if count >= max(_MIN_TRIPLES, _VALUE_RATIO * elsewhere[pair]):
-                pairs[value].append(pair)
-    return {value: tuple(value_pairs) for value, value_pairs in pairs.items()}
+    return _grouped(
+        (value, pair)
+        for value, (elsewhere, as_value) in sorted(counts.items())
+        for pair, count in sorted(as_value.items())
+        if count >= max(_MIN_TRIPLES, _VALUE_RATIO * elsewhere[pair])
+    )
 
 
 def _unrelated_pairs(
     texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
-) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``unrelated_pairs``, of frequent values of one word: pairs that imply another predicate."""
+) -> Iterator[tuple[str, str]]:
+    """The lexicon's ``unrelated_pairs``, each with its predicate: pairs of a frequent value of one word and the word
+    after it that imply another predicate.
+    """
     with_value, with_pair = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     with_both = Counter[tuple[str, tuple[str, str]]]()
     for text in texts:
@@ -126,15 +132,13 @@ def _unrelated_pairs(
         pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in frequent and not b.initial}
         with_pair.update(pairs)
         with_both.update((predicate, pair) for predicate, value in own for pair in pairs if pair[0] == value)
-    unrelated: dict[str, list[str]] = defaultdict(list)
     for pair, count in sorted(with_pair.items()):
         value, following = pair
         implied = implies.get(f"{value} {following}") or implies.get(following)
         for predicate in frequent[value] if implied and count >= _MIN_IMPLYING_TEXTS else ():
             base = with_value[predicate, value] / len(texts)
             if predicate != implied and with_both[predicate, pair] / count <= _MAX_BASE_RATIO * base:
-                unrelated[predicate].append(f"{value} {following}")
-    return {predicate: tuple(pairs) for predicate, pairs in unrelated.items()}
+                yield predicate, f"{value} {following}"
 
 
 def _word_kinds(texts: Sequence[MatchedText]) -> tuple[frozenset[str], frozenset[str]]:

@@ -14,8 +14,6 @@ from agggen.verification.matched import MatchedText
 from agggen.verification.normal import MONTHS, Word, fold, words
 from agggen.verification.values import COUNTRIES
 
-_MEANINGS = {"sc": "science"}
-"""Words by their abbreviations in values (``Sc.D.``); normal forms."""
 _DERIVED = ("s", "n", "ese", "ish", "ic", "i")
 
 
@@ -57,11 +55,11 @@ def capitals(name: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 14)
 def forms(text: str) -> frozenset[str]:
-    """The normal forms of a value's words, years, months, acronyms (``MIT``) and of its abbreviations' full words."""
+    """The normal forms of a value's words, years, months, acronyms (``MIT``) and "science" for ``Sc.``"""
     literal = entity_words(text)
     tokens = words(literal)
     forms = {word.form for word in tokens}
-    forms |= {meaning for short, meaning in _MEANINGS.items() if short in forms}
+    forms |= {"science"} if "sc" in forms else set()  # Sc.D.
     for word in tokens:
         if word.kind == "date":
             year, month, _ = word.form.split("-")

@@ -40,12 +40,10 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
     """
     unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
     subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
-    text_counts: dict[bool, Counter[Value]] = {True: Counter(), False: Counter()}
+    texts_with_match, texts_without = Counter[Value](), Counter[Value]()
     values_of: dict[str, set[Gram]] = defaultdict(set)
-    grams_of_texts: list[set[Gram]] = []
-    for text in texts:
-        grams = {gram for _, gram in _possible_wordings(text)}
-        grams_of_texts.append(grams)
+    grams_of_texts = [{gram for _, gram in _possible_wordings(text)} for text in texts]
+    for text, grams in zip(texts, grams_of_texts, strict=True):
         for triple, spans in text.matches():
             if triple.predicate in booleans:
                 continue
@@ -54,17 +52,20 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
             values_of[triple.predicate].update(
                 object_forms[i:j] for i in range(len(object_forms)) for j in range(i + 1, len(object_forms) + 1)
             )
-            text_counts[bool(spans)][value] += 1
-            if not spans:
+            if spans:
+                texts_with_match[value] += 1
+            else:
+                texts_without[value] += 1
                 unmatched[value].update(grams)
                 for gram in grams:
                     subjects[value, gram].add(triple.subject)
     candidates: dict[Gram, list[Value]] = defaultdict(list)
     for value, counts in unmatched.items():
         for gram, count in counts.items():
-            min_texts = max(_MIN_TEXTS, (0.05 if _share_stem(gram, value[1]) else 0.15) * text_counts[False][value])
-            is_other = gram in values_of[value[0]] and not _share_stem(gram, value[1])
-            if count >= min_texts and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
+            stem = _share_stem(gram, value[1])
+            often = count >= max(_MIN_TEXTS, (0.05 if stem else 0.15) * texts_without[value])
+            is_other = gram in values_of[value[0]] and not stem
+            if often and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
                 candidates[gram].append(value)
     surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
     matched, with_other_value, without_predicate = (Counter[tuple[Value, Gram]]() for _ in range(3))
@@ -87,8 +88,8 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
         for value in candidate_values:
             count = unmatched[value][gram]
             precise = count >= _PRECISION * (count + with_other_value[value, gram])
-            share = count / text_counts[False][value]
-            share_matched = matched[value, gram] / max(1, text_counts[True][value])
+            share = count / texts_without[value]
+            share_matched = matched[value, gram] / max(1, texts_with_match[value])
             frequent = _share_stem(gram, value[1]) or count >= _MIN_TEXTS_WITHOUT_STEM
             n_with = texts_of_predicate[value[0]]
             share_with = (count + matched[value, gram] + with_other_value[value, gram]) / n_with

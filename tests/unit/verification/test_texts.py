@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
-from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck
 from tests.unit.verification.conftest import Learned
-from tests.unit.verification.texts import CITIES, PLAIN, example, record
+from tests.unit.verification.texts import PLAIN, record
 
 RF = record(
     "group = 4",
@@ -229,15 +226,6 @@ def test_values_that_a_fact_mentions_twice_are_repeated(
 # --- swapped -------------------------------------------------------------------------------------------------------
 
 
-def test_names_in_the_contexts_of_each_other_s_predicates_are_swapped() -> None:
-    pairs = product(CITIES, CITIES)
-    births = [example(f"{a}o", "born", a, f"{a}o was born in {a} and died in {b}.", died=b) for a, b in pairs]
-    checker = Checker(learn(births))
-    item = record("born = Oslo", "died = Rome", subject="Ada")
-    assert checker.check(item, "Ada was born in Oslo and died in Rome.").swapped == ()
-    assert checker.check(item, "Ada was born in Rome and died in Oslo.").swapped == (("born", "died"),)
-
-
 METALS = record("Gold | group = 11", "Silver | group = 12")
 LANDS = record("East, Oz | leader = Ann", "Oz | leader = Bo")
 CHAIN = record("Oz | next = Ulm", "Ulm | next = Bo")
@@ -273,10 +261,7 @@ def test_values_exchanged_between_subjects_are_swapped(item: Record, text: str, 
     [
         (None, "Rutherfordium belongs to period 7 and group 4.", []),
         (None, "Rutherfordium belongs to period 4 and group 7.", [("group", "period")]),
-        (None, "Rutherfordium belongs to group 4 and period 7.", []),
-        (None, "Rutherfordium belongs to group 7 and period 4.", [("group", "period")]),
         (None, "It is a group 7 element in period 4.", [("group", "period")]),
-        (None, "It is a group 4 element in period 7.", []),
         (None, "It was found in 2400 K and melts at 1964.", [("meltingPoint", "discoveryYear")]),
         (None, "It was found in 1964 and melts at 2400 K.", []),
         ([GROUP, PERIOD], "Its place is in group 7, period 4.", [("group", "period")]),
