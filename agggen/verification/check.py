@@ -126,14 +126,14 @@ class Checker:
         self, triples: Sequence[Triple], indexed: TextIndex, subjects: Mapping[str, Collection[Span]]
     ) -> list[Matches]:
         """The matches of each triple's value, except matches inside longer names, or that begin inside one."""
-        found: list[dict[Span, MatchKind]] = [
+        matches: list[dict[Span, MatchKind]] = [
             {span: wording.how for wording in reversed(self.wordings(triple)) for span in indexed.find(wording)}
             for triple in triples
         ]
-        longer = {*chain(*subjects.values()), *chain(*found)}
+        longer = {*chain(*subjects.values()), *chain(*matches)}
         accepted: list[Matches] = [
             {span: how for span, how in sorted(kinds.items()) if not _inside_name(indexed.text, span, longer)}
-            for kinds in found
+            for kinds in matches
         ]
         # a number below 1000 that is the value of several predicates must be mentioned once for each
         by_number: dict[str, list[int]] = defaultdict(list)
@@ -204,11 +204,11 @@ def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
 
 def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> dict[str, set[Span]]:
     """The spans that name each subject, in full or else in parts (`named_in_parts`)."""
-    found = {name: indexed.find(*value_wordings(name)) for name in subjects}
-    if any("," in name for name, spans in found.items() if not spans):
+    in_full = {name: indexed.find(*value_wordings(name)) for name in subjects}
+    if any("," in name for name, spans in in_full.items() if not spans):
         of_record = {name: indexed.find(*value_wordings(name)) for name in names(record)}
-        return {name: spans or named_in_parts(name, of_record, indexed) for name, spans in found.items()}
-    return found
+        return {name: spans or named_in_parts(name, of_record, indexed) for name, spans in in_full.items()}
+    return in_full
 
 
 def _unnamed(spans: Mapping[str, Collection[Span]]) -> tuple[str, ...]:
@@ -252,9 +252,9 @@ def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
         if triple.object in own or forms(triple.object).isdisjoint(other_forms):
             continue
         if literal[:1].isupper() or literal[:1].isdigit():
-            found = sorted(text.indexed.find(*value_wordings(triple.object)))
+            spans = sorted(text.indexed.find(*value_wordings(triple.object)))
             mentions += [
-                text.indexed.text[slice(*span)] for span in found if not any(overlap(span, own) for own in text.spans)
+                text.indexed.text[slice(*span)] for span in spans if not any(overlap(span, own) for own in text.spans)
             ]
     return tuple(dict.fromkeys(mentions))
 

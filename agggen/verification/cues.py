@@ -68,13 +68,13 @@ def _cues(texts: Sequence[MatchedText], shares: Mapping[str, Mapping[str, float]
     """The lexicon's ``cues``, from each predicate's possible cues and their `shares` that the predicate explains."""
     largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
-        largest_here: dict[int, float] = {}
+        largest_in_text: dict[int, float] = {}
         for words, values in _sentences(text):
             for index in values:
                 own = shares.get(text.record.triples[index].predicate, {})
                 in_sentence = (own[word] for word in words & own.keys())
-                largest_here[index] = max(largest_here.get(index, 0.0), *in_sentence, 0.0)
-        for index, share in largest_here.items():
+                largest_in_text[index] = max(largest_in_text.get(index, 0.0), *in_sentence, 0.0)
+        for index, share in largest_in_text.items():
             largest[text.record.triples[index].predicate].append(share)
     least = {name: sorted(all_shares)[int((1 - _MIN_SHARE) * len(all_shares))] for name, all_shares in largest.items()}
     return {

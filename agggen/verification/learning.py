@@ -181,11 +181,11 @@ def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple
     counts, text_counts, with_predicate = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
     value_forms: dict[str, set[str]] = defaultdict(set)
     for text in texts:
-        licensed = checker.allowed(text.record.triples)
+        allowed = checker.allowed(text.record.triples)
         invented = {
             word.form
             for word in text.unexplained
-            if suspicious(word, lexicon.value_words, lexicon.lower) and not any(akin(word, form) for form in licensed)
+            if suspicious(word, lexicon.value_words, lexicon.lower) and not any(akin(word, form) for form in allowed)
         }
         text_counts.update(invented)
         for triple in text.record.triples:
@@ -240,11 +240,11 @@ def _implying_values(
     for text in texts:
         values = {triple.object for triple in text.record.triples}
         predicates = {triple.predicate for triple in text.record.triples}
-        forms_here = {word.form for word in text.words}
+        text_forms = {word.form for word in text.words}
         for value, predicate in predicate_of.items():
             kind = "own" if value in values else "other" if predicate in predicates else "absent"
             total[value, kind] += 1
-            mentioned[value, kind] += value in forms_here
+            mentioned[value, kind] += value in text_forms
     implied: dict[str, str] = {}
     for value, predicate in predicate_of.items():
         if min(total[value, kind] for kind in ("own", "other", "absent")) < _MIN_IMPLYING_TEXTS:

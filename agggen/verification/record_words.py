@@ -98,13 +98,13 @@ def unsupported(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -
         return ()
     phrases = {span for spans in text.values for span, how in spans.items() if how == "phrase"}
     explained = text.indexed.covered(span for span in text.spans if span not in phrases)
-    unlicensed = (  # words of phrases, too: "a friendly restaurant" needs a type
+    faults = (  # words of phrases, too: "a friendly restaurant" needs a type
         " ".join(word.raw for word in claim)
         for form, claim in claims(text.words, explained)
         if lexicon.implies.get(form, "") not in {"", *predicates}
         and not all(any(akin(word, form) for form in allowed) for word in claim)
     )
-    return tuple(dict.fromkeys(unlicensed))
+    return tuple(dict.fromkeys(faults))
 
 
 def claims(tokens: Sequence[Word], explained: Sequence[bool]) -> Iterator[tuple[str, tuple[Word, ...]]]:

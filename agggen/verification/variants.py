@@ -99,7 +99,7 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
                 accepted[value[1]][gram] += count
     return {
         value: tuple(surfaces[gram].most_common(1)[0][0] for gram in _minimal_wordings(counts))
-        for value, counts in accepted.items()
+        for value, counts in sorted(accepted.items())
     }
 
 

@@ -104,6 +104,7 @@ ULM = record("Ulm | mayor = Ann", "Ulm Castle | owner = Bob", "Ulm | code = UL")
         ("The leader of Ulm is Ann.", []),
         ("The leader of Ulm Castle is Ann.", ["Ulm Castle"]),  # the leader of something else
         ("Ulm Castle is owned by Ann.", ["Ann"]),
+        ("Bob is owned by Ulm Castle.", ["Ulm Castle"]),  # not also the name Ulm in it
         ("Ann is owned by Bob.", []),  # only words before names are compared
         ("Ulm Castle is owned by Bob Ulm.", []),
         ("Bob owned Ulm Castle by Ann.", []),

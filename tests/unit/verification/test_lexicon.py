@@ -71,6 +71,12 @@ def test_neither_another_value_nor_a_wording_of_another_predicate_is_learned() -
     assert "riverside" not in learn([*stars, *inns("Hut", "rating", "1", "has a star.")]).variants
 
 
+def test_values_with_learned_wordings_are_in_alphabetical_order() -> None:
+    """Regression: their order, and the bytes of the lexicon's file, depended on the hash seed of the process."""
+    records = corpus({"Peru": ("Incan", 8), "Norway": ("polar", 8), "Netherlands": ("Dutch", 8)})
+    assert list(learn(records).variants) == ["Netherlands", "Norway", "Peru"]
+
+
 def test_learned_wordings_match_as_lexicon() -> None:
     checker = Checker(learn(corpus({"Netherlands": ("Dutch", 8), "Norway": ("polar", 2)})))
     assert value_check("Netherlands", "It is a Dutch city.", checker).how == "lexicon"
