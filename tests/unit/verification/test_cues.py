@@ -95,7 +95,7 @@ def test_a_full_stop_inside_a_name_ends_no_sentence() -> None:
     assert unexpressed(text, LEXICON.cues) == ()
 
 
-ULM = record("Ulm | mayor = Ann", "Ulm Castle | owner = Bob", "Ulm | code = UL")
+ULM = record("Ulm | mayor = Ann", "Ulm Castle | owner = Bob", "Ulm | code = UL", "Bob Hall | mayor = Eve")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ ULM = record("Ulm | mayor = Ann", "Ulm Castle | owner = Bob", "Ulm | code = UL")
         ("The leader of Ulm is Ann.", []),
         ("The leader of Ulm Castle is Ann.", ["Ulm Castle"]),  # the leader of something else
         ("Ulm Castle is owned by Ann.", ["Ann"]),
-        ("Bob is owned by Ulm Castle.", ["Ulm Castle"]),  # not also the name Ulm in it
+        ("The leader of Bob Hall is Eve.", []),  # the name Bob in it does not count
         ("Ann is owned by Bob.", []),  # only words before names are compared
         ("Ulm Castle is owned by Bob Ulm.", []),
         ("Bob owned Ulm Castle by Ann.", []),
