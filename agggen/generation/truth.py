@@ -28,11 +28,11 @@ from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
 from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.lexicon import suspicious
+from agggen.verification.matched import MatchedText
 from agggen.verification.normal import words
 from agggen.verification.parts import parts
 from agggen.verification.record_words import derived, names
 from agggen.verification.roles import wrong_roles
-from agggen.verification.training_texts import TrainingText
 from agggen.verification.values import FUNCTION_WORDS, spellings
 
 _NEVER_LAST = frozenset(
@@ -235,7 +235,7 @@ class RecordConstraints:
         }
         if not foreign and predicates.isdisjoint(lexicon.cues) and not lexicon.roles_after:
             return True
-        text = TrainingText.of(self.record, self._text([*unended, *fact]))
+        text = MatchedText.by_rule(self.record, self._text([*unended, *fact]))
         return (
             foreign.isdisjoint(foreign_words(text, lexicon.predicates_of, predicates))
             and not any(triple in triples for triple in unexpressed(text, lexicon.cues))

@@ -13,47 +13,27 @@ kind are exchanged (``swapped``) and the lexicon has contexts of both predicates
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, combinations
+from itertools import chain
 from typing import Any
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.clauses import clause, spoken
+from agggen.verification.contexts import misplaced, swapped
 from agggen.verification.exchanges import exchanged
-from agggen.verification.lexicon import (
-    BOOLEANS,
-    Lexicon,
-    content_pairs,
-    fits_better,
-    has_enough_values,
-    log_likelihood,
-    neighbours,
-    never_precedes,
-    suspicious,
-)
+from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, suspicious
+from agggen.verification.matched import MatchedText, Matches
 from agggen.verification.normal import Span, containing, overlap, words
 from agggen.verification.parts import in_parts, named_in_parts, parts, run_together
-from agggen.verification.record_words import akin, forms, names, shape, small_number, unsupported
+from agggen.verification.record_words import akin, forms, names, small_number, unsupported
 from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
-from agggen.verification.values import (
-    MATCH_KINDS,
-    Match,
-    MatchKind,
-    TextIndex,
-    Wording,
-    to_wording,
-    value_wordings,
-)
+from agggen.verification.values import MATCH_KINDS, MatchKind, TextIndex, Wording, to_wording, value_wordings
 
-MAX_NEW_WORD_RATE = 0.01
+_MAX_NEW_WORD_RATE = 0.01
 """An unseen word before a predicate's value is a fault if the Good-Turing probability of new words is at most this."""
-MISPLACED_MARGIN = 2.5
-"""A value is misplaced if another predicate gives its context a log-likelihood that is higher by more than this."""
-SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
-"""By `shape`: two values are swapped if the log-likelihood of the exchanged order is higher by more than this."""
 
 _ITEM_ENDS = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
 _ITEM_BEGINS = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
@@ -116,38 +96,22 @@ class Checker:
         initial: bool,
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yields the fields of `TextCheck` by name, cheap ones first; arguments as in `check`."""
-        indexed = TextIndex(text, initial)
-        indices = range(len(record.triples)) if triples is None else sorted(triples)
-        required = [record.triples[index] for index in indices]
-        subject_spans = _name_spans(record, (triple.subject for triple in required), indexed)
-        yield "unnamed", _unnamed(subject_spans if subjects is None else _name_spans(record, subjects, indexed))
-        occurrences = self._occurrences(required, indexed, subject_spans)
-        spans = [span for matches in occurrences for span, _ in matches] + list(chain(*subject_spans.values()))
-        starts = {start for start, _ in spans}
-        matched = zip(required, occurrences, strict=True)
-        yield "values", tuple(self._check_value(record, *pair, indexed, starts) for pair in matched)
-        repeated = repeated_words(indexed, record.triples, spans)
-        if triples is not None:
-            repeated += repeated_values(indexed, required, occurrences, subject_spans)
-        yield "repeated", repeated
-        explained = indexed.covered(spans)
-        rate = MAX_NEW_WORD_RATE if triples is None else 1.0
-        yield "misplaced", self._misplaced(required, occurrences, indexed, explained, rate, initial)
-        invented, elsewhere = self._hallucinated(record, required, indexed, explained)
-        if triples is not None:
-            in_parts = [triple for triple, matches in zip(required, occurrences, strict=True) if not matches]
-            own = frozenset[str]().union(*(forms(triple.object) for triple in in_parts))
-            own = own.union(*(forms(predicate_words(triple.predicate)) for triple in required))
-            values = _of_other_facts(record, indices, indexed, spans, own)
-            elsewhere += tuple(value for value in values if not set(elsewhere) & {word.raw for word in words(value)})
+        of_fact, indexed = triples is not None, TextIndex(text, initial)
+        required = record.triples if triples is None else [record.triples[index] for index in sorted(triples)]
+        named = _name_spans(record, (triple.subject for triple in required), indexed)
+        yield "unnamed", _unnamed(named if subjects is None else _name_spans(record, subjects, indexed))
+        matched = MatchedText(record, required, indexed, self._values(required, indexed, named), named)
+        yield "values", tuple(_check_value(matched, triple, spans) for triple, spans in matched.matches())
+        yield "repeated", repeated_words(matched) + (repeated_values(matched) if of_fact else ())
+        yield "misplaced", misplaced(matched, self.lexicon, 1.0 if of_fact else _MAX_NEW_WORD_RATE, initial)
+        invented, elsewhere = self._hallucinated(matched)
+        if of_fact:
+            mentions = _values_of_other_facts(matched)
+            elsewhere += tuple(value for value in mentions if not set(elsewhere) & {word.raw for word in words(value)})
         yield "elsewhere", elsewhere
-        yield "invented", (*invented, *self._contradictions(record, indexed))
-        allowed = self.allowed(record.triples)
-        phrases = {span for matches in occurrences for span, how in matches if how == "phrase"}
-        said = indexed.covered(span for span in spans if span not in phrases)  # "a friendly restaurant" needs a type
-        yield "unsupported", unsupported(indexed.whole.words, said, self.lexicon, record, allowed)
-        swapped = self._swapped(required, occurrences, indexed, explained)
-        yield "swapped", swapped + exchanged(required, occurrences, indexed)
+        yield "invented", (*invented, *self._contradictions(matched))
+        yield "unsupported", unsupported(matched, self.lexicon, self.allowed(record.triples))
+        yield "swapped", swapped(matched, self.lexicon.contexts) + exchanged(matched)
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
         """The subjects of `record` that no sentence of `text` names, in full or in parts."""
@@ -158,70 +122,46 @@ class Checker:
         findings = self.findings(record, text, triples, None, True)
         return next(finding for name, finding in findings if name == "values")
 
-    def _occurrences(
-        self, triples: Sequence[Triple], indexed: TextIndex, subject_spans: Mapping[str, set[Span]]
-    ) -> list[list[Match]]:
+    def _values(
+        self, triples: Sequence[Triple], indexed: TextIndex, subjects: Mapping[str, Collection[Span]]
+    ) -> list[Matches]:
         """The matches of each triple's value, except matches inside longer names, or that begin inside one."""
-        matches: list[list[Match]] = []
-        for triple in triples:
-            kinds: dict[Span, MatchKind] = {}
-            for wording in self.wordings(triple):
-                for span in indexed.find(wording):
-                    kinds.setdefault(span, wording.how)
-            matches.append(sorted(kinds.items()))
-        longer = {*chain(*subject_spans.values()), *(span for spans in matches for span, _ in spans)}
-        accepted = [
-            [(span, how) for span, how in spans if not _inside_name(indexed.text, span, longer)] for spans in matches
+        matches: list[dict[Span, MatchKind]] = [
+            {span: wording.how for wording in reversed(self.wordings(triple)) for span in indexed.find(wording)}
+            for triple in triples
+        ]
+        longer = {*chain(*subjects.values()), *chain(*matches)}
+        accepted: list[Matches] = [
+            {span: how for span, how in sorted(kinds.items()) if not _inside_name(indexed.text, span, longer)}
+            for kinds in matches
         ]
         # a number below 1000 that is the value of several predicates must be mentioned once for each
-        by_number: dict[str, list[int]] = {}
+        by_number: dict[str, list[int]] = defaultdict(list)
         for index, triple in enumerate(triples):
             if small_number(triple.object):
-                by_number.setdefault(words(entity_words(triple.object))[0].form, []).append(index)
+                by_number[words(entity_words(triple.object))[0].form].append(index)
         for indices in by_number.values():
-            predicates = {triples[index].predicate for index in indices}
-            spans = {span for index in indices for span, _ in accepted[index]}
-            if len(spans) < len(predicates):
+            spans = {span for index in indices for span in accepted[index]}
+            if len(spans) < len({triples[index].predicate for index in indices}):
                 for index in indices[len(spans) :]:
-                    accepted[index] = []
+                    accepted[index] = {}
         return accepted
 
-    def _check_value(
-        self, record: Record, triple: Triple, matches: Sequence[Match], indexed: TextIndex, starts: set[int]
-    ) -> ValueCheck:
-        """The check of one value; names and values of the record begin at the offsets `starts` of the text."""
-        if run_together(triple.object, indexed.text):
-            return ValueCheck(triple, "part")
-        if matches:
-            span, how = min(matches, key=lambda match: MATCH_KINDS.index(match[1]))
-            return ValueCheck(triple, how, span)
-        literal = entity_words(triple.object)
-        if not words(literal):  # punctuation only: compared literally
-            start = indexed.text.find(literal)
-            end = start + len(literal)
-            return ValueCheck(triple, "missing") if start < 0 else ValueCheck(triple, "literal", (start, end))
-        if first_part := in_parts(parts(triple.object, names(record)), indexed, starts):
-            return ValueCheck(triple, "rule", first_part)
-        shared = {word.form for word in words(literal)} & {word.form for word in indexed.whole.words}
-        return ValueCheck(triple, "part" if shared else "missing")
-
-    def _hallucinated(
-        self, record: Record, triples: Sequence[Triple], indexed: TextIndex, explained: Sequence[bool]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _hallucinated(self, text: MatchedText) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Suspicious words and ``value_pairs`` that no triple allows, and those that only other triples allow."""
-        tokens, pairs = indexed.whole.words, self.lexicon.value_pairs
+        pairs = self.lexicon.value_pairs
         candidates = [
             word
-            for index, (word, covered) in enumerate(zip(tokens, explained, strict=True))
-            if not covered
+            for index, (word, explained) in enumerate(zip(text.words, text.explained, strict=True))
+            if not explained
             and (
                 suspicious(word, self.lexicon.value_words, self.lexicon.lower)
-                or (word.form in pairs and any(pair in pairs[word.form] for pair in content_pairs(tokens, index)))
+                or (word.form in pairs and any(pair in pairs[word.form] for pair in content_pairs(text.words, index)))
             )
         ]
         if not candidates:
             return (), ()
-        allowed, allowed_by_record = self.allowed(triples), self.allowed(record.triples)
+        allowed, allowed_by_record = self.allowed(text.triples), self.allowed(text.record.triples)
         invented: list[str] = []
         elsewhere: list[str] = []
         for word in candidates:
@@ -236,117 +176,23 @@ class Checker:
 
     def _allowed_of(self, triple: Triple) -> frozenset[str]:
         named = f"{predicate_words(triple.predicate)} {self.lexicon.template(triple.predicate) or ''}"
-        allowed = {*self.lexicon.wordings.get(triple.predicate, ()), *forms(named)}
-        for part in (triple.subject, triple.object):
-            allowed |= forms(part)
-            for text in self.lexicon.variants.get(part, ()):
-                allowed |= forms(text)
-        return frozenset(allowed)
+        parts = (triple.subject, triple.object)
+        variants = chain.from_iterable(self.lexicon.variants.get(part, ()) for part in parts)
+        learned = self.lexicon.wordings.get(triple.predicate, ())
+        return frozenset(learned).union(*map(forms, (named, *parts, *variants)))
 
-    def _contradictions(self, record: Record, indexed: TextIndex) -> tuple[str, ...]:
+    def _contradictions(self, text: MatchedText) -> tuple[str, ...]:
         """Phrases that express a truth value that the record does not have."""
-        own = {(triple.predicate, entity_words(triple.object).lower()) for triple in record.triples}
+        own = {(triple.predicate, entity_words(triple.object).lower()) for triple in text.record.triples}
         spans = (
             span
             for predicate, phrases in self.lexicon.booleans.items()
             for value in phrases
             if (predicate, value) not in own
             for wording in self._wordings(predicate, value)
-            for span in indexed.find(wording)
+            for span in text.indexed.find(wording)
         )
-        return tuple(dict.fromkeys(indexed.text[slice(*span)] for span in spans))
-
-    def _swapped(
-        self,
-        triples: Sequence[Triple],
-        occurrences: Sequence[Sequence[Match]],
-        indexed: TextIndex,
-        explained: Sequence[bool],
-    ) -> tuple[tuple[str, str], ...]:
-        """Pairs of predicates whose values fit each other's contexts better than their own, by `SWAP_MARGIN`.
-
-        Values of the shape ``words`` are only compared if both predicates have enough contexts.
-        """
-        contexts = self.lexicon.contexts
-        tokens = indexed.whole.words
-        located: list[tuple[Triple, tuple[int, int]]] = []
-        for triple, matches in zip(triples, occurrences, strict=True):
-            if len(matches) != 1 or matches[0][1] == "phrase" or triple.predicate not in contexts:
-                continue
-            if word_span := indexed.words_in(matches[0][0]):
-                located.append((triple, word_span))
-        pairs: list[tuple[str, str]] = []
-        for (left, left_words), (right, right_words) in combinations(located, 2):
-            if left.predicate == right.predicate or left.object == right.object or left_words == right_words:
-                continue
-            kind = shape(left.object)
-            few = not all(has_enough_values(contexts[triple.predicate]) for triple in (left, right))
-            if kind != shape(right.object) or (kind == "words" and few):
-                continue
-            left_context, right_context = (
-                list(neighbours(tokens, *word_span, explained)) for word_span in (left_words, right_words)
-            )
-            left_counts, right_counts = contexts[left.predicate], contexts[right.predicate]
-            swapped = log_likelihood(left_counts, right_context) + log_likelihood(right_counts, left_context)
-            actual = log_likelihood(left_counts, left_context) + log_likelihood(right_counts, right_context)
-            if swapped - actual > SWAP_MARGIN[kind]:
-                pairs.append((left.predicate, right.predicate))
-        return tuple(pairs)
-
-    def _misplaced(
-        self,
-        triples: Sequence[Triple],
-        occurrences: Sequence[Sequence[Match]],
-        indexed: TextIndex,
-        explained: Sequence[bool],
-        max_new_word_rate: float,
-        initial: bool,
-    ) -> tuple[Triple, ...]:
-        """The triples whose value occurs only in wrong contexts: contexts that fit another predicate with this value
-        better, ``unrelated_pairs``, or after a word that never precedes the predicate's values in training texts ("is a
-        1766 gas"). The words before the value in the triple's ``clause`` are a right context.
-        """
-        tokens, contexts = indexed.whole.words, self.lexicon.contexts
-        misplaced: list[Triple] = []
-        for triple, matches in zip(triples, occurrences, strict=True):
-            own = contexts.get(triple.predicate)
-            word_spans = [at for span, how in matches if how != "phrase" and (at := indexed.words_in(span))]
-            if not own or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
-                continue  # the words before the fact are unknown
-            around = [list(neighbours(tokens, start, end, explained)) for start, end in word_spans]
-            names = {*self.lexicon.shared.get(triple.object, ())} - {triple.predicate} if has_enough_values(own) else ()
-            others = [contexts[name] for name in names if has_enough_values(contexts.get(name, {}))]
-            if all(
-                never_precedes(own, context[0], max_new_word_rate)
-                or any(fits_better(other, own, context) > MISPLACED_MARGIN for other in others)
-                or self._unrelated(triple.predicate, indexed, at)
-                for at, context in zip(word_spans, around, strict=True)
-            ):
-                before, _, _ = clause(triple, self.lexicon.articles).rpartition(spoken(triple.object))
-                if not any(indexed.text[: span[0]].endswith(before) for span, _ in matches):
-                    misplaced.append(triple)
-        return tuple(misplaced)
-
-    def _unrelated(self, predicate: str, indexed: TextIndex, at: tuple[int, int]) -> bool:
-        """Whether a value of one word and the word after it are one of the predicate's ``unrelated_pairs``."""
-        pair = indexed.whole.words[at[0] : at[0] + 2]
-        if at[1] > at[0] + 1 or len(pair) < 2 or pair[1].initial or "," in indexed.text[pair[0].end : pair[1].start]:
-            return False
-        return f"{pair[0].form} {pair[1].form}" in self.lexicon.unrelated_pairs.get(predicate, ())
-
-
-def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> dict[str, set[Span]]:
-    """The spans that name each subject, in full or else in parts (`named_in_parts`)."""
-    found = {name: indexed.find(*value_wordings(name)) for name in subjects}
-    if any("," in name for name, spans in found.items() if not spans):
-        of_record = {name: indexed.find(*value_wordings(name)) for name in names(record)}
-        return {name: spans or named_in_parts(name, of_record, indexed) for name, spans in found.items()}
-    return found
-
-
-def _unnamed(spans: Mapping[str, Collection[Span]]) -> tuple[str, ...]:
-    """The names without a span; names without words are ignored."""
-    return tuple(name for name, own in spans.items() if not own and words(entity_words(name)))
+        return tuple(dict.fromkeys(text.indexed.text[slice(*span)] for span in spans))
 
 
 def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
@@ -356,25 +202,60 @@ def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
     )
 
 
-def _of_other_facts(
-    record: Record, indices: Collection[int], indexed: TextIndex, spans: Collection[Span], own_forms: frozenset[str]
-) -> tuple[str, ...]:
-    """The names and numbers outside `spans` that are values of triples not in `indices`.
+def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> dict[str, set[Span]]:
+    """The spans that name each subject, in full or else in parts (`named_in_parts`)."""
+    in_full = {name: indexed.find(*value_wordings(name)) for name in subjects}
+    if any("," in name for name, spans in in_full.items() if not spans):
+        of_record = {name: indexed.find(*value_wordings(name)) for name in names(record)}
+        return {name: spans or named_in_parts(name, of_record, indexed) for name, spans in in_full.items()}
+    return in_full
 
-    Args:
-        spans: the subjects and values of the triples in `indices`.
-        own_forms: normal forms that these triples allow. A value is ignored if the text has none of its other forms.
+
+def _unnamed(spans: Mapping[str, Collection[Span]]) -> tuple[str, ...]:
+    """The names without a span; names without words are ignored."""
+    return tuple(name for name, own in spans.items() if not own and words(entity_words(name)))
+
+
+def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueCheck:
+    if run_together(triple.object, text.indexed.text):
+        return ValueCheck(triple, "part")
+    if spans:
+        span = min(spans, key=lambda span: MATCH_KINDS.index(spans[span]))
+        return ValueCheck(triple, spans[span], span)
+    literal = entity_words(triple.object)
+    if not words(literal):  # punctuation only: compared literally
+        start = text.indexed.text.find(literal)
+        return (
+            ValueCheck(triple, "missing") if start < 0 else ValueCheck(triple, "literal", (start, start + len(literal)))
+        )
+    starts = {start for start, _ in text.spans}
+    if first_part := in_parts(parts(triple.object, names(text.record)), text.indexed, starts):
+        return ValueCheck(triple, "rule", first_part)
+    shared = {word.form for word in words(literal)} & {word.form for word in text.words}
+    return ValueCheck(triple, "part" if shared else "missing")
+
+
+def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
+    """The names and numbers that are values of other triples of the record only.
+
+    A value is ignored if the text has none of its words, besides words of the fact's predicates and unmatched values.
     """
-    own = {name for index in indices for name in (record.triples[index].subject, record.triples[index].object)}
-    text_forms = {word.form for word in indexed.whole.words}
+    own = {name for triple in text.triples for name in (triple.subject, triple.object)}
+    own_forms = frozenset[str]().union(
+        *(forms(predicate_words(triple.predicate)) for triple in text.triples),
+        *(forms(triple.object) for triple, spans in text.matches() if not spans),
+    )
+    other_forms = {word.form for word in text.words} - own_forms
     mentions: list[str] = []
-    for index, triple in enumerate(record.triples):
+    for triple in text.record.triples:
         literal = entity_words(triple.object)
-        if index in indices or triple.object in own or forms(triple.object).isdisjoint(text_forms - own_forms):
+        if triple.object in own or forms(triple.object).isdisjoint(other_forms):
             continue
         if literal[:1].isupper() or literal[:1].isdigit():
-            matches = sorted(indexed.find(*value_wordings(triple.object)))
-            mentions += [indexed.text[slice(*match)] for match in matches if not any(overlap(match, s) for s in spans)]
+            spans = sorted(text.indexed.find(*value_wordings(triple.object)))
+            mentions += [
+                text.indexed.text[slice(*span)] for span in spans if not any(overlap(span, own) for own in text.spans)
+            ]
     return tuple(dict.fromkeys(mentions))
 
 

@@ -9,38 +9,25 @@ from itertools import takewhile
 from agggen.records import NO_SUBJECT, Triple
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.lexicon import BOOLEANS
-from agggen.verification.normal import MONTHS
+from agggen.verification.normal import MONTHS, word_set
 
-_VERBS = frozenset(
-    (
-        *("is", "are", "was", "were", "has", "had", "can", "may", "will", "does", "did"),
-        *("accepts", "affects", "attends", "became", "contains", "crosses", "employs", "includes", "inhabits"),
-        *("inhibits", "involves", "knows", "leads", "makes", "manages", "operates", "owns", "precedes", "prevents"),
-        *("produces", "provides", "publishes", "represents", "requires", "sells", "serves", "speaks", "supports"),
-        *("teaches", "treats", "won", "wrote"),
-    )
+_VERBS = word_set(
+    "is are was were has had can may will does did accepts affects attends became contains crosses employs includes "
+    "inhabits inhibits involves knows leads makes manages operates owns precedes prevents produces provides publishes "
+    "represents requires sells serves speaks supports teaches treats won wrote"
 )
 """Verbs that begin a predicate, without verb forms that may also be plural nouns ("uses")."""
-_INTRANSITIVE = frozenset(
-    (
-        *("appeared", "belonged", "competed", "debuted", "died", "graduated", "lived", "moved", "participated"),
-        *("played", "resided", "retired", "served", "starred", "studied", "worked"),
-    )
+_INTRANSITIVE = word_set(
+    "appeared belonged competed debuted died graduated lived moved participated played resided retired served starred "
+    "studied worked"
 )
 """Verbs that have no passive: "died on", not "is died on"."""
-_EVENTS = frozenset(
-    (
-        *("born", "built", "composed", "constructed", "created", "designed", "directed", "discovered", "drawn"),
-        *("established", "formed", "founded", "invented", "launched", "opened", "painted", "written"),
-    )
+_EVENTS = word_set(
+    "born built composed constructed created designed directed discovered drawn established formed founded invented "
+    "launched opened painted written"
 )
 """Participles of single events: "was founded in", but "is located in"."""
-PREPOSITIONS = frozenset(
-    (
-        *("of", "in", "on", "at", "by", "with", "to", "from", "for", "as", "into", "under", "over", "near"),
-        *("beside", "behind"),
-    )
-)
+PREPOSITIONS = word_set("of in on at by with to from for as into under over near beside behind")
 _PARTICIPLE = re.compile(
     r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|won|worn|written", re.IGNORECASE
 )

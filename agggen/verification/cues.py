@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from agggen.records import Triple
-from agggen.verification.training_texts import MAX_COVER, NEARLY_ALL, TrainingText
+from agggen.verification.lexicon import MAX_COVER, NEARLY_ALL
+from agggen.verification.matched import MatchedText
 from agggen.verification.values import FUNCTION_WORDS
 
 _ITERATIONS = 5
@@ -33,7 +34,7 @@ _Sentence = tuple[frozenset[str], tuple[str, ...]]
 """The possible cues of a sentence, and the predicates of its values."""
 
 
-def learn_cues(texts: Sequence[TrainingText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """The lexicon's ``cues`` and ``predicates_of``.
 
     A predicate has cues only if nearly all training texts with its values have them in sentences with a cue. The cues
@@ -63,21 +64,17 @@ def learn_cues(texts: Sequence[TrainingText]) -> tuple[dict[str, tuple[str, ...]
     return _cues(texts, frequent), _predicates_of(sentences, word_counts, expected, shares)
 
 
-def _cues(texts: Sequence[TrainingText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``cues``.
-
-    Args:
-        shares: by predicate: its possible cues, each with the share of its occurrences that the predicate explains.
-    """
+def _cues(texts: Sequence[MatchedText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``cues``, from each predicate's possible cues and their `shares` that the predicate explains."""
     largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
-        largest_here: dict[int, float] = {}
+        largest_in_text: dict[int, float] = {}
         for words, values in _sentences(text):
             for index in values:
                 own = shares.get(text.record.triples[index].predicate, {})
                 in_sentence = (own[word] for word in words & own.keys())
-                largest_here[index] = max(largest_here.get(index, 0.0), *in_sentence, 0.0)
-        for index, share in largest_here.items():
+                largest_in_text[index] = max(largest_in_text.get(index, 0.0), *in_sentence, 0.0)
+        for index, share in largest_in_text.items():
             largest[text.record.triples[index].predicate].append(share)
     least = {name: sorted(all_shares)[int((1 - _MIN_SHARE) * len(all_shares))] for name, all_shares in largest.items()}
     return {
@@ -97,7 +94,7 @@ def _predicates_of(
     `NEARLY_ALL` of its sentences, and all other predicates of which the word may be a cue.
 
     Args:
-        expected: by predicate: the expected number of times that it explains each word.
+        expected: see `_expected_counts`.
         shares: see `_cues`.
     """
     with_word: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
@@ -122,7 +119,7 @@ def _predicates_of(
     return result
 
 
-def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
+def unexpressed(text: MatchedText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
     """The triples whose values occur only in sentences without a cue of their predicate."""
     triples = text.record.triples
     expressed: dict[int, bool] = {}
@@ -134,7 +131,7 @@ def unexpressed(text: TrainingText, cues: Mapping[str, Collection[str]]) -> tupl
 
 
 def foreign_words(
-    text: TrainingText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
+    text: MatchedText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
 ) -> tuple[str, ...]:
     """The words of `predicates_of` whose predicates are not in `predicates` and have no value in the sentence: "born"
     in "Apollo 14 was born on the NASA".
@@ -148,11 +145,7 @@ def foreign_words(
 
 
 def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """By predicate: how often it explains each word, after `_ITERATIONS` of expectation maximisation.
-
-    Args:
-        sizes: the number of sentences with a value of each predicate.
-    """
+    """By predicate, which has `sizes` sentences: how often it explains each word, by expectation maximisation."""
     total = sum(sentences.values())
     rates: dict[str, dict[str, float]] = {}
     counts: dict[str, dict[str, float]] = {}
@@ -172,12 +165,12 @@ def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int
     return counts
 
 
-def _sentences(text: TrainingText) -> Iterator[tuple[set[str], Sequence[int]]]:
+def _sentences(text: MatchedText) -> Iterator[tuple[set[str], Sequence[int]]]:
     """The possible cues of each sentence, and the indices of the triples that have a value in it.
 
     Possible cues are words outside names and values that begin a sentence or are in lower case.
     """
-    names = [at for span in chain(text.subjects, *text.values) if (at := text.indexed.words_in(span))]
+    names = [at for span in text.spans if (at := text.indexed.words_in(span))]
     inner = {number for first, end in names for number in range(first + 1, end)}  # "Ulm" of "A.F.C. Ulm"
     starts = [
         number

@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from itertools import chain, combinations
+from itertools import combinations
+from math import inf
 
-from agggen.records import Triple
+from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Span
-from agggen.verification.values import Match, TextIndex
 
 _BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")
 """Where a clause may end, outside names and values."""
 
 
-def exchanged(
-    triples: Sequence[Triple], occurrences: Sequence[Sequence[Match]], indexed: TextIndex
-) -> tuple[tuple[str, str], ...]:
+def exchanged(text: MatchedText) -> tuple[tuple[str, str], ...]:
     """Pairs of values of one predicate that are attributed to each other's subjects ("Gold is in group 12 and Silver in
     11"), or of which one occurs only in clauses that name the subject of the other value alone.
 
     A value is attributed to the subject in its clause if the clause names one of the two, else to the last subject
     before the value.
-
-    Args:
-        occurrences: the matches of each triple's value.
     """
     pairs: list[tuple[str, str]] = []
-    for (left, left_matches), (right, right_matches) in combinations(zip(triples, occurrences, strict=True), 2):
+    for (left, left_matches), (right, right_matches) in combinations(text.matches(), 2):
         entities = {left.subject, left.object, right.subject, right.object}
         if left.predicate != right.predicate or len(entities) < 4:
             continue
-        names = [(span, name) for name in (left.subject, right.subject) for span in indexed.find_name(name)]
-        spans = [span for span, _ in chain(names, left_matches, right_matches)]
+        names = [(span, name) for name in (left.subject, right.subject) for span in text.indexed.find_name(name)]
+        spans = [span for span, _ in names] + [*left_matches, *right_matches]
         borders = [
             match.start()
-            for match in _BORDER.finditer(indexed.text)
+            for match in _BORDER.finditer(text.indexed.text)
             if not any(start <= match.start() < end for start, end in spans) and not _joins(match, names)
         ]
         named_alone: list[set[str | None]] = []
         owners: list[set[str | None]] = []
         for matches in (left_matches, right_matches):
-            by_value = {span: _only_name(span, names, borders, len(indexed.text)) for span, _ in matches}
+            by_value = {span: _only_name(span, names, borders) for span in matches}
             named_alone.append(set(by_value.values()))
             owners.append({name or _last_name_before(span, names) for span, name in by_value.items()})
         others = [{right.subject}, {left.subject}]
@@ -57,15 +52,10 @@ def _joins(border: re.Match[str], names: Collection[tuple[Span, str]]) -> bool:
     return any(end == before for (_, end), _ in names) and any(start == after for (start, _), _ in names)
 
 
-def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int], length: int) -> str | None:
-    """The name in the clause of `value` if the clause has exactly one.
-
-    Args:
-        borders: offsets at which clauses end, ascending.
-        length: of the text.
-    """
+def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int]) -> str | None:
+    """The name in the clause of `value` if the clause has exactly one; `borders` are offsets at which clauses end."""
     start = max((border for border in borders if border < value[0]), default=0)
-    end = min((border for border in borders if border >= value[1]), default=length)
+    end = min((border for border in borders if border >= value[1]), default=inf)
     near = {name for span, name in names if start <= span[0] and span[1] <= end}
     return near.pop() if len(near) == 1 else None
 

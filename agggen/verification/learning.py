@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from agggen.records import Record
 from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker
+from agggen.verification.contexts import learn_contexts
 from agggen.verification.cues import learn_cues
-from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, neighbours, suspicious
+from agggen.verification.lexicon import BOOLEANS, NEARLY_ALL, Lexicon, content_pairs, suspicious
+from agggen.verification.matched import MatchedText
 from agggen.verification.record_words import akin, claims, forms
 from agggen.verification.roles import learn_roles
 from agggen.verification.templates import learn_articles, learn_templates
-from agggen.verification.training_texts import NEARLY_ALL, TrainingText
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS
 from agggen.verification.variants import learn_booleans, learn_variants
 
@@ -45,7 +46,7 @@ _MAX_SHARE = 0.9
 
 def learn(records: Sequence[Record]) -> Lexicon:
     """Learns a lexicon from training records and their references."""
-    texts = [TrainingText.of(record, reference.text) for record in records for reference in record.references]
+    texts = [MatchedText.by_rule(record, reference.text) for record in records for reference in record.references]
     lower, value_words = _word_kinds(texts)
     booleans = _boolean_predicates(records)
     frequent = _frequent_values(records)
@@ -54,7 +55,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
     lexicon = Lexicon(
         variants=learn_variants(texts, booleans),
         booleans=learn_booleans(texts, booleans),
-        contexts=_contexts(texts),
+        contexts=learn_contexts(texts),
         value_words=value_words,
         lower=lower,
         value_pairs=_value_pairs(texts, frequent_words),
@@ -65,7 +66,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
     )
     implies = _implies(texts, lower, value_words)
     predicate_of = _implying_values(texts, frequent_words, value_words)
-    unrelated = _unrelated_pairs(texts, frequent_words, implies | predicate_of)
+    unrelated = _grouped(_unrelated_pairs(texts, frequent_words, implies | predicate_of))
     implies = {word: word for word in _opinions(texts)} | implies | {value: value for value in predicate_of}
     lexicon = replace(lexicon, implies=implies, unrelated_pairs=unrelated, wordings=_wordings(texts, lexicon))
     return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
@@ -79,14 +80,18 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
     return frozenset(name for name, objects in values.items() if objects <= BOOLEANS)
 
 
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """The second items of `pairs` by their first."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for key, item in pairs:
+        groups[key].append(item)
+    return {key: tuple(items) for key, items in groups.items()}
+
+
 def _frequent_values(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
     """By value: the predicates that have it in at least `_MIN_TRIPLES` triples."""
     counts = Counter((triple.object, triple.predicate) for record in records for triple in record.triples)
-    predicates: dict[str, list[str]] = defaultdict(list)
-    for (value, predicate), count in sorted(counts.items()):
-        if count >= _MIN_TRIPLES:
-            predicates[value].append(predicate)
-    return {value: tuple(names) for value, names in predicates.items()}
+    return _grouped(pair for pair, count in sorted(counts.items()) if count >= _MIN_TRIPLES)
 
 
 def _shared(frequent: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -98,25 +103,27 @@ def _shared(frequent: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...
     }
 
 
-def _value_pairs(texts: Sequence[TrainingText], frequent: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _value_pairs(texts: Sequence[MatchedText], frequent: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``value_pairs``, of frequent values of one word."""
     counts = {value: (Counter[str](), Counter[str]()) for value in frequent}
     for text in texts:
         for index, (word, explained) in enumerate(zip(text.words, text.explained, strict=True)):
             if word.form in counts:
                 counts[word.form][explained].update(content_pairs(text.words, index))
-    pairs: dict[str, list[str]] = defaultdict(list)
-    for value, (elsewhere, as_value) in sorted(counts.items()):
-        for pair, count in sorted(as_value.items()):
-            if count >= max(_MIN_TRIPLES, _VALUE_RATIO * elsewhere[pair]):
-                pairs[value].append(pair)
-    return {value: tuple(value_pairs) for value, value_pairs in pairs.items()}
+    return _grouped(
+        (value, pair)
+        for value, (elsewhere, as_value) in sorted(counts.items())
+        for pair, count in sorted(as_value.items())
+        if count >= max(_MIN_TRIPLES, _VALUE_RATIO * elsewhere[pair])
+    )
 
 
 def _unrelated_pairs(
-    texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
-) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``unrelated_pairs``, of frequent values of one word: pairs that imply another predicate."""
+    texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """The lexicon's ``unrelated_pairs``, each with its predicate: pairs of a frequent value of one word and the word
+    after it that imply another predicate.
+    """
     with_value, with_pair = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     with_both = Counter[tuple[str, tuple[str, str]]]()
     for text in texts:
@@ -125,18 +132,16 @@ def _unrelated_pairs(
         pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in frequent and not b.initial}
         with_pair.update(pairs)
         with_both.update((predicate, pair) for predicate, value in own for pair in pairs if pair[0] == value)
-    unrelated: dict[str, list[str]] = defaultdict(list)
     for pair, count in sorted(with_pair.items()):
         value, following = pair
         implied = implies.get(f"{value} {following}") or implies.get(following)
         for predicate in frequent[value] if implied and count >= _MIN_IMPLYING_TEXTS else ():
             base = with_value[predicate, value] / len(texts)
             if predicate != implied and with_both[predicate, pair] / count <= _MAX_BASE_RATIO * base:
-                unrelated[predicate].append(f"{value} {following}")
-    return {predicate: tuple(pairs) for predicate, pairs in unrelated.items()}
+                yield predicate, f"{value} {following}"
 
 
-def _word_kinds(texts: Sequence[TrainingText]) -> tuple[frozenset[str], frozenset[str]]:
+def _word_kinds(texts: Sequence[MatchedText]) -> tuple[frozenset[str], frozenset[str]]:
     """The lexicon's ``lower`` and ``value_words``."""
     lower, inner = Counter[str](), Counter[str]()
     from_values, elsewhere = Counter[str](), Counter[str]()
@@ -164,7 +169,7 @@ def _word_kinds(texts: Sequence[TrainingText]) -> tuple[frozenset[str], frozense
     return frozenset(ordinary | (openers - inner.keys() - from_values.keys())), value_words
 
 
-def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
+def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
     """By predicate: names, numbers and value words that occur with several of its subjects and values, but are neither
     part of its values nor allowed by the records of these texts.
 
@@ -176,13 +181,11 @@ def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tupl
     counts, text_counts, with_predicate = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
     value_forms: dict[str, set[str]] = defaultdict(set)
     for text in texts:
-        licensed = checker.allowed(text.record.triples)
+        allowed = checker.allowed(text.record.triples)
         invented = {
             word.form
-            for word, explained in zip(text.words, text.explained, strict=True)
-            if not explained
-            and suspicious(word, lexicon.value_words, lexicon.lower)
-            and not any(akin(word, form) for form in licensed)
+            for word in text.unexplained
+            if suspicious(word, lexicon.value_words, lexicon.lower) and not any(akin(word, form) for form in allowed)
         }
         text_counts.update(invented)
         for triple in text.record.triples:
@@ -200,7 +203,7 @@ def _wordings(texts: Sequence[TrainingText], lexicon: Lexicon) -> dict[str, tupl
     return {predicate: tuple(sorted(word_forms)) for predicate, word_forms in wordings.items()}
 
 
-def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
+def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
     """The lexicon's ``implies`` for ordinary words (in `lower`, not in `value_words`), and for pairs of words in
     `lower` of which neither implies a predicate alone.
     """
@@ -225,7 +228,7 @@ def _implies(texts: Sequence[TrainingText], lower: Collection[str], value_words:
 
 
 def _implying_values(
-    texts: Sequence[TrainingText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
+    texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
 ) -> dict[str, str]:
     """By frequent value of one word and one predicate, except `value_words`: its predicate, if texts often contain the
     value although the record lacks the predicate, but seldom if the record has another value: "restaurant" in E2E.
@@ -237,11 +240,11 @@ def _implying_values(
     for text in texts:
         values = {triple.object for triple in text.record.triples}
         predicates = {triple.predicate for triple in text.record.triples}
-        forms_here = {word.form for word in text.words}
+        text_forms = {word.form for word in text.words}
         for value, predicate in predicate_of.items():
             kind = "own" if value in values else "other" if predicate in predicates else "absent"
             total[value, kind] += 1
-            mentioned[value, kind] += value in forms_here
+            mentioned[value, kind] += value in text_forms
     implied: dict[str, str] = {}
     for value, predicate in predicate_of.items():
         if min(total[value, kind] for kind in ("own", "other", "absent")) < _MIN_IMPLYING_TEXTS:
@@ -252,13 +255,13 @@ def _implying_values(
     return implied
 
 
-def _opinions(texts: Sequence[TrainingText]) -> list[str]:
+def _opinions(texts: Sequence[MatchedText]) -> list[str]:
     """The words of `OPINIONS` that express no predicate, since they are rare in the texts of every predicate."""
     with_predicate, with_opinion = Counter[str](), Counter[tuple[str, str]]()
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
         with_predicate.update(predicates)
-        outside = {word.form for word, explained in zip(text.words, text.explained, strict=True) if not explained}
+        outside = {word.form for word in text.unexplained}
         with_opinion.update((word, predicate) for word in outside & OPINIONS for predicate in predicates)
     expressive = {
         word
@@ -266,17 +269,3 @@ def _opinions(texts: Sequence[TrainingText]) -> list[str]:
         if count > _MAX_OPINION_SHARE * with_predicate[predicate]
     }
     return sorted(OPINIONS - expressive) if texts else []
-
-
-def _contexts(texts: Sequence[TrainingText]) -> dict[str, dict[str, int]]:
-    """By predicate: counts of the context features of values that occur once in a text; single counts only for L1."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for text in texts:
-        for triple, spans in zip(text.record.triples, text.values, strict=True):
-            if len(spans) == 1 and (at := text.indexed.words_in(*spans)):
-                counts[triple.predicate].update(neighbours(text.words, *at, text.explained))
-    return {
-        predicate: {feature: count for feature, count in features.items() if count > 1 or feature.startswith("L1 ")}
-        | {"": sum(features.values())}
-        for predicate, features in counts.items()
-    }

@@ -7,27 +7,30 @@ may add wordings of values (`read_wordings`) and sentences for predicates (`read
 
 from __future__ import annotations
 
-import json
-import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from agggen.errors import BundleError, ConfigError
 from agggen.files import read_json
 from agggen.text.linearise import predicate_words
-from agggen.verification.common_phrases import common_phrase
 from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
-_NEIGHBOURS = 2
-_MIN_VALUES = 20
-"""Minimum number of a predicate's training values for its contexts to be used."""
+_PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")
+"""A name, a year or a date."""
+_Wordings = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
+NEARLY_ALL = 0.985
+"""Minimum share of the occurrences of words in training texts for which a learned rule about these words must hold."""
+MAX_COVER = 10
+"""Maximum number of predicates of a word, or of roles of the names after it, that are needed for `NEARLY_ALL`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Lexicon:
     templates: Mapping[str, str] = field(default_factory=dict)
     """The most frequent sentence for a single triple of a predicate, with ``{subject}`` and ``{object}``."""
     contexts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By predicate: counts of the `neighbours` of its values, ``{"L1 period": 40}``; their sum has the key ``""``."""
+    """By predicate: counts of the words around its values, ``{"L1 period": 40}``; their sum has the key ``""``."""
     value_words: frozenset[str] = frozenset()
     """Normal forms that occur almost only within values."""
     lower: frozenset[str] = frozenset()
@@ -88,9 +91,7 @@ class Lexicon:
         try:
             return TypeAdapter(Lexicon).validate_python(data)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            part = ".".join(map(str, first["loc"])) or "the lexicon"
-            reason = f"{part}: {first['msg']}; its parts are {', '.join(Lexicon.__dataclass_fields__)}"
+            reason = f"{_first_error(error)}; its parts are {', '.join(Lexicon.__dataclass_fields__)}"
             raise BundleError(f"{where} is not a valid lexicon: {reason}") from error
 
     @classmethod
@@ -105,14 +106,16 @@ class Lexicon:
         except OSError as error:
             raise BundleError(f"cannot read the lexicon {path}: {error}") from error
 
-    def with_variants(self, additions: Mapping[str, Sequence[str]]) -> Lexicon:
-        """A copy with further wordings of values."""
-        return replace(self, variants=_union(self.variants, additions))
-
     def template(self, predicate: str, value: str = "") -> str | None:
-        """The sentence for a single triple of the predicate, from `templates`, `common_phrase` or `phrases`."""
+        """The sentence for a single triple of the predicate, from `templates`, `common_phrases` or `phrases`.
+
+        A common phrase such as "is located in" is not used for a value that is neither a place nor a time ("online").
+        """
         key = phrase_key(predicate)
-        return self.templates.get(predicate) or common_phrase(key, value) or self.phrases.get(key)
+        common = common_phrases().get(key, "")
+        if common.endswith(" in {object}.") and not _PLACE_OR_TIME.match(value):
+            common = ""
+        return self.templates.get(predicate) or common or self.phrases.get(key)
 
     def merged(self, other: Lexicon) -> Lexicon:
         """The union of both lexicons; sentences of this lexicon take precedence, and the larger of two counts is kept.
@@ -153,23 +156,21 @@ class Lexicon:
                 for lexicon, _ in both
             )
         }
+        combined: dict[str, Any] = {
+            name: {**getattr(other, name), **getattr(self, name)} for name in ("templates", "phrases", "articles")
+        }
+        for name in ("variants", "wordings", "value_pairs", "shared", "unrelated_pairs"):
+            combined[name] = _union(getattr(self, name), getattr(other, name))
         return Lexicon(
-            variants=_union(self.variants, other.variants),
             booleans=booleans,
-            wordings=_union(self.wordings, other.wordings),
-            templates={**other.templates, **self.templates},
             contexts=contexts,
             value_words=(self.value_words | other.value_words) - ordinary,
             lower=self.lower | other.lower,
-            phrases={**other.phrases, **self.phrases},
-            articles={**other.articles, **self.articles},
-            value_pairs=_union(self.value_pairs, other.value_pairs),
-            shared=_union(self.shared, other.shared),
-            unrelated_pairs=_union(self.unrelated_pairs, other.unrelated_pairs),
             implies=implies,
             cues=cues,
             predicates_of={word: tuple(sorted(names)) for word, names in predicates_of.items()},
             roles_after=roles_after,
+            **combined,
         )
 
 
@@ -183,22 +184,24 @@ def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
     Raises:
         ConfigError: the file cannot be read or is not JSON of this form, or a wording contains no word.
     """
-    form = f'{path} must be JSON like {{"United_States": ["the States", "American"]}}'
     try:
-        data = json.loads(path.read_bytes())
+        wordings = TypeAdapter(_Wordings).validate_json(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # invalid JSON or UTF-8
-        raise ConfigError(f"{form}: {error}") from error
-    if not isinstance(data, dict) or not data:
-        raise ConfigError(f"{form}, with at least one value, not {data!s:.40}")
-    for value, wordings in data.items():
-        if not isinstance(wordings, list) or not wordings:
-            raise ConfigError(f"{form}: the wordings of {value!r} must be a list of strings, not {wordings!r:.40}")
-        for text in wordings:
-            if not isinstance(text, str) or to_wording(text, "lexicon") is None:
-                raise ConfigError(f"{form}: the wording {text!r:.40} of {value!r} contains no word")
-    return {value: tuple(wordings) for value, wordings in data.items()}
+    except ValidationError as error:
+        form = '{"United_States": ["the States", "American"]}'
+        raise ConfigError(f"{path} must be JSON like {form}: {_first_error(error)}") from error
+    for value, texts in wordings.items():
+        for text in texts:
+            if to_wording(text, "lexicon") is None:
+                raise ConfigError(f"{path}: the wording {text!r:.40} of {value!r} contains no word")
+    return wordings
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def read_templates(path: Path) -> dict[str, str]:
@@ -225,6 +228,17 @@ def read_templates(path: Path) -> dict[str, str]:
     return templates
 
 
+@cache
+def common_phrases() -> dict[str, str]:
+    """By `phrase_key`: sentences for predicates that many schemas have, such as schema.org and Wikidata.
+
+    They replace the plain clauses of predicates unknown from training. Each sentence suits any subject: `country` has
+    none, since a dish comes from a country but a city lies in a country.
+    """
+    sentences = read_templates(Path(__file__).with_name("common_phrases.tsv"))
+    return {phrase_key(predicate): sentence for predicate, sentence in sentences.items()}
+
+
 def phrase_key(predicate: str) -> str:
     """The words of a predicate in alphabetical order: ``birth of place`` for ``placeOfBirth``."""
     return " ".join(sorted(predicate_words(predicate).lower().split()))
@@ -244,62 +258,9 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
     return word.raw[:1].isupper() and word.form not in lower and not opens
 
 
-def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:
-    """Context features of the words ``[start, end)``, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
-
-    ``an`` counts as ``a``, since the value determines the article. Words of other values appear as ``*``, positions
-    before the sentence as ``^``, positions after the text as ``$``.
-    """
-    before_sentence = False
-    for distance in range(1, _NEIGHBOURS + 1):
-        left, right = start - distance, end - 1 + distance
-        before_sentence = before_sentence or left < 0 or tokens[left + 1].initial
-        yield f"L{distance} " + (
-            "^" if before_sentence else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
-        )
-        yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
-
-
 def content_pairs(tokens: Sequence[Word], index: int) -> Iterator[str]:
     """The pairs of a word and an adjacent content word of its sentence, as normal forms in text order."""
     if index and not tokens[index].initial and tokens[index - 1].form not in FUNCTION_WORDS:
         yield f"{tokens[index - 1].form} {tokens[index].form}"
     if index + 1 < len(tokens) and not tokens[index + 1].initial and tokens[index + 1].form not in FUNCTION_WORDS:
         yield f"{tokens[index].form} {tokens[index + 1].form}"
-
-
-def has_enough_values(contexts: Mapping[str, int]) -> bool:
-    """Whether a predicate's `contexts` are those of at least `_MIN_VALUES` training values."""
-    return contexts.get("", 0) >= 2 * _NEIGHBOURS * _MIN_VALUES
-
-
-def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
-    """Whether the word before a value never precedes the predicate's values in training and new words are rare there.
-
-    Args:
-        contexts: the counts of the value's predicate.
-        left: the first of its `neighbours`.
-        max_new_word_rate: highest probability of an unseen word at this position, estimated by Good-Turing as the
-            fraction of training values whose left word occurs there once. If the probability is higher, or with fewer
-            than 20 training values, the result is False.
-    """
-    if left in contexts or not has_enough_values(contexts):
-        return False
-    occurrences = contexts[""] / (2 * _NEIGHBOURS)
-    singletons = sum(count == 1 for feature, count in contexts.items() if feature.startswith("L1 "))
-    return singletons / occurrences <= max_new_word_rate
-
-
-def fits_better(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
-    """The log-likelihood ratio of a value's context under the `contexts` of another predicate over its own.
-
-    Features that neither predicate has in training, and the borders of the text, are left out.
-    """
-    known = [name for name in features if (name in other or name in own) and name[-1] not in "^$"]
-    return log_likelihood(other, known) - log_likelihood(own, known)
-
-
-def log_likelihood(contexts: Mapping[str, int], features: Iterable[str]) -> float:
-    """The naive Bayes log-likelihood (natural logarithm) of context features under a predicate's `contexts`."""
-    total = contexts.get("", 0) / (2 * _NEIGHBOURS)
-    return sum(math.log((contexts.get(feature, 0) + 0.5) / (total + 50.0)) for feature in features)

@@ -20,16 +20,24 @@ from typing import Literal, NamedTuple
 Kind = Literal["word", "number", "ordinal", "date", "unit"]
 Span = tuple[int, int]
 
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
+
+def word_list(text: str) -> tuple[str, ...]:
+    """The words of a string that are separated by spaces."""
+    return tuple(text.split())
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a string that are separated by spaces."""
+    return frozenset(text.split())
+
+
+MONTHS = word_list("january february march april may june july august september october november december")
 _MONTH_OF = {form: number for number, name in enumerate(MONTHS, start=1) for form in (name, name[:3])} | {"sept": 9}
-SMALL_NUMBERS = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+SMALL_NUMBERS = word_list(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
 )
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_TENS = word_list("twenty thirty forty fifty sixty seventy eighty ninety")
 _NUMBER_WORDS = {
     **{name: value for value, name in enumerate(SMALL_NUMBERS)},
     **{name: 10 * value for value, name in enumerate(_TENS, start=2)},
@@ -39,10 +47,9 @@ _NUMBER_WORDS = {
         for units, unit in enumerate(SMALL_NUMBERS[1:10], start=1)
     },
 }
-_ORDINALS = (
-    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh"),
-    *("twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth"),
-    "twentieth",
+_ORDINALS = word_list(
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "sixteenth seventeenth eighteenth nineteenth twentieth"
 )
 _ORDINAL_WORDS = {name: value for value, name in enumerate(_ORDINALS, start=1)}
 _ARTICLES = frozenset(("the", "an", "a"))
@@ -59,7 +66,7 @@ _UNIT_WORDS = {
     )
     for word in words.split()[1:]
 }
-_UNITS = frozenset(("K", "C", "m", "km", "cm", "mm", "g", "mg", "kg", "ft", "mi", "ha", "min", "s", "kJ", "kcal", "%"))
+_UNITS = word_set("K C m km cm mm g mg kg ft mi ha min s kJ kcal %")
 _SPECIAL_LETTERS = str.maketrans(
     dict(zip("øØłŁđĐðı", "oOlLdDdi", strict=True)) | {"æ": "ae", "Æ": "Ae", "œ": "oe", "þ": "th"}
 )
@@ -86,7 +93,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_PLAIN = re.compile(r"\s*([^\W\d_]+)(?=[\s.,;:!?)]|$)")
+_PLAIN = re.compile(r"\s*(?P<word>[^\W\d_]+)(?=[\s.,;:!?)]|$)")
 """Fast path for ordinary words; the words in ``_NOT_PLAIN`` must be matched by ``_TOKEN``."""
 _NOT_PLAIN = frozenset(("minus", "negative", *_MONTH_OF, *(part for name in _NUMBER_WORDS for part in name.split("-"))))
 _SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
@@ -152,13 +159,6 @@ def _digits(value: Decimal) -> str:
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
-def _shifted(form: str, power: int) -> str:
-    """The number `form` times 10 to the `power`."""
-    sign, figures, exponent = Decimal(form).as_tuple()
-    assert isinstance(exponent, int)
-    return _digits(Decimal((sign, figures, exponent + power)))
-
-
 def _date(year: str, month: str, day: str) -> str | None:
     """The normal form of a date; None if its month or day does not exist."""
     number = _MONTH_OF.get(fold(month)) or int(month)
@@ -187,15 +187,14 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
     """The words of `text`, not yet joined by `_with_multipliers_and_units`; arguments as in `words`."""
     text = text.translate(_SUBSCRIPTS)
     position = 0
-    kind: str | None
     while True:
         match = _PLAIN.match(text, position)
-        if match is not None and match.group(1).lower() not in _NOT_PLAIN:
-            (start, end), kind, raw = match.span(1), "word", match.group(1)
-        elif match := _TOKEN.search(text, position):
-            (start, end), kind, raw = match.span(), match.lastgroup, match.group()
-        else:
+        if match is None or match["word"].lower() in _NOT_PLAIN:
+            match = _TOKEN.search(text, position)
+        if match is None:
             return
+        kind = match.lastgroup or ""
+        (start, end), raw = match.span(kind), match[kind]
         begins = initial and start < 4 and bool(_OPENING.match(text[:start]))
         within = text[start - 1 : start] == " " and text[start - 2 : start - 1].isalnum()  # fast path: mid-sentence
         begins = begins or (start > 1 and not within and bool(_SENTENCE_END.search(text[max(0, start - 8) : start])))
@@ -214,11 +213,9 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
             # a date as separate words: yield its first number or word and continue after it
             first = re.compile(r"(\d+)(?:st|nd|rd|th)?|[^\W\d_]+").match(text, start)
             assert first is not None
-            position, raw = first.end(), first.group()
-            if first[1]:
-                yield Word(_number(first[1]), start, position, raw, "number", begins)
-            else:
-                yield Word(fold(raw), start, position, raw, "word", begins)
+            position, raw = first.end(), first[0]
+            form = _number(first[1]) if first[1] else fold(raw)
+            yield Word(form, start, position, raw, "number" if first[1] else "word", begins)
         elif kind == "possessive":
             yield Word("s", start, end, raw, "word", False, "possessive")
         elif kind in _FORMS:
@@ -228,10 +225,9 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
             form = fold(raw) or raw  # a sound mark of half-width katakana is a letter, but folds to nothing
             if form in _ORDINAL_WORDS:
                 yield Word(f"{_ORDINAL_WORDS[form]}th", start, end, raw, "ordinal", begins)
-            elif form in _ARTICLES and text[end : end + 1].isspace() and (form != "a" or raw == "a" or begins):
-                yield Word(form, start, end, raw, "word", begins, "article")
             else:
-                yield Word(form, start, end, raw, "word", begins)
+                article = form in _ARTICLES and text[end : end + 1].isspace() and (form != "a" or raw == "a" or begins)
+                yield Word(form, start, end, raw, "word", begins, "article" if article else "")
 
 
 def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
@@ -241,7 +237,7 @@ def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
         word = words[index]
         following = words[index + 1] if index + 1 < len(words) else None
         if word.kind == "number" and following is not None and following.form in _MULTIPLES:
-            value = _shifted(word.form, _MULTIPLES[following.form])
+            value = _digits(Decimal(f"{word.form}e{_MULTIPLES[following.form]}"))
             raw = f"{word.raw} {following.raw}"
             word = Word(value, word.start, following.end, raw, "number", word.initial)
             index += 1
@@ -252,11 +248,9 @@ def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
         following = words[index]
         if following.form in ("square", "sq", "cubic") and index + 1 < len(words):
             unit = words[index + 1]
-            unit_form = unit.raw if unit.raw in _UNITS else _UNIT_WORDS.get(unit.form)
-            if unit_form:
-                form = unit_form + ("3" if following.form == "cubic" else "2")
-                raw = f"{following.raw} {unit.raw}"
-                yield Word(form, following.start, unit.end, raw, "unit", False)
+            if unit_form := unit.raw if unit.raw in _UNITS else _UNIT_WORDS.get(unit.form):
+                form = f"{unit_form}{3 if following.form == 'cubic' else 2}"
+                yield Word(form, following.start, unit.end, f"{following.raw} {unit.raw}", "unit", False)
                 index += 2
         elif following.form == "per" and index + 1 < len(words) and words[index + 1].form == "cent":
             yield Word("%", following.start, words[index + 1].end, "per cent", "unit", False)

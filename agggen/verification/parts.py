@@ -69,20 +69,20 @@ def in_parts(listed: Sequence[str], indexed: TextIndex, starts: Collection[int])
     return None
 
 
-def named_in_parts(name: str, found: Mapping[str, Collection[Span]], indexed: TextIndex) -> set[Span]:
+def named_in_parts(name: str, name_spans: Mapping[str, Collection[Span]], indexed: TextIndex) -> set[Span]:
     """The span of "Auburn" if a sentence names ``Auburn, Alabama`` as in "Auburn is part of Lee County, Alabama".
 
     Empty if another name of the record has the same first part, or a longer name contains the first part.
 
     Args:
-        found: the spans of the record's names.
+        name_spans: the spans of the record's names.
     """
     literal = entity_words(name)
     short, comma, _ = literal.partition(", ")
-    others = {entity_words(other) for other in found} - {literal}
+    others = {entity_words(other) for other in name_spans} - {literal}
     if not comma or any(other.partition(", ")[0] == short for other in others):
         return set()
-    longer = {span for spans in found.values() for span in spans}
+    longer = {span for spans in name_spans.values() for span in spans}
     span = in_parts(literal.split(", "), indexed, {start for start, _ in longer})
     return set() if span is None or containing(span, longer) else {span}
 

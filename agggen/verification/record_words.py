@@ -10,11 +10,10 @@ from itertools import pairwise, zip_longest
 from agggen.records import Record
 from agggen.text.linearise import entity_words
 from agggen.verification.lexicon import Lexicon
+from agggen.verification.matched import MatchedText
 from agggen.verification.normal import MONTHS, Word, fold, words
 from agggen.verification.values import COUNTRIES
 
-_MEANINGS = {"sc": "science"}
-"""Words by their abbreviations in values (``Sc.D.``); normal forms."""
 _DERIVED = ("s", "n", "ese", "ish", "ic", "i")
 
 
@@ -56,11 +55,11 @@ def capitals(name: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 14)
 def forms(text: str) -> frozenset[str]:
-    """The normal forms of a value's words, years, months, acronyms (``MIT``) and of its abbreviations' full words."""
+    """The normal forms of a value's words, years, months, acronyms (``MIT``) and "science" for ``Sc.``"""
     literal = entity_words(text)
     tokens = words(literal)
     forms = {word.form for word in tokens}
-    forms |= {meaning for short, meaning in _MEANINGS.items() if short in forms}
+    forms |= {"science"} if "sc" in forms else set()  # Sc.D.
     for word in tokens:
         if word.kind == "date":
             year, month, _ = word.form.split("-")
@@ -85,29 +84,27 @@ def akin(word: Word, form: str) -> bool:
     return derived(word.form, form) or SequenceMatcher(None, word.form, form).ratio() >= 0.75
 
 
-def unsupported(
-    tokens: Sequence[Word], explained: Sequence[bool], lexicon: Lexicon, record: Record, allowed: Collection[str]
-) -> tuple[str, ...]:
+def unsupported(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -> tuple[str, ...]:
     """Words and pairs of words that need a predicate ("five star") or a word ("popular") that the record lacks.
 
     Empty for a record with a predicate unknown from training, since any word may express that predicate.
 
     Args:
-        tokens, explained: the words of a text, and whether each is part of a value or of a subject's name.
         lexicon: learned from the training texts.
-        record: the record of the text.
         allowed: the normal forms that the record's triples allow.
     """
-    predicates = {triple.predicate for triple in record.triples}
+    predicates = {triple.predicate for triple in text.record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
         return ()
-    unlicensed = (
+    phrases = {span for spans in text.values for span, how in spans.items() if how == "phrase"}
+    explained = text.indexed.covered(span for span in text.spans if span not in phrases)
+    faults = (  # words of phrases, too: "a friendly restaurant" needs a type
         " ".join(word.raw for word in claim)
-        for form, claim in claims(tokens, explained)
+        for form, claim in claims(text.words, explained)
         if lexicon.implies.get(form, "") not in {"", *predicates}
         and not all(any(akin(word, form) for form in allowed) for word in claim)
     )
-    return tuple(dict.fromkeys(unlicensed))
+    return tuple(dict.fromkeys(faults))
 
 
 def claims(tokens: Sequence[Word], explained: Sequence[bool]) -> Iterator[tuple[str, tuple[Word, ...]]]:

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
 from agggen.records import Triple
 from agggen.text.linearise import entity_words, predicate_words
+from agggen.verification.matched import MatchedText
 from agggen.verification.normal import MONTHS, Span, Word, overlap, words
 from agggen.verification.parts import list_items
 from agggen.verification.record_words import capitals, doubled, forms
-from agggen.verification.values import FUNCTION_WORDS, Match, TextIndex
+from agggen.verification.values import FUNCTION_WORDS
 
 _TOUCHING = re.compile(r"\s+|\s*[-\u2013/]\s*")
 
 
-def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequence[Span]) -> tuple[str, ...]:
+def repeated_words(text: MatchedText) -> tuple[str, ...]:
     """Sequences of one to three words that occur twice in a row, except in names and between adjacent values; and names
     and values directly before or after one of their own words ("Anders William Anders", "1/19 19").
     """
-    tokens, text = indexed.whole.words, indexed.text
+    tokens = text.words
     word_forms = [word.form for word in tokens]
     if len(set(word_forms)) == len(tokens) and not any(word.kind == "date" for word in tokens):
         return ()
-    fragments = _fragments(indexed, spans)
     allowed = frozenset[tuple[str, str]]().union(
-        *(doubled(part) for triple in triples for part in (triple.subject, triple.object))
+        *(doubled(part) for triple in text.record.triples for part in (triple.subject, triple.object))
     )
-    starts = {start for start, _ in spans}
+    starts = {start for start, _ in text.spans}
     repetitions: list[str] = []
     for length in (1, 2, 3):
         for start in range(len(tokens) - 2 * length + 1):
@@ -37,33 +37,33 @@ def repeated_words(indexed: TextIndex, triples: Sequence[Triple], spans: Sequenc
             left, right = tokens[start], tokens[middle]
             if left.form != right.form or word_forms[start:middle] != word_forms[middle:end] or right.initial:
                 continue
-            if length > 1 and any(begin <= tokens[middle - 1].start and right.end <= last for begin, last in spans):
+            if length > 1 and any(
+                begin <= tokens[middle - 1].start and right.end <= last for begin, last in text.spans
+            ):
                 continue  # "Faber and Faber and"
             if length > 1 or not (
                 "number" in (left.kind, right.kind)
                 or (left.form, right.form) in allowed
                 or (left.form in FUNCTION_WORDS and left.raw != right.raw and right.start in starts)  # "in In Rainbows"
-                or _between_values(text, left, right, spans)
+                or _between_values(text, left, right)
             ):
                 repetitions.append(" ".join(word.raw for word in tokens[start:end]))
-    return tuple(dict.fromkeys((*repetitions, *fragments)))
+    return tuple(dict.fromkeys((*repetitions, *_fragments(text))))
 
 
-def _fragments(indexed: TextIndex, spans: Sequence[Span]) -> tuple[str, ...]:
-    """Each of `spans` next to a repetition of one of its words outside all spans, as text with this word."""
-    tokens, text, covered = indexed.whole.words, indexed.text, indexed.covered(spans)
-    fragments: list[str] = []
-    for span in spans:
-        if (word_span := indexed.words_in(span)) is None:
+def _fragments(text: MatchedText) -> Iterator[str]:
+    """Names and values next to a repetition of one of their words outside names and values, with this word."""
+    tokens, whole = text.words, text.indexed.text
+    for span in text.spans:
+        if (word_span := text.indexed.words_in(span)) is None:
             continue
         first, end = word_span
         own = {form for word in tokens[first:end] if not word.optional for form in _forms_of(word)} - FUNCTION_WORDS
         for beside, left, right in ((first - 1, first - 1, first), (end, end - 1, end)):
-            if not 0 <= beside < len(tokens) or covered[beside] or tokens[beside].form not in own:
+            if not 0 <= beside < len(tokens) or text.explained[beside] or tokens[beside].form not in own:
                 continue
-            if _TOUCHING.fullmatch(text, tokens[left].end, tokens[right].start) and not tokens[right].initial:
-                fragments.append(text[tokens[min(left, first)].start : tokens[max(right, end - 1)].end])
-    return tuple(dict.fromkeys(fragments))
+            if _TOUCHING.fullmatch(whole, tokens[left].end, tokens[right].start) and not tokens[right].initial:
+                yield whole[tokens[min(left, first)].start : tokens[max(right, end - 1)].end]
 
 
 def _forms_of(word: Word) -> tuple[str, ...]:
@@ -74,48 +74,38 @@ def _forms_of(word: Word) -> tuple[str, ...]:
     return year, MONTHS[int(month) - 1], str(int(day))
 
 
-def repeated_values(
-    indexed: TextIndex,
-    triples: Sequence[Triple],
-    occurrences: Sequence[Sequence[Match]],
-    subject_spans: Mapping[str, set[Span]],
-) -> tuple[str, ...]:
+def repeated_values(text: MatchedText) -> tuple[str, ...]:
     """Values that a fact mentions more often than its triples contain them; also parts of values ("Axel").
 
     Also subjects that a sentence names a second time, directly before one of their values ("The leader of Greece is
     Greece Ann"). Occurrences of values inside a subject's name are ignored.
     """
-    subjects = set(chain(*subject_spans.values()))
-    covered = indexed.covered([*subjects, *(span for matches in occurrences for span, _ in matches)])
+    whole = text.indexed.text
+    subjects = set(chain(*text.subjects.values()))
     repeated: list[str] = []
-    for triple, matches in zip(triples, occurrences, strict=True):
+    for triple, matches in text.matches():
         name_parts = capitals(triple.object) - capitals(triple.subject) - forms(predicate_words(triple.predicate))
-        outside = [
-            word
-            for word, inside in zip(indexed.whole.words, covered, strict=True)
-            if word.form in name_parts and word.raw[:1].isupper() and not inside
-        ]
+        outside = [word for word in text.unexplained if word.form in name_parts and word.raw[:1].isupper()]
         if not matches:  # the value is mentioned in parts, if at all
             mentions = Counter(word.form for word in outside)
             mentions -= Counter(word.form for word in words(entity_words(triple.object)))
             outside = [word for word in outside if word.form in mentions]
         repeated += [word.raw for word in outside]
-        repeated += [item for item in list_items(triple.object) if _occurs_too_often(item, indexed.text, triples)]
-        named = sorted(subject_spans.get(triple.subject, ()))
+        repeated += [item for item in list_items(triple.object) if _occurs_too_often(item, whole, text.triples)]
         repeated += [
-            indexed.text[slice(*name)]
-            for earlier, name in pairwise(named)
-            if indexed.one_sentence(earlier, name)
-            and any(indexed.text[name[1] : start].isspace() for (start, _), _ in matches)
+            whole[slice(*name)]
+            for earlier, name in pairwise(sorted(text.subjects.get(triple.subject, ())))
+            if text.indexed.one_sentence(earlier, name)
+            and any(whole[name[1] : start].isspace() for start, _ in matches)
         ]
-        spans = [span for span, _ in matches if not any(overlap(span, name) for name in subjects)]
-        mentions_apart: list[Span] = []
+        spans = [span for span in matches if not any(overlap(span, name) for name in subjects)]
+        apart: list[Span] = []
         for span in spans:
-            if not mentions_apart or mentions_apart[-1][1] <= span[0]:
-                mentions_apart.append(span)
-        owners = sum(any(span in spans for span, _ in other) for other in occurrences)
-        if len(mentions_apart) > max(owners, 1):
-            repeated.append(indexed.text[slice(*mentions_apart[0])])
+            if not apart or apart[-1][1] <= span[0]:
+                apart.append(span)
+        owners = sum(any(span in spans for span in other) for other in text.values)
+        if len(apart) > max(owners, 1):
+            repeated.append(whole[slice(*apart[0])])
     return tuple(dict.fromkeys(repeated))
 
 
@@ -126,10 +116,10 @@ def _occurs_too_often(item: str, text: str, triples: Sequence[Triple]) -> bool:
     return len(pattern.findall(text)) > sum(len(pattern.findall(name)) for name in names)
 
 
-def _between_values(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:
+def _between_values(text: MatchedText, left: Word, right: Word) -> bool:
     """Whether the first of two equal words ends a value or name, and the second, after punctuation, begins the next."""
     return (
-        bool(text[left.end : right.start].strip())
-        and any(left.end == end for _, end in spans)
-        and any(right.start == start for start, _ in spans)
+        bool(text.indexed.text[left.end : right.start].strip())
+        and any(left.end == end for _, end in text.spans)
+        and any(right.start == start for start, _ in text.spans)
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from agggen.verification.lexicon import MAX_COVER, NEARLY_ALL
+from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Span, containing
-from agggen.verification.training_texts import MAX_COVER, NEARLY_ALL, TrainingText
 from agggen.verification.values import FUNCTION_WORDS
 
 Roles = frozenset[str]
@@ -24,7 +25,7 @@ _MAX_BASE_SHARE = 0.2
 """Maximum share of all names that have one of the roles learned for the words."""
 
 
-def learn_roles(texts: Iterable[TrainingText]) -> dict[str, tuple[str, ...]]:
+def learn_roles(texts: Iterable[MatchedText]) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``roles_after``: as few roles as cover `NEARLY_ALL` of the names, chosen greedily."""
     everywhere = Counter[Roles]()
     after: dict[str, Counter[Roles]] = defaultdict(Counter)
@@ -52,7 +53,7 @@ def learn_roles(texts: Iterable[TrainingText]) -> dict[str, tuple[str, ...]]:
 
 
 def wrong_roles(
-    text: TrainingText, roles_after: Mapping[str, Sequence[str]], known: Collection[str]
+    text: MatchedText, roles_after: Mapping[str, Sequence[str]], known: Collection[str]
 ) -> tuple[Span, ...]:
     """The spans of names and values that have none of the roles of the words before them: "published by PS3523".
 
@@ -67,7 +68,7 @@ def wrong_roles(
     )
 
 
-def _names(text: TrainingText) -> Iterator[tuple[Span, Roles]]:
+def _names(text: MatchedText) -> Iterator[tuple[Span, Roles]]:
     """The spans of subjects and objects that are not inside a longer subject or object, with their roles."""
     by_name: dict[str, set[str]] = defaultdict(set)
     for triple in text.record.triples:
@@ -82,7 +83,7 @@ def _names(text: TrainingText) -> Iterator[tuple[Span, Roles]]:
             yield span, frozenset(own_roles)
 
 
-def _words_before(text: TrainingText, span: Span) -> Iterator[str]:
+def _words_before(text: MatchedText, span: Span) -> Iterator[str]:
     """The one to `_MAX_WORDS` words before a name in its sentence, as strings; other names appear as ``*``."""
     at = text.indexed.words_in(span)
     start = at[0] if at else 0

@@ -37,7 +37,7 @@ def learn_templates(
 
     Args:
         lexicon: the other parts of the lexicon.
-        frequent: predicates by frequent value.
+        frequent: predicates by frequent value, which may be an ordinary word.
     """
     counts = _delexicalised(_single_triples(records), lexicon, frequent)
     known = {predicate for predicate, templates in counts.items() if max(templates.values()) >= _MIN_TEXTS}
@@ -102,11 +102,7 @@ def _is_part_of_word(name: str, text: str) -> bool:
 def _delexicalised(
     texts: Iterable[tuple[Triple, str]], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
 ) -> dict[str, Counter[str]]:
-    """By predicate: counts of the templates of texts that express one triple and contain no other name or value.
-
-    Args:
-        frequent: predicates by frequent value.
-    """
+    """By predicate: counts of the templates of texts that express one triple and contain no other name or value."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for triple, text in texts:
         template = _template(triple, text)

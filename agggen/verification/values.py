@@ -17,42 +17,31 @@ from agggen.verification.normal import (
     Span,
     Word,
     letters,
+    word_set,
     words,
 )
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
-Match = tuple[Span, MatchKind]
-"""A match of a wording in a text."""
 
-FUNCTION_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a along also an and are as at be been but by can did do for from had has have he her his i if in is it its "
-        "may me my no not of on or our out she so than that the them then there these they this to up us was we were "
-        "what when where which who whom whose will with yes you your one",
-    )
+FUNCTION_WORDS = word_set(
+    "a along also an and are as at be been but by can did do for from had has have he her his i if in is it its may "
+    "me my no not of on or our out she so than that the them then there these they this to up us was we were what "
+    "when where which who whom whose will with yes you your one"
 )
 """Words that occur in any text; a value that consists of function words is compared case-sensitively."""
 
-OPINIONS = frozenset(
-    re.findall(
-        r"\w+",
-        "acclaimed beautiful charming delicious famous iconic impressive legendary lovely nice notable popular "
-        "prestigious renowned tasty traditional typical",
-    )
+OPINIONS = word_set(
+    "acclaimed beautiful charming delicious famous iconic impressive legendary lovely nice notable popular "
+    "prestigious renowned tasty traditional typical"
 )
 """Adjectives that people add without a reason in the record."""
-OPENERS = frozenset(
-    re.findall(
-        r"\w+",
-        "accordingly additionally afterwards although another because besides consequently conversely currently "
-        "despite due during each every finally formerly further furthermore hence here however incidentally indeed "
-        "initially instead interestingly lastly later likewise meanwhile moreover nevertheless nobody nonetheless "
-        "nothing now originally otherwise overall previously recently secondly similarly since some sometimes "
-        "still such therefore though through throughout thus today together typically under unlike until usually "
-        "while within yet",
-    )
+OPENERS = word_set(
+    "accordingly additionally afterwards although another because besides consequently conversely currently despite "
+    "due during each every finally formerly further furthermore hence here however incidentally indeed initially "
+    "instead interestingly lastly later likewise meanwhile moreover nevertheless nobody nonetheless nothing now "
+    "originally otherwise overall previously recently secondly similarly since some sometimes still such therefore "
+    "though through throughout thus today together typically under unlike until usually while within yet"
 )
 """Words that often begin a sentence and are not names."""
 
@@ -239,7 +228,7 @@ def spellings(value: str) -> Iterator[str]:
     literal = entity_words(value)
     yield literal
     if date := _ISO_DATE.match(literal):
-        year, month, day = date.group(1), MONTHS[int(date.group(2)) - 1].capitalize(), int(date.group(3))
+        year, month, day = date[1], MONTHS[int(date[2]) - 1].capitalize(), int(date[3])
         yield from (f"{month} {day}, {year}", f"{day} {month} {year}", f"{month} {day} {year}")
         return
     shorter = REMARK.sub("", literal).strip()
@@ -262,13 +251,12 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
             wordings.setdefault(wording.key, wording)
 
     add(literal, "literal")
+    for spelling in spellings(value):
+        add(spelling, "rule")
     if date := _ISO_DATE.match(literal):
         year, month, day = date.groups()
         add(f"{int(day)} {int(month)} {year}", "rule")
         add(f"{int(month)} {int(day)} {year}", "rule")
-        return tuple(wordings.values())
-    for spelling in spellings(value):
-        add(spelling, "rule")
     return tuple(wordings.values())
 
 
@@ -298,9 +286,7 @@ def _reworded(value: str) -> Iterator[str]:
     capitals = [word[0] for word in re.findall(r"[^\W_]+", value) if word[0].isupper()]
     if len(capitals) > 2 and "," not in value:
         yield "".join(capitals)
-    for full, shorts in COUNTRIES.items():
-        if full in value:
-            yield from (value.replace(full, short) for short in shorts)
+    yield from (value.replace(full, short) for full, shorts in COUNTRIES.items() if full in value for short in shorts)
     for preposition in re.finditer(r" (in|of|at) ", value):
         before, after = value[: preposition.start()], value[preposition.end() :]
         yield from (f"{before} {replacement} {after}" for replacement in ("in", "of", "at"))

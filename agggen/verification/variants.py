@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from agggen.text.linearise import entity_words
+from agggen.verification.matched import MatchedText
 from agggen.verification.normal import words
-from agggen.verification.training_texts import MAX_WORDS, Gram, TrainingText, possible_wordings
 from agggen.verification.values import FUNCTION_WORDS, negated
 
 Value = tuple[str, str]
 """A predicate and its value."""
+Gram = tuple[str, ...]
+"""The normal forms of adjacent words."""
 
+_MAX_WORDS = 4
+"""Maximum number of words of a learned wording."""
 _MIN_TEXTS = 3
 """Minimum number of texts that contain a wording."""
 _MIN_TEXTS_WITHOUT_STEM = 5
@@ -29,20 +33,18 @@ _PART_SHARE = 0.9
 """A longer wording replaces a wording if it occurs in at least this fraction of the wording's texts."""
 
 
-def learn_variants(texts: Sequence[TrainingText], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
+def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
     """By value: wordings that are frequent in texts without a rule match of the value, but rare in texts with one, in
     texts with another value of the predicate, and in texts without the predicate. A part of another value of the
     predicate is no wording ("city centre" for ``riverside``).
     """
     unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
     subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
-    text_counts: dict[bool, Counter[Value]] = {True: Counter(), False: Counter()}
+    texts_with_match, texts_without = Counter[Value](), Counter[Value]()
     values_of: dict[str, set[Gram]] = defaultdict(set)
-    grams_of_texts: list[set[Gram]] = []
-    for text in texts:
-        grams = {gram for _, gram in possible_wordings(text)}
-        grams_of_texts.append(grams)
-        for triple, spans in zip(text.record.triples, text.values, strict=True):
+    grams_of_texts = [{gram for _, gram in _possible_wordings(text)} for text in texts]
+    for text, grams in zip(texts, grams_of_texts, strict=True):
+        for triple, spans in text.matches():
             if triple.predicate in booleans:
                 continue
             value = (triple.predicate, triple.object)
@@ -50,26 +52,26 @@ def learn_variants(texts: Sequence[TrainingText], booleans: frozenset[str]) -> d
             values_of[triple.predicate].update(
                 object_forms[i:j] for i in range(len(object_forms)) for j in range(i + 1, len(object_forms) + 1)
             )
-            text_counts[bool(spans)][value] += 1
-            if not spans:
+            if spans:
+                texts_with_match[value] += 1
+            else:
+                texts_without[value] += 1
                 unmatched[value].update(grams)
                 for gram in grams:
                     subjects[value, gram].add(triple.subject)
     candidates: dict[Gram, list[Value]] = defaultdict(list)
     for value, counts in unmatched.items():
         for gram, count in counts.items():
-            min_texts = max(_MIN_TEXTS, (0.05 if _share_stem(gram, value[1]) else 0.15) * text_counts[False][value])
-            is_other = gram in values_of[value[0]] and not _share_stem(gram, value[1])
-            if count >= min_texts and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
+            stem = _share_stem(gram, value[1])
+            often = count >= max(_MIN_TEXTS, (0.05 if stem else 0.15) * texts_without[value])
+            is_other = gram in values_of[value[0]] and not stem
+            if often and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
                 candidates[gram].append(value)
     surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
     matched, with_other_value, without_predicate = (Counter[tuple[Value, Gram]]() for _ in range(3))
     texts_of_predicate = Counter[str]()
     for text, grams in zip(texts, grams_of_texts, strict=True):
-        values = {
-            (triple.predicate, triple.object): bool(spans)
-            for triple, spans in zip(text.record.triples, text.values, strict=True)
-        }
+        values = {(triple.predicate, triple.object): bool(spans) for triple, spans in text.matches()}
         predicates, objects = {predicate for predicate, _ in values}, {object_ for _, object_ in values}
         texts_of_predicate.update(predicates)
         for gram in grams & candidates.keys():
@@ -86,8 +88,8 @@ def learn_variants(texts: Sequence[TrainingText], booleans: frozenset[str]) -> d
         for value in candidate_values:
             count = unmatched[value][gram]
             precise = count >= _PRECISION * (count + with_other_value[value, gram])
-            share = count / text_counts[False][value]
-            share_matched = matched[value, gram] / max(1, text_counts[True][value])
+            share = count / texts_without[value]
+            share_matched = matched[value, gram] / max(1, texts_with_match[value])
             frequent = _share_stem(gram, value[1]) or count >= _MIN_TEXTS_WITHOUT_STEM
             n_with = texts_of_predicate[value[0]]
             share_with = (count + matched[value, gram] + with_other_value[value, gram]) / n_with
@@ -97,11 +99,25 @@ def learn_variants(texts: Sequence[TrainingText], booleans: frozenset[str]) -> d
                 accepted[value[1]][gram] += count
     return {
         value: tuple(surfaces[gram].most_common(1)[0][0] for gram in _minimal_wordings(counts))
-        for value, counts in accepted.items()
+        for value, counts in sorted(accepted.items())
     }
 
 
-def _surface(text: TrainingText, gram: Gram) -> str:
+def _possible_wordings(text: MatchedText) -> Iterator[tuple[int, Gram]]:
+    """Sequences of unexplained words without a function word at either end, each with its start index."""
+    tokens, explained = text.words, text.explained
+    for start, first in enumerate(tokens):
+        if explained[start] or first.form in FUNCTION_WORDS or first.optional:
+            continue
+        for end in range(start + 1, min(len(tokens), start + _MAX_WORDS) + 1):
+            last = tokens[end - 1]
+            if explained[end - 1]:
+                break
+            if last.form not in FUNCTION_WORDS and not last.optional and last.kind != "number":
+                yield start, tuple(word.form for word in tokens[start:end])
+
+
+def _surface(text: MatchedText, gram: Gram) -> str:
     """The surface form of the first occurrence of a word sequence in a text."""
     tokens = text.words
     text_forms = [word.form for word in tokens]
@@ -122,7 +138,7 @@ def _may_replace(gram: Gram, value: str) -> bool:
     return value_forms <= set(gram) or not value_forms & set(gram) or gram == before
 
 
-def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = MAX_WORDS) -> tuple[Gram, ...]:
+def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = _MAX_WORDS) -> tuple[Gram, ...]:
     """The wordings of at most `max_words` words, most frequent first, except wordings that contain a more frequent
     wording or are nearly always part of a longer wording.
     """
@@ -143,7 +159,7 @@ def _contains(longer: Gram, shorter: Gram) -> bool:
     return any(longer[start : start + length] == shorter for start in range(len(longer) - length + 1))
 
 
-def learn_booleans(texts: Sequence[TrainingText], predicates: frozenset[str]) -> dict[str, dict[str, tuple[str, ...]]]:
+def learn_booleans(texts: Sequence[MatchedText], predicates: frozenset[str]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Phrases of at most three words that occur (almost) only with one truth value, by predicate and value. Phrases
     that follow a negation get a leading ``not``: ``not family friendly``.
     """
@@ -153,7 +169,7 @@ def learn_booleans(texts: Sequence[TrainingText], predicates: frozenset[str]) ->
     totals: Counter[tuple[bool, Gram]] = Counter()
     text_counts: Counter[Value] = Counter()
     for text in texts:
-        grams = {(negated(text.words, start), gram) for start, gram in possible_wordings(text)}
+        grams = {(negated(text.words, start), gram) for start, gram in _possible_wordings(text)}
         totals.update(grams)
         for triple in text.record.triples:
             if triple.predicate in predicates:

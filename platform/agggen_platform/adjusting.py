@@ -11,7 +11,7 @@ from agggen.config import load_config, overrides_of
 from agggen.corpora.catalogue import list_corpora, load
 from agggen.corpora.rejects import split_rejects
 from agggen.generation.config import InferenceConfig
-from agggen.verification.lexicon import read_templates
+from agggen.verification.lexicon import Lexicon, read_templates
 from agggen.verification.templates import learn_phrases
 
 
@@ -37,7 +37,7 @@ def adjusted(
     bundle = load_bundle(folder)
     config = load_config(InferenceConfig, None, [*overrides_of(bundle.inference), *settings])
     bundle.generator().planner.check_level(config.level)
-    lexicon = bundle.lexicon.with_variants(wordings or {})
+    lexicon = bundle.lexicon.merged(Lexicon(variants=wordings or {}))
     if phrases is not None and _is_file(phrases):
         lexicon = replace(lexicon, templates={**lexicon.templates, **read_templates(Path(phrases))})
     elif phrases is not None:

@@ -153,8 +153,7 @@ class Corruptor:
                 new = self._random_name()
             if set(new) & set(example.words):
                 continue
-            for start in reversed(starts):
-                example.splice(start, len(words), new, 0)
+            example.splice(starts, len(words), new, False)
             name = " ".join(word.lstrip("#") for word in new)
             example.triples = [
                 (name if subject == value else subject, predicate, name if object_ == value else object_)
@@ -170,7 +169,7 @@ class Corruptor:
         if not starts or new is None:
             return
         before = list(example.words)
-        example.splice(self._random.choice(starts), len(words), new, 1)
+        example.splice([self._random.choice(starts)], len(words), new, True)
         example.mark_lost(before, WRONG)
 
     def _cut_value(self, example: Example, index: int) -> None:
@@ -181,12 +180,11 @@ class Corruptor:
         if not kept or len(kept) == len(words) or all(len(word) < 4 for word in set(words) - set(kept)):
             return
         before = list(example.words)
-        for start in reversed(starts):
-            example.splice(start, len(words), tuple(kept), 0)
+        example.splice(starts, len(words), tuple(kept), False)
         example.mark_lost(before, PART)
 
     def _exchange_values(self, example: Example) -> None:
-        said = [index for index, label in enumerate(example.labels) if label == SAID]
+        said = example.said
         self._random.shuffle(said)
         for first, second in product(said, said):
             if first < second and self._exchange(example, first, second):
@@ -202,8 +200,8 @@ class Corruptor:
         (words, (start,)), (later_words, (later,)) = sorted((left, right), key=lambda mentioned: mentioned[1])
         if start + len(words) > later:
             return False
-        example.splice(later, len(later_words), words, 0)
-        example.splice(start, len(words), later_words, 0)
+        example.splice([later], len(later_words), words, False)
+        example.splice([start], len(words), later_words, False)
         example.labels[first] = example.labels[second] = WRONG
         return True
 
@@ -213,10 +211,10 @@ class Corruptor:
         new = self._other_value(example, subject, None)
         if not starts or new is None:
             return
-        for start in reversed(starts):
-            example.splice(start, len(words), new, 1)
-        for index, (name, _, value) in enumerate(example.triples):
-            if subject in (name, value) and example.labels[index] == SAID:
+        example.splice(starts, len(words), new, True)
+        for index in example.said:
+            name, _, value = example.triples[index]
+            if subject in (name, value):
                 example.labels[index] = WRONG
 
     def _delete_sentence(self, example: Example) -> None:
@@ -231,9 +229,8 @@ class Corruptor:
             start, end = self._random.choice(cuts), len(example.words) - 1
         before, deleted = list(example.words), example.words[start:end]
         del example.words[start:end], example.invented[start:end]
-        for index, (_, _, value) in enumerate(example.triples):
-            if example.labels[index] != SAID:
-                continue
+        for index in example.said:
+            value = example.triples[index][2]
             old_starts, new_starts = mention(value, before)[1], mention(value, example.words)[1]
             if old_starts and not new_starts:
                 example.labels[index] = MISSING
@@ -248,14 +245,12 @@ class Corruptor:
         end = next(end for start, end in sentences(example.words) if start <= verb < end)
         clause = example.words[verb:end]
         said = sorted(
-            (starts[0], index)
-            for index, (_, _, value) in enumerate(example.triples)
-            if example.labels[index] == SAID and (starts := mention(value, clause)[1])
+            (starts[0], index) for index in example.said if (starts := mention(example.triples[index][2], clause)[1])
         )
         for number, (_, index) in enumerate(said):
             example.labels[index] = UNKNOWN if number else WRONG
         if said:
-            example.splice(verb + 1, 0, (_VERBS[example.words[verb]],), 0)
+            example.splice([verb + 1], 0, (_VERBS[example.words[verb]],), False)
 
     def _insert_sentence(self, example: Example) -> None:
         other = self._random.choice(self._texts)
@@ -338,7 +333,7 @@ class Corruptor:
         """The change, applied to a random triple that the text expresses, if any."""
 
         def changed(example: Example) -> None:
-            if said := [index for index, label in enumerate(example.labels) if label == SAID]:
+            if said := example.said:
                 change(example, self._random.choice(said))
 
         return changed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +17,13 @@ from agggen.errors import BundleError
 from agggen.records import Record, Triple
 from agggen.tensors import save_tensors
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, NetworkConfig
-from agggen.verification.critic.tokens import PUNCTUATION, Role, approximate_length, collate, text_words
+from agggen.verification.critic.tokens import PUNCTUATION, approximate_length, collate, text_words
 from agggen.verification.normal import Span
 from agggen.verification.results import check_paired
 
 FORMAT = "agggen-critic-2"
+SHIPPED = Path(__file__).with_name("model")
+"""The critic that is part of agggen."""
 _BATCH = 64
 
 Said = Literal["said", "part", "contradicted", "missing"]
@@ -84,20 +85,14 @@ class Critic:
         ]
         judgements: dict[int, Judgement] = {}
         order = sorted(range(len(items)), key=lambda index: approximate_length(*items[index][:2]))
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
+        for batch in (order[start : start + _BATCH] for start in range(0, len(order), _BATCH)):
             inputs = collate([items[index][:2] for index in batch], self.ids)
             logits = self.network(inputs)
-            verdicts = (logits.verdicts / self.temperature).softmax(-1)
-            invented = logits.invented.sigmoid()
+            verdicts, invented = (logits.verdicts / self.temperature).softmax(-1), logits.invented.sigmoid()
             for row, index in enumerate(batch):
-                triple_marks = (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]
-                text_positions = ((inputs.roles[row] == Role.TEXT) & ~inputs.padding[row]).nonzero()[:, 0]
+                marks, words = inputs.marks(row), inputs.text(row)
                 judgements[index] = _judgement(
-                    records[index].triples,
-                    verdicts[row, triple_marks],
-                    invented[row, text_positions[1:]],
-                    *items[index][1:],
+                    records[index].triples, verdicts[row, marks], invented[row, words], *items[index][1:]
                 )
         return [judgements[index] for index in range(len(items))]
 
@@ -142,15 +137,12 @@ def _judgement(
     )
 
 
-def load_critic(folder: Path | str | None = None) -> Critic:
-    """Loads the critic in `folder`. [default: the included critic]
+def load_critic(folder: Path | str = SHIPPED) -> Critic:
+    """Loads the critic in `folder`.
 
     Raises:
         CriticError: the folder contains no critic, or one in another format.
     """
-    if folder is None:
-        with as_file(files("agggen.verification.critic") / "model") as included:
-            return load_critic(included)
     folder = Path(folder)
     try:
         description = json.loads((folder / "critic.json").read_text(encoding="utf-8"))

@@ -33,18 +33,24 @@ class Example:
     def copy(self) -> Example:
         return Example([*self.triples], [*self.words], [*self.labels], [*self.invented])
 
-    def splice(self, start: int, size: int, new: Words, invented: int) -> None:
-        """Replaces `size` words from `start` by `new`; if `invented` is 1, marks new words that occur in no triple."""
-        known = self.value_words() if invented else set()
-        self.words[start : start + size] = new
-        self.invented[start : start + size] = [int(bool(invented) and word not in known) for word in new]
+    @property
+    def said(self) -> list[int]:
+        """The indices of the triples that the text expresses."""
+        return [index for index, label in enumerate(self.labels) if label == SAID]
+
+    def splice(self, starts: Sequence[int], size: int, new: Words, invented: bool) -> None:
+        """Replaces `size` words from each start by `new`; if `invented`, marks those that occur in no triple."""
+        known = self.value_words()
+        marks = [int(invented and word not in known) for word in new]
+        for start in reversed(starts):
+            self.words[start : start + size] = new
+            self.invented[start : start + size] = marks
 
     def mark_lost(self, before: Sequence[str], label: int) -> None:
         """Gives `label` to expressed triples whose subject or object `before` mentions but the text now does not."""
-        for index, (subject, _, value) in enumerate(self.triples):
-            if self.labels[index] == SAID and any(
-                mention(name, before)[1] and not mention(name, self.words)[1] for name in (subject, value)
-            ):
+        for index in self.said:
+            subject, _, value = self.triples[index]
+            if any(mention(name, before)[1] and not mention(name, self.words)[1] for name in (subject, value)):
                 self.labels[index] = label
 
     def mark_invented(self, words: Words, starts: Iterable[int]) -> None:

@@ -113,6 +113,14 @@ class Inputs:
     content: Tensor
     """(B, L) 1 for words, 0 for marks, punctuation and padding."""
 
+    def marks(self, row: int) -> Tensor:
+        """Whether each position of a sequence is the mark of a triple."""
+        return (self.roles[row] == Role.TRIPLE) & ~self.padding[row]
+
+    def text(self, row: int) -> Tensor:
+        """The positions of the words of the text in a sequence."""
+        return ((self.roles[row] == Role.TEXT) & ~self.padding[row]).nonzero()[1:, 0]
+
 
 def collate(items: Sequence[tuple[Sequence[Item], Sequence[str]]], vocabulary: Mapping[str, int]) -> Inputs:
     """The batch of `items`, pairs of the triples of a record and the words of a text."""

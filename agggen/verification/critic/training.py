@@ -18,7 +18,7 @@ from agggen.verification.critic.corruption import Corruptor
 from agggen.verification.critic.critic import Critic
 from agggen.verification.critic.examples import UNKNOWN, Example, to_example
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, NetworkConfig
-from agggen.verification.critic.tokens import Inputs, Role, approximate_length, collate, predicate_words
+from agggen.verification.critic.tokens import Inputs, approximate_length, collate, predicate_words
 
 _BATCHES_DRAWN = 8  # number of batches whose examples are drawn together and sorted by length
 _HIDDEN_SHARE = 0.15  # fraction of word ids hidden in training, so that character n-grams are used
@@ -128,11 +128,10 @@ def _inputs(batch: Sequence[Example], ids: Mapping[str, int]) -> Inputs:
 def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
     """The labels of verdicts and of invented words, each (B, L); `UNKNOWN` at positions that are ignored."""
     verdicts, invented = (torch.full(inputs.words.shape, UNKNOWN) for _ in range(2))
-    text = (inputs.roles == Role.TEXT) & ~inputs.padding
     for row, example in enumerate(batch):
-        verdicts[row, (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]] = torch.tensor(example.labels)
-        positions = text[row].nonzero()[:, 0]
-        invented[row, positions[1:]] = torch.tensor(example.invented[: len(positions) - 1])
+        verdicts[row, inputs.marks(row)] = torch.tensor(example.labels)
+        words = inputs.text(row)
+        invented[row, words] = torch.tensor(example.invented[: len(words)])
     return verdicts, invented
 
 

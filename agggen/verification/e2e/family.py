@@ -1,8 +1,8 @@
-"""Phrases for the slot ``familyFriendly``, in the syntax of ``patterns.phrases``."""
+"""Phrases for the slot ``familyFriendly``."""
 
 from __future__ import annotations
 
-from agggen.verification.e2e.patterns import Pattern, phrases
+from agggen.verification.e2e.patterns import phrases
 
 _FAMILY = "(?:famil(?:y|ies)|child(?:ren)?|kid(?:s|dies)?|toddlers?)(?: ?' ?s?)?"
 _FRIENDLY = (
@@ -78,9 +78,9 @@ _FOR_ADULTS = (
 )
 
 FAMILY_FRIENDLY = (
-    Pattern("familyFriendly", ("yes",), phrases(*_PUBLISHED_YES)),
-    Pattern("familyFriendly", ("no",), phrases(*_PUBLISHED_NO), reading="published"),
-    Pattern("familyFriendly", ("yes",), phrases(*_YES), reading="plain"),
-    Pattern("familyFriendly", ("no",), phrases(*_NO), reading="plain"),
-    Pattern("familyFriendly", ("no",), phrases(*_FOR_ADULTS), vague=True, reading="plain"),
+    phrases("familyFriendly", ("yes",), *_PUBLISHED_YES),
+    phrases("familyFriendly", ("no",), *_PUBLISHED_NO, reading="published"),
+    phrases("familyFriendly", ("yes",), *_YES, reading="plain"),
+    phrases("familyFriendly", ("no",), *_NO, reading="plain"),
+    phrases("familyFriendly", ("no",), *_FOR_ADULTS, vague=True, reading="plain"),
 )

@@ -21,12 +21,12 @@ _SAME_SIGN = str.maketrans("\u2018\u2019\u00b4\u2010\u2011\u2012\u2013\u2014\u22
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A phrase that expresses a value, at characters ``[start, end)`` of the text."""
+    """A phrase that expresses a value."""
 
     slot: str
     value: str
-    start: int
-    end: int
+    span: Span
+    """The characters ``[start, end)`` of the phrase in the text."""
 
 
 def fold(text: str) -> str:
@@ -93,9 +93,9 @@ def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     ]
     specific = {pattern.slot for _, pattern in matches if not pattern.vague}
     result: list[Mention] = []
-    for (start, end), pattern in matches:
+    for span, pattern in matches:
         if pattern.values and not (pattern.vague and pattern.slot in specific):
-            result.append(Mention(pattern.slot, _meaning(pattern, slots, result), start, end))
+            result.append(Mention(pattern.slot, _meaning(pattern, slots, result), span))
     return result
 
 

@@ -52,51 +52,52 @@ class Pattern:
     """A substring of every phrase: texts without it are skipped."""
 
 
-def phrases(*alternatives: str) -> re.Pattern[str]:
-    """A regular expression for whole words of folded text; the first matching alternative counts."""
+def phrases(
+    slot: str,
+    values: tuple[str, ...],
+    *alternatives: str,
+    vague: bool = False,
+    reading: Reading | None = None,
+    cue: str = "",
+) -> Pattern:
+    """A pattern for whole words of folded text; the first matching alternative counts."""
     joined = "|".join(alternatives).replace(" ?", r"[\s-]*").replace(" ", r"[\s-]+")
-    return re.compile(rf"(?<!\w)(?:{joined})(?!\w)")
+    return Pattern(slot, values, re.compile(rf"(?<!\w)(?:{joined})(?!\w)"), vague, reading, cue)
 
 
 EAT_TYPE = (
-    Pattern("eatType", ("coffee shop",), phrases("coffee ?(?:shop|house|place|bar)s?", "cafe")),
-    Pattern("eatType", ("coffee shop",), phrases("coffee"), vague=True),
-    Pattern("eatType", ("restaurant",), phrases("restaurant")),
-    Pattern("eatType", ("restaurant",), phrases("restaurants"), vague=True, reading="plain"),
-    Pattern("eatType", ("pub",), phrases("pub", "public house")),
-    Pattern("eatType", ("pub",), phrases("pubs"), vague=True, reading="plain"),
+    phrases("eatType", ("coffee shop",), "coffee ?(?:shop|house|place|bar)s?", "cafe"),
+    phrases("eatType", ("coffee shop",), "coffee", vague=True),
+    phrases("eatType", ("restaurant",), "restaurant"),
+    phrases("eatType", ("restaurant",), "restaurants", vague=True, reading="plain"),
+    phrases("eatType", ("pub",), "pub", "public house"),
+    phrases("eatType", ("pub",), "pubs", vague=True, reading="plain"),
 )
 
 _CUISINES = ("Chinese", "French", "Indian", "Italian", "Japanese")
 FOOD = (
-    Pattern("food", (), phrases("british pounds?"), reading="plain"),
-    Pattern("food", ("English",), phrases("english", "british")),
-    Pattern("food", ("Fast food",), phrases("fast food")),
-    *(Pattern("food", (cuisine,), phrases(cuisine.lower())) for cuisine in _CUISINES),
+    phrases("food", (), "british pounds?", reading="plain"),
+    phrases("food", ("English",), "english", "british"),
+    phrases("food", ("Fast food",), "fast food"),
+    *(phrases("food", (cuisine,), cuisine.lower()) for cuisine in _CUISINES),
 )
 
 _NEAR = "(?:on|by|along|alongside|beside|near|near to|next to|close to|off|at|overlooking|facing|across)"
 _CITY = "(?:the )?(?:city|town|cambridge)"
 AREA = (
-    Pattern("area", ("riverside",), phrases("riverside", "(?:on|by|along|beside|near|close to|off|at) the river")),
-    Pattern(
+    phrases("area", ("riverside",), "riverside", "(?:on|by|along|beside|near|close to|off|at) the river"),
+    phrases(
         "area",
         ("riverside",),
-        phrases(
-            "river ?(?:side|front|bank)s?", f"{_NEAR} (?:(?:the|a) )?(?:banks? of the )?river", "waterside|waterfront"
-        ),
+        *("river ?(?:side|front|bank)s?", f"{_NEAR} (?:(?:the|a) )?(?:banks? of the )?river", "waterside|waterfront"),
         reading="plain",
     ),
-    Pattern("area", ("city centre",), phrases("(?:city|town) ?cent(?:re|er)", f"cent(?:re|er) ?\\.? of {_CITY}")),
-    Pattern(
+    phrases("area", ("city centre",), "(?:city|town) ?cent(?:re|er)", f"cent(?:re|er) ?\\.? of {_CITY}"),
+    phrases(
         "area",
         ("city centre",),
-        phrases(
-            f"(?:cent(?:re|er)|heart|middle|core) of {_CITY}",
-            f"{_CITY}(?: ?'? ?s)? (?:cent(?:re|er)|core)",
-            "downtown",
-            "centrally located",
-        ),
+        *(f"(?:cent(?:re|er)|heart|middle|core) of {_CITY}", f"{_CITY}(?: ?'? ?s)? (?:cent(?:re|er)|core)"),
+        *("downtown", "centrally located"),
         reading="plain",
     ),
 )

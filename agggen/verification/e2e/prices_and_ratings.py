@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 from agggen.verification.e2e.patterns import Pattern, phrases
 
-_rated = partial(Pattern, "customerRating")
-_priced = partial(Pattern, "priceRange")
+_rated = partial(phrases, "customerRating")
+_priced = partial(phrases, "priceRange")
 
 # --- adjectives of degree with a noun --------------------------------------------------------------------------------
 
@@ -35,21 +34,25 @@ _NO_PRICE = r"(?! (?:in )?(?:pric\w+|cost\w*|end\b|range|expens\w+|cheap\w*))"
 _NO_RATING = rf"(?! (?:{_BEFORE_RATING_NOUN} ){{0,2}}{_RATING_NOUN})"
 
 
-def _rating(adjective: str, noun: str = _RATING_NOUN) -> re.Pattern[str]:
+def _rating(adjective: str, noun: str = _RATING_NOUN) -> str:
     """Phrases such as "low customer rating", "the rating is low", "low in customer rating"."""
-    return phrases(
-        f"{adjective}(?: {_BEFORE_RATING_NOUN}){{0,3}} {noun}",
-        f"{noun} ?[:=]? ?(?:{_AFTER_RATING_NOUN} ){{0,5}}{adjective}{_NO_PRICE}",
-        f"{adjective} (?:in|for|on) (?:{_BEFORE_RATING_NOUN} ){{0,2}}{noun}",
+    return "|".join(
+        (
+            f"{adjective}(?: {_BEFORE_RATING_NOUN}){{0,3}} {noun}",
+            f"{noun} ?[:=]? ?(?:{_AFTER_RATING_NOUN} ){{0,5}}{adjective}{_NO_PRICE}",
+            f"{adjective} (?:in|for|on) (?:{_BEFORE_RATING_NOUN} ){{0,2}}{noun}",
+        )
     )
 
 
-def _price(adjective: str, noun: str = _PRICE_NOUN) -> re.Pattern[str]:
+def _price(adjective: str, noun: str = _PRICE_NOUN) -> str:
     """Phrases such as "low price", "low in price", "prices are low", "priced in the low range"."""
-    return phrases(
-        f"{adjective}(?: (?:in|on|food|menu|meal|average|overall)){{0,2}} {noun}(?: range)?",
-        f"{adjective} (?:range[sd]?|bracket|budget)(?: (?:pric\\w+|cost))?",
-        f"{noun} ?[:=]? ?(?:{_AFTER_PRICE_NOUN} ){{0,5}}{adjective}(?: (?:side|end|range))?{_NO_RATING}",
+    return "|".join(
+        (
+            f"{adjective}(?: (?:in|on|food|menu|meal|average|overall)){{0,2}} {noun}(?: range)?",
+            f"{adjective} (?:range[sd]?|bracket|budget)(?: (?:pric\\w+|cost))?",
+            f"{noun} ?[:=]? ?(?:{_AFTER_PRICE_NOUN} ){{0,5}}{adjective}(?: (?:side|end|range))?{_NO_RATING}",
+        )
     )
 
 
@@ -62,17 +65,14 @@ _OUT_OF_FIVE = "(?:5|five)(?: stars?)?"
 def _stars(number: str) -> tuple[Pattern, ...]:
     """N out of 5 and N stars, in digits or words. In "1 out of 5 stars", the longer phrase hides "5 stars"."""
     figure = _FIGURES[number]
-    synonyms = {"1": ("low",), "3": ("average",), "5": ("high",)}.get(number, ())
-    values = (f"{number} out of 5", *synonyms)
+    values = (f"{number} out of 5", *{"1": ("low",), "3": ("average",), "5": ("high",)}.get(number, ()))
     return (
-        _rated(values, phrases(f"{figure} (?:stars? )?(?:out )?of {_OUT_OF_FIVE}", f"{figure} stars?")),
+        _rated(values, f"{figure} (?:stars? )?(?:out )?of {_OUT_OF_FIVE}", f"{figure} stars?"),
         _rated(
             values,
-            phrases(
-                f"{figure} ?(?:stars? )?(?:(?:out )?of(?: a)?(?: possible)?|out|/|our of) ?{_OUT_OF_FIVE}",
-                f"{_RATING_NOUN} (?:(?:{_AFTER_RATING_NOUN}|number) ){{0,3}}{figure}"
-                "(?! ?(?:out|of|/|stars?|our|to|pounds?|-) ?)",
-            ),
+            f"{figure} ?(?:stars? )?(?:(?:out )?of(?: a)?(?: possible)?|out|/|our of) ?{_OUT_OF_FIVE}",
+            f"{_RATING_NOUN} (?:(?:{_AFTER_RATING_NOUN}|number) ){{0,3}}{figure}"
+            "(?! ?(?:out|of|/|stars?|our|to|pounds?|-) ?)",
             reading="plain",
         ),
     )
@@ -100,10 +100,10 @@ CUSTOMER_RATING = (
     _rated((*_FIVE_STARS, *_THREE_STARS), _rating("(?:above|over) average"), vague=True, reading="plain"),
     _rated((*_ONE_STAR, *_THREE_STARS), _rating("(?:below|under|less than) average"), vague=True, reading="plain"),
     _rated((*_ONE_STAR, *_THREE_STARS), _rating(_NOT_HIGH), vague=True, reading="plain"),
-    _rated(_FIVE_STARS, phrases(f"{_HIGH} (?:quality|standards?)"), vague=True),
-    _rated(_THREE_STARS, phrases("average quality"), vague=True),
-    _rated(_ONE_STAR, phrases(f"{_LOW} (?:quality|standards?)"), vague=True),
-    _rated(_FIVE_STARS, phrases("highly recommended", f"well {_RATING_NOUN}"), vague=True, reading="plain"),
+    _rated(_FIVE_STARS, f"{_HIGH} (?:quality|standards?)", vague=True),
+    _rated(_THREE_STARS, "average quality", vague=True),
+    _rated(_ONE_STAR, f"{_LOW} (?:quality|standards?)", vague=True),
+    _rated(_FIVE_STARS, "highly recommended", f"well {_RATING_NOUN}", vague=True, reading="plain"),
 )
 
 # --- prices ---------------------------------------------------------------------------------------------------------
@@ -118,90 +118,69 @@ def _amount(figures: str) -> str:
 
 
 _20, _25, _30 = _amount("20|twenty"), _amount("25|twenty five"), _amount("30|thirty")
-_CHEAP, _MODERATE, _DEAR = (
-    ("cheap", "less than £20"),
-    ("moderate", "£20-25", "less than £20"),
-    ("high", "more than £30"),
-)
+_CHEAP, _DEAR = ("cheap", "less than £20"), ("high", "more than £30")
+_MODERATE = ("moderate", "£20-25", "less than £20")
 _MIDDLE = ("moderate", "£20-25")
 _NOT_VERY = "(?:not|n ?' ?t)(?: (?:the|a|an|very|too|so|that|particularly|really|all)){0,2} "
 
+_UNDER_20, _20_TO_25, _OVER_30 = ("less than £20", "cheap"), ("£20-25", "moderate"), ("more than £30", "high")
+
 PRICE_RANGE = (
-    _priced(("less than £20", "cheap"), phrases(f"(?:less than|under) {_amount('20')}")),
+    _priced(_UNDER_20, f"(?:less than|under) {_amount('20')}"),
     _priced(
-        ("less than £20", "cheap"),
-        phrases(
-            "(?:less(?:er)? th(?:an|at)|lower than|cheaper than|under|below|beneath|up to|no more than|not more than|"
-            f"at most|within|max(?:imum)?(?: of)?)(?: the)? {_20}",
-            f"{_20} ?(?:(?:or|and) (?:less|under|below|lower|cheaper)|max(?:imum)?)",
-            f"< ?{_20}",
-        ),
+        _UNDER_20,
+        "(?:less(?:er)? th(?:an|at)|lower than|cheaper than|under|below|beneath|up to|no more than|not more than|"
+        f"at most|within|max(?:imum)?(?: of)?)(?: the)? {_20}",
+        f"{_20} ?(?:(?:or|and) (?:less|under|below|lower|cheaper)|max(?:imum)?)",
+        f"< ?{_20}",
         reading="plain",
     ),
-    _priced(("£20-25", "moderate"), phrases(f"£? ?20(?: | ?to ?)25{_NO_OTHER_UNIT}")),
+    _priced(_20_TO_25, f"£? ?20(?: | ?to ?)25{_NO_OTHER_UNIT}"),
+    _priced(_20_TO_25, f"{_20}(?: ?(?:to|and|through|/|~|until|or) ?| ){_25}", reading="plain"),
+    _priced(_OVER_30, f"(?:more than|over) {_amount('30')}"),
     _priced(
-        ("£20-25", "moderate"),
-        phrases(f"{_20}(?: ?(?:to|and|through|/|~|until|or) ?| ){_25}"),
+        _OVER_30,
+        "(?:(?:more|greater|higher) th[ae]n|over|above|upwards? of|exceed(?:s|ing)?|in excess of|at least|"
+        f"start(?:s|ing)? (?:at|from)|begin(?:s|ning)? (?:at|from)|from|minimum(?: of)?)(?: the)? {_30}"
+        "(?: (?:and|or) (?:up|more|over|above))?",
+        f"{_30} ?(?:(?:or|and) (?:more|over|up|upwards?|above|higher)|plus|minimum|price minimum|\\+)",
+        f"> ?{_30}",
         reading="plain",
     ),
-    _priced(("more than £30", "high"), phrases(f"(?:more than|over) {_amount('30')}")),
-    _priced(
-        ("more than £30", "high"),
-        phrases(
-            "(?:(?:more|greater|higher) th[ae]n|over|above|upwards? of|exceed(?:s|ing)?|in excess of|at least|"
-            f"start(?:s|ing)? (?:at|from)|begin(?:s|ning)? (?:at|from)|from|minimum(?: of)?)(?: the)? {_30}"
-            "(?: (?:and|or) (?:up|more|over|above))?",
-            f"{_30} ?(?:(?:or|and) (?:more|over|up|upwards?|above|higher)|plus|minimum|price minimum|\\+)",
-            f"> ?{_30}",
-        ),
-        reading="plain",
-    ),
-    _priced(_CHEAP, phrases("cheap(?:ly|er)?(?: (?:price[ds]?|pricing)(?: range)?)?", "inexpensive(?:ly)?")),
+    _priced(_CHEAP, "cheap(?:ly|er)?(?: (?:price[ds]?|pricing)(?: range)?)?", "inexpensive(?:ly)?"),
     _priced(_CHEAP, _price("(?:low|cheap)", _PUBLISHED_PRICE_NOUN)),
     _priced(_CHEAP, _price("(?:low|lower|lowest|cheap|cheaper|budget|bargain)(?! than)"), reading="plain"),
     _priced(_CHEAP, _price("(?:lower than|less than|below|under) (?:the )?average"), reading="plain"),
-    _priced(("cheap", *_MODERATE), phrases("affordabl[ey](?: pric\\w+)?"), vague=True),
-    _priced((*_MIDDLE, *_CHEAP), phrases("reasonable pric\\w+"), vague=True),
-    _priced(("cheap", *_MODERATE), phrases("reasonabl[ey](?: pric\\w+)?"), vague=True, reading="plain"),
+    _priced(("cheap", *_MODERATE), "affordabl[ey](?: pric\\w+)?", vague=True),
+    _priced((*_MIDDLE, *_CHEAP), "reasonable pric\\w+", vague=True),
+    _priced(("cheap", *_MODERATE), "reasonabl[ey](?: pric\\w+)?", vague=True, reading="plain"),
     _priced(_MODERATE, _price("(?:moderate|moderately)", _PUBLISHED_PRICE_NOUN)),
     _priced(_MIDDLE, _price("average", _PUBLISHED_PRICE_NOUN), reading="published"),
-    _priced(
-        _MODERATE,
-        _price("(?:moderate|moderately|mid(?:dle)?|medium|mid ?range|mid level)"),
-        reading="plain",
-    ),
-    _priced(
-        _MODERATE,
-        phrases(f"(?:mid(?:dle)? ?(?:priced?|ranged?)|moderately ranged){_NO_RATING}"),
-        reading="plain",
-    ),
+    _priced(_MODERATE, _price("(?:moderate|moderately|mid(?:dle)?|medium|mid ?range|mid level)"), reading="plain"),
+    _priced(_MODERATE, f"(?:mid(?:dle)? ?(?:priced?|ranged?)|moderately ranged){_NO_RATING}", reading="plain"),
     _priced(_MIDDLE, _price("(?:average|averagely|decent|fair|fairly)"), vague=True, reading="plain"),
-    _priced(_DEAR, phrases("expensive(?:ly)?")),
+    _priced(_DEAR, "expensive(?:ly)?"),
     _priced(_DEAR, _price("(?:high|expensive)", _PUBLISHED_PRICE_NOUN)),
-    _priced(_DEAR, phrases("price?y|pricier", "costly", "high end", "upscale|upmarket"), reading="plain"),
+    _priced(_DEAR, "price?y|pricier", "costly", "high end", "upscale|upmarket", reading="plain"),
     _priced(_DEAR, _price("(?:high|highly|higher|highest|exclusive|premium)"), reading="plain"),
     _priced(_DEAR, _price("(?:higher than|more than|above|over) (?:the )?average"), reading="plain"),
-    _priced((*_DEAR, *_MIDDLE), phrases("(?:moderately|fairly|somewhat) expensive"), reading="plain"),
-    _priced((*_DEAR, *_MIDDLE), phrases(f"{_NOT_VERY}cheap\\w*"), vague=True, reading="plain"),
-    _priced((*_CHEAP, *_MIDDLE), phrases(f"{_NOT_VERY}expensive"), vague=True, reading="plain"),
+    _priced((*_DEAR, *_MIDDLE), "(?:moderately|fairly|somewhat) expensive", reading="plain"),
+    _priced((*_DEAR, *_MIDDLE), f"{_NOT_VERY}cheap\\w*", vague=True, reading="plain"),
+    _priced((*_CHEAP, *_MIDDLE), f"{_NOT_VERY}expensive", vague=True, reading="plain"),
 )
 
 # --- the published reading only ---------------------------------------------------------------------------------------
 
 
 def _loose(slot: str, noun: str, most_between: int, values: tuple[str, ...], adjective: str) -> Pattern:
-    return Pattern(
-        slot, values, phrases(f"{noun}(?: \\w+){{0,{most_between}}}? {adjective}"), reading="published", cue=adjective
-    )
+    phrase = f"{noun}(?: \\w+){{0,{most_between}}}? {adjective}"
+    return phrases(slot, values, phrase, reading="published", cue=adjective)
 
 
+_DEGREES = (("low", _CHEAP, _ONE_STAR), ("average", _MODERATE, _THREE_STARS), ("high", _DEAR, _FIVE_STARS))
 LOOSE = tuple(
     pattern
-    for adjective, price, rating in (
-        ("low", _CHEAP, _ONE_STAR),
-        ("average", _MODERATE, _THREE_STARS),
-        ("high", _DEAR, _FIVE_STARS),
-    )
+    for adjective, price, rating in _DEGREES
     for pattern in (
         _loose("priceRange", "price(?:s| range)?", 3, price, adjective),
         _loose("customerRating", "(?:ratings?|rated|reviews?)", 2, rating, adjective),

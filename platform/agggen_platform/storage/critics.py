@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from importlib.resources import as_file, files
 from pathlib import Path
 
 from agggen.bundle import CRITIC_FILES
-from agggen.verification.critic.critic import Critic, load_critic
+from agggen.verification.critic.critic import SHIPPED, Critic, load_critic
 from agggen_platform.storage.bundles import MANIFEST, get_bundle
 from agggen_platform.storage.folder import Folder
 
@@ -40,8 +39,7 @@ def open_critic(address: str) -> tuple[Critic, str]:
     """
     address = place_of_critic(address)
     if address == INCLUDED:
-        with as_file(files("agggen.verification.critic") / "model") as folder:
-            return load_critic(folder), _fingerprint(folder)
+        return load_critic(SHIPPED), _fingerprint(SHIPPED)
     folder = Path(address)
     if Folder(address).local is None or (folder / MANIFEST).is_file():
         folder = get_bundle(address)

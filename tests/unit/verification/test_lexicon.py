@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,35 +46,35 @@ def test_a_wording_without_a_stem_of_its_value_needs_more_texts(wording: str, mi
         assert learn(corpus({"Netherlands": (wording, texts), "Norway": ("polar", 2)})).variants == learned
 
 
-def test_a_wording_of_one_subject_is_not_learned() -> None:
-    records = [example("Oslo", "country", "Netherlands", f"Oslo is a Netherish city{'!' * n}.") for n in range(6)]
-    assert learn(records).variants == {}
-
-
-def test_a_wording_that_is_frequent_beside_the_value_is_not_learned() -> None:
+def test_wordings_of_one_subject_beside_the_value_or_with_half_of_it_are_not_learned() -> None:
+    one_subject = [example("Oslo", "country", "Netherlands", f"Oslo is a Netherish city{'!' * n}.") for n in range(6)]
+    assert learn(one_subject).variants == {}
     records = corpus({"Netherlands": ("Netherish", 6)})
-    more = [
-        example(f"{city} X", "country", "Netherlands", f"{city}, a Netherish city, lies in the Netherlands.")
-        for city in CITIES
-    ]
+    text = "{0}, a Netherish city, lies in the Netherlands."
+    beside = [example(f"{city} X", "country", "Netherlands", text.format(city)) for city in CITIES]
     assert learn(records).variants == {"Netherlands": ("Netherish",)}
-    assert learn(records + more).variants == {}
-
-
-def test_a_wording_with_half_of_a_value_is_not_learned() -> None:
-    records = [example(f"{city}ium", "by", "Jöns Jacob Berzelius", f"{city}ium: Jöns Berzelius.") for city in CITIES]
-    lexicon = learn(records)
-    assert not whole("Jöns Jacob Berzelius", "It was by Jöns Berzelius.", Checker(lexicon), "by")
+    assert learn(records + beside).variants == {}
+    half = [example(f"{city}ium", "by", "Jöns Jacob Berzelius", f"{city}ium: Jöns Berzelius.") for city in CITIES]
+    assert not whole("Jöns Jacob Berzelius", "It was by Jöns Berzelius.", Checker(learn(half)), "by")
 
 
 def test_neither_another_value_nor_a_wording_of_another_predicate_is_learned() -> None:
-    false = [example(f"{city} Inn", "area", "riverside", f"{city} Inn is in the city centre.") for city in CITIES[:6]]
-    true = [example("Graz Inn", "area", "city centre", "Graz Inn is in the city centre.")]
-    assert "riverside" not in learn([*false, *true]).variants
-    stars = [example(f"{city} Inn", "area", "riverside", f"{city} Inn has a star.", rating="1") for city in CITIES[:6]]
-    others = [example(f"{city} Hut", "rating", "1", f"{city} Hut has a star.") for city in CITIES[:6]]
+    def inns(kind: str, predicate: str, value: str, text: str, **others: str) -> list[Record]:
+        names = [f"{city} {kind}" for city in CITIES[:6]]
+        return [example(name, predicate, value, f"{name} {text}", **others) for name in names]
+
+    false = inns("Inn", "area", "riverside", "is in the city centre.")
+    true = example("Graz Hut", "area", "city centre", "Graz Hut is in the city centre.")
+    assert "riverside" not in learn([*false, true]).variants
+    stars = inns("Inn", "area", "riverside", "has a star.", rating="1")
     assert learn(stars).variants["riverside"] == ("star",), "no text has only one of the two predicates"
-    assert "riverside" not in learn([*stars, *others]).variants
+    assert "riverside" not in learn([*stars, *inns("Hut", "rating", "1", "has a star.")]).variants
+
+
+def test_values_with_learned_wordings_are_in_alphabetical_order() -> None:
+    """Regression: their order, and the bytes of the lexicon's file, depended on the hash seed of the process."""
+    records = corpus({"Peru": ("Incan", 8), "Norway": ("polar", 8), "Netherlands": ("Dutch", 8)})
+    assert list(learn(records).variants) == ["Netherlands", "Norway", "Peru"]
 
 
 def test_learned_wordings_match_as_lexicon() -> None:
@@ -86,12 +87,13 @@ def test_learned_wordings_match_as_lexicon() -> None:
 
 
 def test_a_users_wordings_match_as_lexicon() -> None:
-    lexicon = Lexicon(variants={"Peru": ("Peruvian",)}).with_variants({"Peru": ["the Incas"], "Norway": ["Norge"]})
+    lexicon = Lexicon(variants={"Peru": ("Peruvian",)}).merged(
+        Lexicon(variants={"Peru": ("the Incas",), "Norway": ("Norge",)})
+    )
     assert lexicon.variants == {"Peru": ("Peruvian", "the Incas"), "Norway": ("Norge",)}
     checker = Checker(lexicon)
-    assert value_check("Norway", "A city of Norge.", checker).how == "lexicon"
-    assert value_check("Peru", "A city of the Incas.", checker).how == "lexicon"
-    assert value_check("Peru", "A Peruvian city.", checker).how == "lexicon"
+    kinds = [value_check("Peru", text, checker).how for text in ("A city of the Incas.", "A Peruvian city.")]
+    assert kinds == ["lexicon", "lexicon"]
     assert value_check("Norway", "A city of Norges.", checker).how == "missing"
     assert checker.check(record("country = Norway"), "Zyx is in Norge.").faults == ()
 
@@ -122,15 +124,14 @@ def test_truth_values_have_phrases_with_their_negation() -> None:
     assert set(lexicon.booleans) == {"familyFriendly"}
     assert "family friendly" in lexicon.booleans["familyFriendly"]["yes"]
     assert "not family friendly" in lexicon.booleans["familyFriendly"]["no"]
-    checker = Checker(lexicon)
-    for text, value in (
-        ("It is a family-friendly pub.", "yes"),
-        ("It is not family friendly.", "no"),
-        ("It isn\u2019t a family friendly pub.", "no"),
-        ("It is non-family-friendly.", "no"),
+    for text, value, other in (
+        ("It is a family-friendly pub.", "yes", "no"),
+        ("It is not family friendly.", "no", "yes"),
+        ("It isn\u2019t a family friendly pub.", "no", "yes"),
+        ("It is non-family-friendly.", "no", "yes"),
     ):
-        assert value_check(value, text, checker, "familyFriendly").how == "phrase"
-        assert not whole({"yes": "no", "no": "yes"}[value], text, checker, "familyFriendly")
+        assert value_check(value, text, Checker(lexicon), "familyFriendly").how == "phrase"
+        assert not whole(other, text, Checker(lexicon), "familyFriendly")
 
 
 def test_a_truth_value_without_a_phrase_is_whole_in_a_plain_clause() -> None:
@@ -219,80 +220,63 @@ def test_lexicons_are_merged(elements: Learned) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "part"),
-    [
-        ([], "the lexicon"),
-        ({"variant": {}}, "variant"),
-        ({"variants": ["Peru"]}, "variants"),
-        ({"variants": {"Peru": "Peruvian"}}, "variants.Peru"),
-        ({"variants": {"Peru": [5]}}, "variants.Peru.0"),
-        ({"booleans": {"friendly": {"yes": "kind"}}}, "booleans.friendly.yes"),
-        ({"templates": {"code": 5}}, "templates.code"),
-        ({"contexts": {"code": {"L1 code": "many"}}}, "contexts.code.L1 code"),
-        ({"value_words": "words"}, "value_words"),
-    ],
-)
-def test_an_invalid_lexicon_is_refused(data: object, part: str) -> None:
-    with pytest.raises(
-        BundleError, match=f"a file is not a valid lexicon: {part}: .*; its parts are variants, booleans"
-    ):
-        Lexicon.of(data, "a file")
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{\n'a'", "not valid JSON: .* line 2"),
+        ("[]", "a valid lexicon: Input should be .*; its parts are variants, booleans"),
+        ('{"variant": {}}', "a valid lexicon: variant: "),
+        ('{"variants": ["Peru"]}', "a valid lexicon: variants: "),
+        ('{"variants": {"Peru": "Peruvian"}}', "a valid lexicon: variants.Peru: "),
+        ('{"variants": {"Peru": [5]}}', "a valid lexicon: variants.Peru.0: "),
+        ('{"booleans": {"friendly": {"yes": "kind"}}}', "a valid lexicon: booleans.friendly.yes: "),
+        ('{"templates": {"code": 5}}', "a valid lexicon: templates.code: "),
+        ('{"contexts": {"code": {"L1 code": "many"}}}', "a valid lexicon: contexts.code.L1 code: "),
+        ('{"value_words": "words"}', "a valid lexicon: value_words: "),
+        ("{\n'a'", "not valid JSON: .* line 2"),
         (b"\xff\xfe{}", "not valid JSON: .* decode byte 0xff"),
-        (b"5", "not a valid lexicon"),
+        (None, "cannot read the lexicon"),
     ],
 )
-def test_an_invalid_lexicon_file_is_named_in_the_error(tmp_path: Path, content: bytes, message: str) -> None:
+def test_an_invalid_lexicon_file_is_named_in_the_error(
+    tmp_path: Path, content: str | bytes | None, message: str
+) -> None:
     path = tmp_path / "lexicon.json"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(BundleError, match=message) as error:
         Lexicon.read(path)
     assert str(path) in str(error.value)
-    with pytest.raises(BundleError, match="cannot read the lexicon"):
-        Lexicon.read(tmp_path / "absent.json")
 
 
-def test_a_users_wordings_are_read_or_refused(tmp_path: Path) -> None:
-    path = tmp_path / "wordings.json"
-    path.write_text('{"Norway": ["Norge", "the fjords"]}', encoding="utf-8")
-    assert read_wordings(path) == {"Norway": ("Norge", "the fjords")}
-    for text, message in (
-        ("{}", "with at least one value"),
-        ("[]", "with at least one value"),
-        ('{"Norway": "Norge"}', "must be a list of strings"),
-        ('{"Norway": []}', "must be a list of strings"),
-        ('{"Norway": ["?!"]}', "contains no word"),
-        ('{"Norway": [5]}', "contains no word"),
-        ("{", "must be JSON like"),
-    ):
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (read_wordings, '{"Norway": ["Norge", "the fjords"]}', {"Norway": ("Norge", "the fjords")}),
+        (read_wordings, "{}", "at least 1 item"),
+        (read_wordings, "[]", "must be JSON like .*: Input should be"),
+        (read_wordings, '{"Norway": "Norge"}', "Norway: "),
+        (read_wordings, '{"Norway": []}', "Norway: .* at least 1 item"),
+        (read_wordings, '{"Norway": ["?!"]}', "contains no word"),
+        (read_wordings, '{"Norway": [5]}', "Norway.0: .* string"),
+        (read_wordings, "{", "must be JSON like"),
+        (read_wordings, None, "cannot read"),
+        # Regression: the byte order mark was part of the first predicate
+        (read_templates, "\ufeffborn\t{subject} was born in {object}\n", {"born": "{subject} was born in {object}."}),
+        (read_templates, "seat\t{object} seats {subject}.", {"seat": "{object} seats {subject}."}),
+        (read_templates, "", "is empty"),
+        (read_templates, "birthPlace {subject} was born in {object}.", "line 1"),
+        (read_templates, "seat\t{subject} {object}.\nbirthPlace\tIt was {object}.", "line 2"),
+        (read_templates, "seat\t{subject} {subject} {object}.", "each once"),
+        (read_templates, None, "cannot read"),
+    ],
+)
+def test_a_users_wordings_and_sentences_are_read_or_refused(
+    tmp_path: Path, read: Callable[[Path], object], text: str | None, expected: dict[str, object] | str
+) -> None:
+    path = tmp_path / "file"
+    if text is not None:
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(ConfigError, match=message):
-            read_wordings(path)
-    with pytest.raises(ConfigError, match="cannot read"):
-        read_wordings(tmp_path / "absent.json")
-
-
-def test_a_users_sentences_for_predicates_are_read_or_refused(tmp_path: Path) -> None:
-    path = tmp_path / "sentences.tsv"
-    text = "birthPlace\t{subject} was born in {object}\nseat\t{object} seats {subject}.\n"
-    path.write_text(text, encoding="utf-8-sig")  # Regression: the byte order mark was part of the first predicate
-    assert read_templates(path) == {
-        "birthPlace": "{subject} was born in {object}.",
-        "seat": "{object} seats {subject}.",
-    }
-    for text, message in (
-        ("", "is empty"),
-        ("birthPlace {subject} was born in {object}.", "line 1"),
-        ("seat\t{subject} {object}.\nbirthPlace\tIt was {object}.", "line 2"),
-        ("seat\t{subject} {subject} {object}.", "each once"),
-    ):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(ConfigError, match=message):
-            read_templates(path)
-    with pytest.raises(ConfigError, match="cannot read"):
-        read_templates(tmp_path / "absent.tsv")
+    if isinstance(expected, dict):
+        assert read(path) == expected
+        return
+    with pytest.raises(ConfigError, match=expected):
+        read(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, cycle
 from pathlib import Path
 
 import pytest
@@ -13,20 +13,29 @@ from agggen.generation.fallbacks import sentence
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
 from agggen.verification.clauses import clause, fill
-from agggen.verification.common_phrases import common_phrases
 from agggen.verification.learning import learn
-from agggen.verification.lexicon import Lexicon
+from agggen.verification.lexicon import Lexicon, common_phrases
 from agggen.verification.templates import learn_phrases
 from tests.unit.verification.conftest import Learned
 from tests.unit.verification.texts import CITIES, example
 
 
+def inns(*texts: str, predicate: str = "food", values: str = "Thai", **others: str) -> list[Record]:
+    """For each text a record about ``Oslo Inn``, ``Rome Inn``, ...; `values` take turns."""
+    items = zip(texts, cycle(CITIES), cycle(values.split()), strict=False)
+    return [
+        example(f"{city} Inn", predicate, value, text.format(f"{city} Inn", value), **others)
+        for text, city, value in items
+    ]
+
+
 def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
-    records = [example(f"{city}ium", "period", str(n), f"{city}ium is in period {n}.") for n, city in enumerate(CITIES)]
-    records += [example("Xium", "period", "9", "Xium stands in period 9.")]
-    records += [example("Yium", "period", "9", "Yium is in period 9 with Berlin.") for _ in range(20)]
-    records += [example("Zium", "period", "9", "Zium is in period 9, a Zium.") for _ in range(20)]
-    records += [example("Qium", "period", "9", "Qium, in period 9 and group 7.", group="7") for _ in range(20)]
+    records = [
+        *inns(*["{} is in period {}."] * 8, predicate="period", values="0 1 2 3 4 5 6 7"),
+        *inns(*["{} stands in period {}."], *["{} is in period {} with Berlin."] * 20, predicate="period", values="9"),
+        *inns(*["{0} is in period {1}, a {0}."] * 20, predicate="period", values="9"),
+        *inns(*["{}, in period {} and group 7."] * 20, predicate="period", values="9", group="7"),
+    ]
     template = learn(records).templates["period"]
     assert template == "{subject} is in period {object}."
     assert fill(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
@@ -35,53 +44,44 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        (
-            ("Ulm Inn opened in 1973.", "They began to build Ulm Inn in 1973."),
-            "They began to build {subject} in {object}.",
-        ),
-        (("Ulm Inn was put up in 1973.", "Ulm Inn opened in 1973."), "{subject} opened in {object}."),
-        (("Ulm Inn is 1973.", "Ulm Inn build begin is 1973."), "{subject} is {object}."),
-        (('Ulm Inn began "1973".', "Ulm Inn is 1973."), "{subject} is {object}."),
+        (("Ulm Inn opened in 1973.", "They began to build Ulm Inn in 1973."), 1),
+        (("Ulm Inn was put up in 1973.", "Ulm Inn opened in 1973."), 1),
+        (("Ulm Inn is 1973.", "Ulm Inn build begin is 1973."), 0),
+        (('Ulm Inn began "1973".', "Ulm Inn is 1973."), 1),
     ],
 )
 def test_of_equally_frequent_templates_the_one_with_most_words_of_the_predicate_is_best(
-    texts: tuple[str, ...], expected: str
+    texts: tuple[str, ...], expected: int
 ) -> None:
     """Unless it is doubtful; of two with as many words, the shorter one."""
     records = [example("Ulm Inn", "buildBegin", "1973", text) for text in texts]
-    assert learn(records).templates == {"buildBegin": expected}
+    best = texts[expected].replace("Ulm Inn", "{subject}").replace("1973", "{object}")
+    assert learn(records).templates == {"buildBegin": best}
 
 
 def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_with_one_triple() -> None:
     """Not a sentence that also expresses another triple, nor one in fewer than three texts."""
-    alone, with_other = "{0} Inn serves {1} food. It is a pub.", "{0} Inn serves {1} food in the pub."
-    rare = "The food of {0} Inn is {1}. It is a pub."
-    records = [
-        example(f"{city} Inn", "food", food, text.format(city, food), eatType="pub")
-        for text in (alone, with_other, with_other, rare, rare)
-        for city, food in zip(CITIES[: 3 if text == alone else 1], ("Thai", "French", "Greek"), strict=False)
-    ]
-    assert learn(records).templates == {"food": "{subject} serves {object} food."}
-    assert learn(records[1:]).templates == {}
+    frequent = inns(*["{} serves {} food. It is a pub."] * 3, values="Thai French Greek", eatType="pub")
+    rare = ["The food of {} is {}. It is a pub."] * 2
+    others = inns(*["{} serves {} food in the pub."] * 2, *rare, eatType="pub")
     single = example("Ulm Inn", "food", "Thai", "Ulm Inn is Thai.")
-    assert learn([*records[1:], single]).templates == {"food": "{subject} is {object}."}
-    assert learn([*records, single]).templates == {"food": "{subject} serves {object} food."}, "in more texts"
-    assert learn([*records, single, single, single]).templates == {"food": "{subject} is {object}."}
+    for records, template in (
+        ([*frequent, *others], "{subject} serves {object} food."),
+        ([*frequent[1:], *others], None),
+        ([*frequent[1:], *others, single], "{subject} is {object}."),
+        ([*frequent, *others, single], "{subject} serves {object} food."),  # in more texts
+        ([*frequent, *others, single, single, single], "{subject} is {object}."),
+    ):
+        assert learn(records).templates == ({"food": template} if template else {})
 
 
 def test_a_template_has_no_value_of_another_predicate() -> None:
     """The template would express that value for all subjects. Values in few records are ordinary words."""
-    prices = ("low", "moderate", "high")
-    records = [
-        example(f"{city} Inn", "price", price, f"{city} Inn is a {price} priced, average inn.")
-        for city, price in zip(CITIES, prices * 3, strict=False)
-    ]
-    records += [example("Ulm Inn", "price", price, f"Ulm Inn costs {price}.") for price in prices]
+    prices = "low moderate high"
+    records = inns(*["{} is a {} priced, average inn."] * 8, predicate="price", values=prices)
+    records += inns(*["{} costs {}."] * 3, predicate="price", values=prices)
     assert learn(records).templates["price"] == "{subject} is a {object} priced, average inn."
-    rated = [
-        example(f"{city} Inn", "rating", rating, f"{city} Inn is rated {rating}.")
-        for city, rating in zip(CITIES, [*("average",) * 5, "high"], strict=False)
-    ]
+    rated = inns(*["{} is rated {}."] * 6, predicate="rating", values="average average average average average high")
     assert learn([*records, *rated]).templates["price"] == "{subject} costs {object}."
 
 
@@ -97,13 +97,14 @@ def test_a_filled_template_has_the_value_even_if_it_contains_placeholders(elemen
 
 def test_articles_before_names_are_those_of_the_training_texts() -> None:
     """Mentions inside longer names, and names in fewer than three texts, do not count."""
-    texts = ["Aarhus lies in {} {}.", "{0} {1} has Aarhus.", "Aarhus ({} {})"]
-    records = [example("Aarhus", "country", "Denmark", text.format("", "Denmark").strip()) for text in texts]
-    records += [example("Aarhus", "country", "Denmark", "Aarhus is on the Denmark Strait.") for _ in range(9)]
-    records += [example("Aarhus", "country", "United States", text.format("the", "United States")) for text in texts]
-    records += [example("Aarhus", "country", "United States", "Aarhus is in United States.")]
-    records += [example("Aarhus", "country", "Peru", text.format("the", "Peru")) for text in texts[1:]]
-    records += [example("Aarhus", "country", "north", text.format("the", "north")) for text in texts]
+    texts = ["Aarhus lies in {}.", "{} has Aarhus.", "Aarhus ({})"]
+    references = {
+        "Denmark": [text.format("Denmark") for text in texts] + ["Aarhus is on the Denmark Strait."] * 9,
+        "United States": [text.format("the United States") for text in texts] + ["Aarhus is in United States."],
+        "Peru": [text.format("the Peru") for text in texts[1:]],
+        "north": [text.format("the north") for text in texts],
+    }
+    records = [example("Aarhus", "country", name, text) for name, own in references.items() for text in own]
     assert learn(records).articles == {"Aarhus": 0.0, "Denmark": 0.0, "United States": 0.75}
 
 
@@ -121,6 +122,8 @@ def test_articles_before_names_are_those_of_the_training_texts() -> None:
         ("{subject} opened on {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999"), "Ulm opened in 1999."),
+        ("{subject} opened in {object}.", Triple("Ulm", "opened", "May 30, 1999"), "Ulm opened on May 30, 1999."),
+        ("{subject} opened in {object}.", Triple("Ulm", "opened", "May 1999"), "Ulm opened in May 1999."),
         ("{subject} is a {object}.", Triple("Zyx", "category", "alkali metal"), "Zyx is an alkali metal."),
         ("{subject} is a {object}.", Triple("Zyx", "category", "metal"), "Zyx is a metal."),
         ("{subject}' fee is {object}.", Triple("Bern", "fee", "9"), "Bern's fee is 9."),
@@ -157,7 +160,6 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
         (Triple("Oda", "broadcastBy", "NRK"), "Oda is broadcast by NRK."),
         (Triple("Oda", "needFor", "salt"), "Oda: need for: salt."),
         (Triple("Oda", "memberOf", "the crew"), "Oda is member of the crew."),
-        (Triple("Oda", "successor to", "Ann"), "Oda: successor to: Ann."),
         (Triple("Oda", "diedOn", "2001-02-03"), "Oda died on 3 February 2001."),
         (Triple("Oda", "diedOn", "2001-02"), "Oda died on 2001-02."),
         (Triple("Oda", "established", "1999"), "Oda was established in 1999."),
@@ -176,7 +178,6 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
         (Triple("Oda", "awardsWon", "Gold Cup"), "The awards won by Oda include Gold Cup."),
         (Triple("Oda", "floorCount", "1"), "The floor count of Oda is 1."),
         (Triple("Oda", "worked at", "NRK"), "Oda worked at NRK."),
-        (Triple("Oda", "contains", "salt"), "Oda contains salt."),
         (Triple("Oda", "alias", "Od"), "The alias of Oda is Od."),
         (Triple("Oda", "children", "Una, Vera"), "The children of Oda are Una, Vera."),
         (Triple("Oda", "awards", "two medals"), "The awards of Oda are two medals."),
@@ -207,32 +208,15 @@ def test_a_clause_consists_of_the_predicate_s_words(triple: Triple, expected: st
     assert clause(triple, {"Denmark": 0.0, "United States": 1.0, "UN": 0.6}) == expected
 
 
-@pytest.mark.parametrize(
-    ("predicate", "value", "expected"),
-    [
-        ("placeOfBirth", "Ulm", "Oda was born in Ulm."),
-        ("birth_date", "1999-05-30", "Oda was born on 30 May 1999."),
-        ("birth_date", "May 30, 1999", "Oda was born on May 30, 1999."),
-        ("birth_date", "May 1999", "Oda was born in May 1999."),
-        ("building start date", "1999", "The construction of Oda began in 1999."),
-        ("memberOf", "Voss", "Oda is a member of Voss."),
-    ],
-)
-def test_a_predicate_of_many_schemas_has_a_common_phrase(predicate: str, value: str, expected: str) -> None:
-    template = Lexicon().template(predicate)
-    assert template is not None and fill(template, Triple("Oda", predicate, value), {}) == expected
-
-
 def test_common_phrases_with_in_are_only_for_places_and_times() -> None:
     texts = [sentence(Checker(), Triple("Oda", "location", value)) for value in ("online", "Ulm", "7 Oak Lane")]
     assert texts == ["The location of Oda is online.", "Oda is located in Ulm.", "The location of Oda is 7 Oak Lane."]
 
 
-def test_common_phrases_come_after_the_user_s_sentences_and_those_of_training_and_before_another_corpus() -> None:
-    said, learned = "{subject} is an Ulmer of {object}.", "{subject} comes from {object}."
-    assert Lexicon(templates={"birthPlace": said}).template("birthPlace") == said
-    assert Lexicon(phrases={"birth place": learned}).template("birthPlace") == "{subject} was born in {object}."
-    assert Lexicon(phrases={"home": learned}).template("home") == learned
+def test_templates_come_before_common_phrases_and_these_before_phrases_of_another_corpus() -> None:
+    lexicon = Lexicon(templates={"birthPlace": "A"}, phrases={"birth place": "B", "home": "B", "death place": "B"})
+    templates = [lexicon.template(name) for name in ("birthPlace", "home", "placeOfDeath")]
+    assert templates == ["A", "B", "{subject} died in {object}."]
 
 
 def test_every_common_phrase_says_its_triple() -> None:
@@ -264,8 +248,9 @@ def test_phrases_with_exchanged_subject_and_object_or_other_content_are_not_lear
         "award": ("{s} has the award {o}, of Norway.",),
     }
     records = [
-        example(f"Name{number}", predicate, f"Value{number}", text.format(s=f"Name{number}", o=f"Value{number}"))
-        for number, (predicate, text) in enumerate((key, text) for key, values in texts.items() for text in values)
+        example(f"Name{n}", predicate, f"Value{n}", text.format(s=f"Name{n}", o=f"Value{n}"))
+        for predicate, own in texts.items()
+        for n, text in enumerate(own)
     ]
     assert learn_phrases(records) == {
         "birth of place": "{subject} was born in {object}.",

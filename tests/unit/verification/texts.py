@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+
 from agggen.records import Record, Reference, Triple
 from agggen.verification.check import Checker
 from agggen.verification.results import ValueCheck
@@ -20,6 +22,11 @@ def whole(value: str, text: str, checker: Checker = PLAIN, predicate: str = "val
     return value_check(value, text, checker, predicate).whole
 
 
+def misjudged(value: str, complete: Collection[str], incomplete: Collection[str]) -> list[str]:
+    """The texts in which the check finds `value` incomplete or complete, respectively."""
+    return [text for text in (*complete, *incomplete) if whole(value, text) != (text in complete)]
+
+
 def record(*triples: str, subject: str = "Zyx") -> Record:
     """A record of triples like ``period = 7`` of `subject`, or ``Ada | period = 7``."""
     parts = [(name or subject, *rest.split(" = ")) for name, _, rest in (item.rpartition(" | ") for item in triples)]
@@ -30,3 +37,8 @@ def example(subject: str, predicate: str, value: str, text: str, **others: str) 
     """A record of one subject, with one reference; `others` are further predicates and values."""
     triples = tuple(Triple(subject, *pair) for pair in ((predicate, value), *others.items()))
     return Record(f"{subject} {text[:20]}", triples, (Reference(text),))
+
+
+def texts_of(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
+    """The references of records."""
+    return ((record, reference.text) for record in records for reference in record.references)

@@ -9,23 +9,19 @@ import pytest
 from agggen.verification.critic.corruption import Corruptor
 from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, mention, to_example
 
-TEXTS = [
-    (
-        [("Silicon", "period", "3"), ("Silicon", "group", "14"), ("Silicon", "discoveredBy", "Jons Jacob Berzelius")],
-        "Silicon is in period 3 and group 14. It was discovered by Jons Jacob Berzelius.",
-    ),
-    ([("Aromi", "food", "English"), ("Aromi", "area", "city centre")], "Aromi serves English food in the city centre."),
-    (
-        [("Ann Lee", "birthPlace", "Ulm"), ("Ulm", "country", "Germany")],
-        "Ann Lee was born in Ulm, which is in Germany.",
-    ),
-    ([("Nord (album)", "genre", "Sludge metal")], "Nord is a sludge metal album."),
-    ([("Ben Ray", "deathPlace", "Oslo")], "Ben Ray died in Oslo."),
-]
+TEXTS = {
+    "Silicon is in period 3 and group 14. It was discovered by Jons Jacob Berzelius.": [
+        *(("Silicon", "period", "3"), ("Silicon", "group", "14"), ("Silicon", "discoveredBy", "Jons Jacob Berzelius")),
+    ],
+    "Aromi serves English food in the city centre.": [("Aromi", "food", "English"), ("Aromi", "area", "city centre")],
+    "Ann Lee was born in Ulm, which is in Germany.": [("Ann Lee", "birthPlace", "Ulm"), ("Ulm", "country", "Germany")],
+    "Nord is a sludge metal album.": [("Nord (album)", "genre", "Sludge metal")],
+    "Ben Ray died in Oslo.": [("Ben Ray", "deathPlace", "Oslo")],
+}
 
 
 def originals() -> list[Example]:
-    return [example for triples, text in TEXTS if (example := to_example(triples, text))]
+    return [example for text, triples in TEXTS.items() if (example := to_example(triples, text))]
 
 
 @pytest.fixture(scope="module")

@@ -10,29 +10,31 @@ from statistics import mean
 import pytest
 import torch
 
-from agggen.checks import check, included_critic
+from agggen.checks import RISKY, check, check_all, included_critic
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
 from agggen.errors import AggGenError, CorpusError
-from agggen.records import Record, Triple
+from agggen.evaluation.ratings import agreement, read_ratings
+from agggen.records import Record
 from agggen.verification.critic.critic import Critic, CriticError, Judgement, load_critic
 from agggen.verification.critic.examples import Example, to_example
 from agggen.verification.critic.network import NetworkConfig
 from agggen.verification.critic.training import CriticTraining, reliability, train_critic
+from tests.unit.verification.texts import record, texts_of
 
 TINY = NetworkConfig(width=16, layers=1, heads=2, feed_forward=16)
 
 
 def examples(count: int = 40) -> list[Example]:
     cities = ("Ulm", "Oslo", "Rome", "Bern", "Graz")
-    all_examples = [
+    people = [(f"Person {number}", cities[number % 5], str(number + 20)) for number in range(count)]
+    items = [
         to_example(
-            [(f"Person {number}", "birthPlace", cities[number % 5]), (f"Person {number}", "age", str(number + 20))],
-            f"Person {number} was born in {cities[number % 5]} and is {number + 20} years old.",
+            [(name, "birthPlace", city), (name, "age", age)], f"{name} was born in {city} and is {age} years old."
         )
-        for number in range(count)
+        for name, city, age in people
     ]
-    return [example for example in all_examples if example is not None]
+    return [item for item in items if item is not None]
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +43,7 @@ def tiny() -> Critic:
     return train_critic(examples(), examples(10), config, TINY, {"corpora": ["people"]})
 
 
-def record(*triples: tuple[str, str, str]) -> Record:
-    return Record("1", tuple(Triple(*triple) for triple in triples))
-
-
-ANN = record(("Ann Lee", "birthPlace", "Ulm"), ("Ann Lee", "age", "31"))
+ANN = record("birthPlace = Ulm", "age = 31", subject="Ann Lee")
 
 
 def test_training_reduces_the_loss_and_is_reproducible() -> None:
@@ -71,26 +69,19 @@ def test_a_critic_is_saved_and_loaded(tiny: Critic, tmp_path: Path) -> None:
 def test_folders_without_a_valid_critic_are_named(tiny: Critic, tmp_path: Path) -> None:
     with pytest.raises(CriticError, match=r"no critic in .*absent: No such file"):
         load_critic(tmp_path / "absent")
-    tiny.save(tmp_path / "critic")
-    description = json.loads((tmp_path / "critic/critic.json").read_text())
-    without_temperature = {name: value for name, value in description.items() if name != "temperature"}
-    for invalid, message in (
-        (description | {"format": "x"}, "critic is not a critic: it has the format 'x'"),
-        (description | {"vocabulary": []}, "is not a critic"),
-        (without_temperature, "critic.json lacks 'temperature'"),  # Regression: KeyError
-    ):
-        (tmp_path / "critic/critic.json").write_text(json.dumps(invalid))
-        with pytest.raises(CriticError, match=message):
-            load_critic(tmp_path / "critic")
-
-
-def test_truncated_weights_are_no_critic(tiny: Critic, tmp_path: Path) -> None:
-    """Regression: SafetensorError."""
     tiny.save(tmp_path)
-    weights = tmp_path / "weights.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(CriticError, match=r"is not a critic: .*header"):
-        load_critic(tmp_path)
+    file, weights = tmp_path / "critic.json", tmp_path / "weights.safetensors"
+    valid = json.loads(file.read_text())
+    for description, size, message in (
+        (valid | {"format": "x"}, None, "is not a critic: it has the format 'x'"),
+        (valid | {"vocabulary": []}, None, "is not a critic"),
+        ({name: valid[name] for name in valid if name != "temperature"}, None, "critic.json lacks 'temperature'"),
+        (valid, 1000, "is not a critic: .*header"),  # Regression: SafetensorError
+    ):
+        file.write_text(json.dumps(description))
+        weights.write_bytes(weights.read_bytes()[:size])
+        with pytest.raises(CriticError, match=message):
+            load_critic(tmp_path)
 
 
 def test_judgements_do_not_depend_on_the_batch(tiny: Critic) -> None:
@@ -118,54 +109,57 @@ def test_a_reliability_diagram_counts_every_triple() -> None:
 # --- the included critic ----------------------------------------------------------------------------------------------
 
 
-def judged(text: str, *triples: tuple[str, str, str]) -> Judgement:
-    return included_critic().judge([record(*triples)], [text])[0]
+SILICON = record("period = 3", "group = 14", subject="Silicon")
+SAID = "Silicon is in period 3 and group 14."
 
 
-SILICON = (("Silicon", "period", "3"), ("Silicon", "group", "14"))
+def judged(text: str, item: Record = SILICON) -> Judgement:
+    return included_critic().judge([item], [text])[0]
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "triple"),
+    ("wrong", "triple"),
     [
-        ("Silicon is in period 3 and group 14.", "Carbon is in period 3 and group 14.", 0),
-        ("Silicon is in period 3 and group 14.", "Silicon is in period 3.", 1),
-        ("Silicon is in period 3 and group 14.", "Silicon is in period 3 and group 16.", 1),
-        ("Silicon is in period 3 and group 14.", "Silicon is in period 14 and group 3.", 0),
+        ("Carbon is in period 3 and group 14.", 0),
+        ("Silicon is in period 3.", 1),
+        ("Silicon is in period 3 and group 16.", 1),
+        ("Silicon is in period 14 and group 3.", 0),
     ],
 )
-def test_wrong_texts_do_not_express_the_triple(right: str, wrong: str, triple: int) -> None:
-    assert judged(right, *SILICON).verdicts[triple].verdict == "said"
-    assert judged(wrong, *SILICON).verdicts[triple].verdict != "said"
+def test_wrong_texts_do_not_express_the_triple(wrong: str, triple: int) -> None:
+    assert judged(SAID).verdicts[triple].verdict == "said"
+    assert judged(wrong).verdicts[triple].verdict != "said"
 
 
 @pytest.mark.parametrize(
     ("triple", "right", "wrong"),
     [
-        (("Ann Lee", "deathPlace", "Ulm"), "Ann Lee died in Ulm.", "Ann Lee was born in Ulm."),
-        (("Ann Lee", "birthPlace", "Ulm"), "Ann Lee was born in Ulm.", "Ann Lee was not born in Ulm."),
+        ("deathPlace = Ulm", "Ann Lee died in Ulm.", "Ann Lee was born in Ulm."),
+        ("birthPlace = Ulm", "Ann Lee was born in Ulm.", "Ann Lee was not born in Ulm."),
     ],
 )
-def test_other_relations_and_negations_are_less_probable(triple: tuple[str, str, str], right: str, wrong: str) -> None:
-    assert judged(right, triple).verdicts[0].said > judged(wrong, triple).verdicts[0].said + 0.2
+def test_other_relations_and_negations_are_less_probable(triple: str, right: str, wrong: str) -> None:
+    item = record(triple, subject="Ann Lee")
+    assert judged(right, item).verdicts[0].said > judged(wrong, item).verdicts[0].said + 0.2
 
 
 def test_every_copy_of_a_triple_counts_in_the_share_of_mentioned_values() -> None:
     """Regression: copies of a missing triple counted once."""
-    assert check(record(SILICON[0], SILICON[0]), "Silicon is a solid.").shares == (0.0, 1.0)
-    assert check(record(*SILICON), "Silicon is in period 3.").shares == (0.5, 1.0)
+    copies = record("period = 3", "period = 3", subject="Silicon")
+    assert check(copies, "Silicon is a solid.").shares == (0.0, 1.0)
+    assert check(SILICON, "Silicon is in period 3.").shares == (0.5, 1.0)
 
 
 def test_invented_words_are_marked() -> None:
     text = "Silicon, discovered by Marie Curie, is in period 3 and group 14."
-    marked = [text[start:end] for start, end in judged(text, *SILICON).invented]
+    marked = [text[start:end] for start, end in judged(text).invented]
     assert {"Marie", "Curie"} & set(marked)
-    assert judged("Silicon is in period 3 and group 14.", *SILICON).invented == ()
+    assert judged(SAID).invented == ()
 
 
 def test_case_and_tokenisation_hardly_change_the_coverage() -> None:
-    original = judged("Silicon is in period 3, and in group 14.", *SILICON)
-    tokenised = judged("silicon is in period 3 , and in group 14 .", *SILICON)
+    original = judged("Silicon is in period 3, and in group 14.")
+    tokenised = judged("silicon is in period 3 , and in group 14 .")
     assert tokenised.coverage == pytest.approx(original.coverage, abs=0.01)
 
 
@@ -177,9 +171,6 @@ def test_the_included_critic_is_calibrated() -> None:
 
 
 def test_the_critic_agrees_with_people(data_home: Path) -> None:
-    from agggen.checks import check_all
-    from agggen.evaluation.ratings import agreement, read_ratings
-
     path = data_home / "webnlg_2020_human/ratings.jsonl"
     if not path.exists():
         pytest.skip(f"{path} does not exist; it is not in the catalogue")
@@ -194,14 +185,7 @@ def test_the_critic_agrees_with_people(data_home: Path) -> None:
 
 
 def test_lower_case_and_separate_punctuation_lower_scores_by_less_than_a_point(data_home: Path) -> None:
-    from agggen.checks import RISKY, check_all
-
-    pairs = [
-        (record, reference.text)
-        for record in split_rejects(load("webnlg", "dev"))[0]
-        for reference in record.references
-    ][::5]
-    records, texts = zip(*pairs, strict=True)
+    records, texts = zip(*list(texts_of(split_rejects(load("webnlg", "dev"))[0]))[::5], strict=True)
     plain = [" ".join(re.findall(r"(?:[a-z]\.){2,}|\d[\w.,:/-]*\w|\w+|[^\w\s]", text.lower())) for text in texts]
     written, lowered = (check_all(records, form) for form in (texts, plain))
     for measure in (
