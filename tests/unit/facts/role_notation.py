@@ -11,6 +11,18 @@ from agggen.facts.frames import Frame, Sentence, Words, frame_of_tags
 _PIECE = re.compile(r"\[(?P<role>[A-Z0-9-]+): (?P<inside>[^\]]+)\]|(?P<outside>[^\s\[\]]+)")
 
 
+def tags_of(description: str) -> tuple[list[str], list[str]]:
+    """The words of a description and their BIO tags."""
+    words: list[str] = []
+    tags: list[str] = []
+    for match in _PIECE.finditer(description):
+        phrase = (match["inside"] or match["outside"]).split()
+        words += phrase
+        role = match["role"]
+        tags += [f"{'I' if number else 'B'}-{role}" if role else "O" for number in range(len(phrase))]
+    return words, tags
+
+
 def parse_allennlp(item: Mapping[str, Any]) -> Sentence:
     """One sentence of AllenNLP's JSON; verbs without a predicate are skipped."""
     frames = (frame_of_tags(verb["tags"]) for verb in item["verbs"])
@@ -30,13 +42,7 @@ def sentence(text: str, *descriptions: str) -> Sentence:
     """A tokenised sentence with the frames of `descriptions`, which must have the same words."""
     frames: list[Frame] = []
     for description in descriptions:
-        words: list[str] = []
-        tags: list[str] = []
-        for match in _PIECE.finditer(description):
-            phrase = (match["inside"] or match["outside"]).split()
-            words += phrase
-            role = match["role"]
-            tags += [f"{'I' if number else 'B'}-{role}" if role else "O" for number in range(len(phrase))]
+        words, tags = tags_of(description)
         frame = frame_of_tags(tags)
         assert words == text.split() and frame is not None, f"{description} does not describe {text}"
         frames.append(frame)
