@@ -8,7 +8,7 @@ import pytest
 
 from agggen.bundle import fingerprint
 from agggen.training.events import TrainingEvent
-from agggen_platform.bulk.job import generate
+from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.bundles import get_bundle
@@ -22,6 +22,9 @@ from tests.s3_faults import FaultyS3
 from tests.unit.training.toy import config_of, write_corpus
 
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("_quick")]
+
+REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
+HALF = r"the texts in s3://.*/out differ from those that were sent, so manifest"
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def config(local: JobConfig, s3: str) -> JobConfig:
 @pytest.mark.parametrize(
     ("fault", "request_of", "message"),
     [
-        (("403", -1), {}, "refuses these credentials .*AWS_ACCESS_KEY_ID"),
+        (("403", -1), {}, REFUSED),
         (
             ("short upload",),
             {"method": "PUT", "path": "baseline/step-"},
@@ -94,18 +97,38 @@ def test_training_fails_and_resumes_from_its_last_whole_checkpoint(
 # --- bulk generation ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", ["out/texts/000002", "out/rejects/000005"])
-def test_bulk_generation_never_publishes_half_a_file(
-    file: str, model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
+@pytest.mark.parametrize(
+    ("fault", "request_of", "message"),
+    [
+        (("403", -1), {}, REFUSED),
+        (("short upload",), {"method": "PUT", "path": "out/texts/000002"}, HALF),
+        (("short upload",), {"method": "PUT", "path": "out/rejects/000005"}, HALF),
+    ],
+    ids=["access refused", "half a part", "half the rejects"],
+)
+def test_bulk_generation_publishes_nothing_half_and_resumes(
+    fault: tuple[Any, ...],
+    request_of: dict[str, str],
+    message: str,
+    model: Model,
+    s3: str,
+    faulty_s3: FaultyS3,
+    tmp_path: Path,
 ) -> None:
     *records, first = [*numbered_records(43), *numbered_records(1)]
     source = str(write_jsonl(tmp_path / "in.jsonl", [*records, first]))
     settings = here(model, "max_reject_share=1")
     generate(model, source, str(tmp_path / "undisturbed"), settings)
     out = f"{s3}/out"
-    faulty_s3.inject("short upload", method="PUT", path=file)
-    with pytest.raises(StorageError, match=r"the texts in s3://.*/out differ from those that were sent, so manifest"):
-        generate(model, source, out, settings)
+
+    def inject_fault(progress: Progress) -> None:
+        if progress.shards == 2:
+            faulty_s3.inject(*fault, **request_of)
+
+    with pytest.raises(StorageError, match=message):
+        generate(model, source, out, settings, progress=inject_fault)
+    faulty_s3.heal()
     assert not published(out)
-    generate(model, source, out, settings)
+    resumed = generate(model, source, out, settings).progress
+    assert resumed is not None and resumed.reused >= 2
     assert published(out) == published(tmp_path / "undisturbed")
