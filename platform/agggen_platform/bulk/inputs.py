@@ -80,7 +80,7 @@ class InputFile:
     name: str
     version: str  # see `Folder.version`
     fingerprint: str  # a hash of the file's content
-    prefix: str  # with the line or row number, the id of a record without an id; empty for a single file
+    prefix: str  # a record without an id gets this and its line or row number; empty for a single file
     groups: tuple[int, ...] = ()  # the rows of each row group of a Parquet file
     wide: bool = False  # whether a Parquet file has a column for each predicate
     index: LineIndex | None = None  # None for Parquet, and for a CSV that must be copied

@@ -59,7 +59,7 @@ class Shard:
     duplicates: tuple[tuple[int, int | str], ...] = ()  # (row, location of the first record with the same id)
     rows_before: int = 0  # rows of the input files before this file
     text: TextRange | None = None  # the shard's lines, if the file is a text file, which has no row groups
-    prefix: str | None = None  # with the line or row number, the id of a record without an id; None: ids are required
+    prefix: str | None = None  # a record without an id gets this and its line or row number; None: ids are required
     attempts: int = 0  # the number of earlier attempts
 
     def as_json(self) -> str:

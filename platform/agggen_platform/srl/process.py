@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from agggen.errors import AggGenError
 
-_LINES, _LINE_BYTES = 12, 500  # an error message quotes so many last lines of standard error, each truncated
+_LINES, _LINE_BYTES = 12, 500  # an error message quotes the last lines of standard error, the start of each
 
 
 class AllenNLPError(AggGenError):

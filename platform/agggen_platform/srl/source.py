@@ -144,7 +144,7 @@ class AllenNLPFrames:
                 raise self._give_up(f"the AllenNLP worker died {self._deaths} times in a row: {death}") from death
             if retry:
                 return [_no_frames(batch[0], f"the AllenNLP worker died twice on this sentence: {death}")]
-        # Also after an error: a success shows that the worker is sound, and the count of deaths restarts.
+        # Also the sentences after one that has no frames: each success resets the count of deaths.
         return [result for sentence in batch for result in self._tag([sentence], retry=True)]
 
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:

@@ -119,9 +119,12 @@ def train_job(
 
     Raises:
         ConfigError: the name is invalid, or belongs to a run of another configuration or other data.
+        CorpusError, RecordError, AllenNLPError: the corpus is missing, or cannot be segmented or trained on.
+        ClusterError: there is no such cluster, or it lacks resources for the workers.
         ClaimedError: another job works on this run.
+        StorageError: the store refused access or did not answer.
         StoppedError: stopped by a signal, `stop`, or `on_evaluation`; the same call resumes.
-        CorpusError, RecordError, AllenNLPError, ClusterError, StorageError, TrainingError: see there.
+        TrainingError: training cannot continue.
     """
     run = _Run(config, name, runs_dir, parent, tags)
     data = data or data_of(config)
