@@ -53,16 +53,16 @@ def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.Monk
     write_records(path, good, "x", "dev")
     rows = pq.read_table(path).to_pylist()
     rows[1]["id"] = ""
-    rows[3]["id"] = f" {good[2].id} "
+    rows[3]["id"] = f" {good[2].id} "  # of a record in another shard
     rows[4]["triples"][0]["object"] = "bell \x07"
     rows[5]["references"][0]["text"] = " "
     pq.write_table(pa.Table.from_pylist(rows, schema()), path)
     with pytest.raises(JobError, match=r"4 of 12 texts were rejected \(33.3%, at most 1.0% allowed"):
-        segment(str(path), str(out), HERE)
+        segment(str(path), str(out), by_clauses(shard_rows=3))
     assert not (out / "manifest.json").exists()
     rejects, cut = rejected(out), Counting()
     use(monkeypatch, cut)
-    report = segment(str(path), str(out), by_clauses(max_reject_share=0.5))
+    report = segment(str(path), str(out), by_clauses(shard_rows=3, max_reject_share=0.5))
     assert (rejected(out), cut.seen) == (rejects, [])  # nothing is segmented again
     reasons = ["id is empty", "occurs a second time, first in row 2", "control character", "reference 1: a reference"]
     for reject, row, reason in zip(rejects, (1, 3, 4, 5), reasons, strict=True):
