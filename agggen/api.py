@@ -35,7 +35,8 @@ class Model:
     """A trained model; not thread-safe.
 
     Each method takes a record and returns a result, or takes several records (a list, DataFrame, Arrow table or file)
-    and returns `Results` in the order of the records. Keyword arguments change `settings`.
+    and returns `Results` in the order of the records. Keyword arguments of `plan` and `generate` override the
+    bundle's inference settings in this call; see `settings`, also for its errors.
     """
 
     def __init__(self, bundle: Bundle, path: Path, device: str = "cpu") -> None:

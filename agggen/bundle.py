@@ -218,7 +218,7 @@ def load_bundle(path: Path | str) -> Bundle:
     if segmenter_values["allennlp"] is not None:
         segmenter_values["allennlp"] = _build(AllenNLPConfig, segmenter_values["allennlp"], path)
     _check_sizes(config, path)
-    with torch.random.fork_rng(devices=[]):  # the random weights are replaced
+    with torch.random.fork_rng(devices=[]):  # loading must not change the caller's random numbers
         model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     try:
         model.load_state_dict(load_file(path / "weights.safetensors"))

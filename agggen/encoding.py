@@ -89,7 +89,7 @@ def segmented(
 ) -> list[Record]:
     """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 
-    References that cannot be segmented are added to `rejects` and dropped, and so are records that keep none.
+    References that cannot be segmented are added to `rejects` and dropped; records that lose all of them, too.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.

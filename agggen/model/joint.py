@@ -118,8 +118,8 @@ class JointModel(nn.Module):
     def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
         """Embeddings of token ids (any shape) at positions less than `length`.
 
-        The k-th out-of-vocabulary word of a record has the vector of UNK, with `unseen_words` plus vector k, so that a
-        name of several such words can be copied in order.
+        The k-th out-of-vocabulary word of a record has the vector of UNK, to which vector k is added if `unseen_words`
+        is set, so that a name of several such words can be copied in order.
         """
         if length > len(self.positions):  # extend the table of sinusoids for longer texts
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)

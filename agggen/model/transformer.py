@@ -67,9 +67,9 @@ class Cache:
 
     @staticmethod
     def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], spare: int = 0) -> Cache:
-        """A new cache of the rows (n,) and their positions (n, any) of several caches; padded with zeros.
+        """A new cache of rows of several caches, each with the rows (n,) and their positions (n, any) to copy.
 
-        `spare` further positions can be appended without a reallocation.
+        Shorter rows are padded with zeros. `spare` further positions can be appended without a reallocation.
         """
         first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
         (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)

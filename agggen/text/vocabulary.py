@@ -176,10 +176,11 @@ class Vocabulary:
     @classmethod
     def from_json(cls, data: object) -> Vocabulary:
         """The vocabulary from the JSON of :meth:`to_json`; raises BundleError if `data` has another form."""
-        parts: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
-        words, n_output = parts.get("words"), parts.get("n_output")
+        if not isinstance(data, Mapping) or data.keys() != {"n_output", "words"}:
+            raise BundleError("a vocabulary must be an object with the keys n_output and words, and no others")
+        words, n_output = data["words"], data["n_output"]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise BundleError("a vocabulary must be an object whose 'words' are a list of strings")
+            raise BundleError("the vocabulary's words must be a list of strings")
         if not isinstance(n_output, int):
             raise BundleError(f"the vocabulary's n_output must be an integer, not {n_output!r}")
         return cls(words, n_output)

@@ -210,9 +210,8 @@ class Trainer:
     def _epoch(self) -> bool:
         """Makes the remaining updates of the epoch; False if a stop was requested."""
         batches = self._batches(self.progress.epoch)
-        window: list[
-            tuple[Tensor, Tensor, int, int]
-        ] = []  # loss, gradient norm, positions and texts since the last log
+        # Loss, gradient norm, positions and texts of each update since the last log line.
+        window: list[tuple[Tensor, Tensor, int, int]] = []
         begin = time.monotonic()
         for update in self._updates(batches):
             if self._must_stop():

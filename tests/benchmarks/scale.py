@@ -157,8 +157,10 @@ def s3_server() -> Iterator[str]:
     os.environ |= {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
     os.environ |= dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "test")
     boto3.client("s3").create_bucket(Bucket="scale")
-    yield "s3://scale"
-    server.stop()
+    try:
+        yield "s3://scale"
+    finally:
+        server.stop()
 
 
 if __name__ == "__main__":

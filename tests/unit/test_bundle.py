@@ -192,7 +192,7 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
         ("predicates.json", lambda p: [*p, "more"], r"weights\.safetensors does not fit"),
         ("predicates.json", lambda p: p[1:], r"must begin with \[unknown\]"),
         ("vocabulary.json", lambda v: v | {"words": v["words"][:-1]}, "n_output must lie between|does not fit"),
-        ("vocabulary.json", lambda v: {"words": v["words"]}, "n_output must be an integer, not None"),
+        ("vocabulary.json", lambda v: {"words": v["words"]}, "a vocabulary must be an object with the keys"),
         ("weights.safetensors", lambda w: {k: v for k, v in w.items() if k != "output_bias"}, "output_bias"),
     ],
 )

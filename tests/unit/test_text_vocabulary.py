@@ -132,8 +132,10 @@ def changed(**parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (["a"], "must be an object whose 'words' are a list of strings"),
-        (changed(words=[*SPECIALS, 5]), "must be an object whose 'words' are a list of strings"),
+        (["a"], "must be an object with the keys n_output and words"),
+        ({"words": []}, "must be an object with the keys n_output and words"),
+        (changed(lower_case=True), "keys n_output and words, and no others"),
+        (changed(words=[*SPECIALS, 5]), "words must be a list of strings"),
         (changed(words=["a"]), r"must begin with \[PAD\]"),
         (changed(words=[*SPECIALS, "a", "a"]), "contains 'a' twice"),
         (changed(n_output=9), "between 7 and 8, not 9"),

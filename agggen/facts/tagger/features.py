@@ -54,7 +54,10 @@ class Features:
 
 
 def batch_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Batches of the indices of non-empty sentences, longest first: one, or at most `budget` words with padding."""
+    """Batches of the indices of non-empty sentences, longest first.
+
+    A batch has at most `budget` words with padding, or is a single longer sentence.
+    """
     order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: -lengths[index])
     batches: list[list[int]] = []
     width = 0

@@ -83,7 +83,7 @@ def test_tags_do_not_depend_on_batch_composition() -> None:
     assert source.frames([]) == []
 
 
-def test_a_source_is_pickled_as_its_folder() -> None:
+def test_a_source_is_pickled_without_its_weights() -> None:
     source = EmbeddedFrames()
     source.frames([joined(ALAN)])
     assert sent(source, at_most=1000).frames([joined(ALAN)]) == source.frames([joined(ALAN)])
