@@ -25,7 +25,7 @@ def demo(
     overrides: Overrides = None,
     fresh: Annotated[bool, Option(help="Train again, although an earlier demo has trained a model.")] = False,
 ) -> None:
-    """Train, evaluate and generate on the shipped corpus, in minutes.
+    """Train, evaluate and generate on shipped data, in minutes.
 
     Trains the plain Transformer and the joint model on texts about chemical elements, evaluates on twelve elements that
     are not in the training data, shows plans and texts, and logs everything to a local MLflow.

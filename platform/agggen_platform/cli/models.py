@@ -56,7 +56,7 @@ def list_models(
 
 @app.command()
 def show(model: Model, registry: RegistryUri = None) -> None:
-    """Show a version: its bundle, data, scores, and the history of its aliases.
+    """Show a version, its scores, and the history of its aliases.
 
     \b
         agggen models show agggen@champion
@@ -129,7 +129,9 @@ def record(
     ],
     registry: RegistryUri = None,
 ) -> None:
-    """Record an evaluation of a version; promotion compares the scores.
+    """Record an evaluation of a version.
+
+    Promotion compares the scores.
 
     \b
         agggen evaluate models:/agggen@candidate --corpus webnlg --split dev -o report
@@ -175,7 +177,10 @@ def rollback(
     alias: Alias = "champion",
     registry: RegistryUri = None,
 ) -> None:
-    """Give an alias back to its previous version; a second call goes one version further back."""
+    """Give an alias back to its previous version.
+
+    A second call goes one version further back.
+    """
     from agggen_platform import registry as models
 
     done = models.rollback(name, alias, uri=registry)

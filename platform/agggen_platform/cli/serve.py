@@ -95,7 +95,7 @@ def studio(
     compare: Annotated[str | None, Option(metavar="BUNDLE", help="A second bundle, to show its texts beside.")] = None,
     browser: Annotated[bool, Option(help="Open the page in the browser.")] = True,
 ) -> None:
-    """Move facts of a plan and watch the text change, in a browser.
+    """Move facts of a plan and watch the text change in a browser.
 
     Serves the model in this process, without a cluster, until Ctrl-C, and opens the page, the plan studio. Without
     BUNDLE it is the small model of the chemical elements that agggen ships. With --compare, the page shows the texts of

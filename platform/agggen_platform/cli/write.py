@@ -42,7 +42,7 @@ def generate(
     columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
-    """Write texts for records, with the bundle's inference settings or others.
+    """Write texts for records, by the bundle's settings or others.
 
     Each output line has the text, its plan, log-probabilities, the span and predicates of each fact, whether the text
     states exactly the record's values (fulfilled), its faults, and predicates that are not in the training data

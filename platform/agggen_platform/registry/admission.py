@@ -27,7 +27,8 @@ def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, s
     pickle, so a bundle cannot run code.
 
     Raises:
-        BundleError: the bundle is missing, incomplete or changed, has not the fingerprint `expected`, or other files.
+        BundleError: the bundle is missing, incomplete or changed, has another fingerprint than `expected`, or contains
+            files that do not belong to a bundle.
         StorageError: the store refused access or did not answer.
     """
     folder = Folder(address)

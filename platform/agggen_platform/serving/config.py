@@ -52,7 +52,8 @@ class HttpConfig:
         try:
             return socket.create_server((host, self.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         except OSError as error:
-            raise PortError(f"cannot listen at {host}:{self.port} ({error.strerror}): set http.port") from error
+            reason = str(error.strerror).partition(" (while")[0]  # create_server repeats the address
+            raise PortError(f"cannot listen at {host}:{self.port} ({reason}): set http.port") from error
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from agggen.errors import AggGenError, ConfigError, hint
+from agggen.errors import AggGenError, ConfigError
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import cursor, journal
 from agggen_platform.tracking.journal import numbers
@@ -71,7 +72,9 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
     """The runs of these names, by default all, in the order in which they began; ConfigError for an unknown name."""
     logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.NAME}")}
     if unknown := [name for name in names if name not in logs]:
-        raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {hint(unknown[0], logs)}")
+        near = get_close_matches(unknown[0], logs, 1)
+        advice = f"did you mean {near[0]}?" if near else "`agggen runs list` shows all"  # sweeps have hundreds
+        raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {advice}")
     selected = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
     return sorted(selected, key=lambda run: (run.began, run.name))
 

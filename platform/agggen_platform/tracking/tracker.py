@@ -189,8 +189,8 @@ class Tracker:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        except OSError as error:  # the run continues without this text
-            self._warn(f"cannot write {path}: {error.strerror}")
+        except (OSError, UnicodeError) as error:  # the run continues without this text
+            self._warn(f"cannot write {path}: {getattr(error, 'strerror', error)}")
         else:
             self._record("artifact", {"path": name, "folder": name.rpartition("/")[0]})
 

@@ -108,7 +108,8 @@ def test_sync_names_the_runs_that_cannot_be_sent(agggen: Run, track: Track, tmp_
     code, _, err = agggen(*arguments)
     assert (code, "hunter2" in err) == (6, False)
     assert f"MLflow misses parts of 1 of 1 runs: {tracker.run_name} (2 entries: " in err
-    check_refused(agggen("sync", "noone", "--runs", tmp_path), 2, "there is no run 'noone'")
+    for name, advice in (("noone", "`agggen runs list` shows all"), (f"{tracker.run_name}s", "did you mean test_")):
+        check_refused(agggen("sync", name, "--runs", tmp_path), 2, f"no run {name!r} in {tmp_path}; {advice}")
 
 
 def test_ui_has_no_password_on_the_command_line(agggen: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
