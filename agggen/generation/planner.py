@@ -137,7 +137,7 @@ class Planner:
         """The plans of each record for which texts are generated; arguments and errors as in `Generator.generate`."""
         config, n = config or self.config, len(records)
         distributions = self.distributions(records, [config] * n)
-        items = zip(records, distributions, plans or [None] * n, strict=True)
+        items = zip(records, distributions, [None] * n if plans is None else plans, strict=True)
         return [self.candidates_of(*item, complete, config) for item in items]
 
     def candidates_of(

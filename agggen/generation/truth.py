@@ -147,10 +147,12 @@ class RecordConstraints:
     def _constraint_of(
         self, group: frozenset[int], previous_subjects: frozenset[str], last: bool, ends_sentence: bool
     ) -> Constraint:
-        """The constraint on a fact that expresses `group`, is the `last` of its plan, and must end a sentence.
+        """The constraint on a fact that expresses `group`.
 
         Args:
             previous_subjects: the subjects of the fact before; empty if the record has only one.
+            last: whether the fact is the last of its plan.
+            ends_sentence: whether a sentence must end with the fact.
         """
         watched, checker = self.watched, self.watched.checker
         indices = sorted(group)

@@ -44,8 +44,9 @@ class PlanScores:
         object.__setattr__(self, "max_group_size", min(self.max_group_size, self.n_predicates))
         diagonal = np.eye(self.n_predicates, dtype=bool)
         for name in ("start", "out", "inside_start", "inside", "within"):
-            if not (np.isfinite(getattr(self, name)) | (diagonal if name in ("out", "inside") else False)).all():
-                raise ValueError(f"{name} has a value that is not finite")
+            finite = np.isfinite(getattr(self, name)) | (diagonal if name in ("out", "inside") else False)
+            if not finite.all():
+                raise ValueError(f"{name} has a value that is not finite at index {tuple(np.argwhere(~finite)[0])}")
 
     @property
     def n_predicates(self) -> int:

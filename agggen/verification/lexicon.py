@@ -7,6 +7,7 @@ may add wordings of values (`read_wordings`) and sentences for predicates (`read
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -185,12 +186,13 @@ def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
         ConfigError: the file cannot be read or is not JSON of this form, or a wording contains no word.
     """
     try:
-        wordings = TypeAdapter(_Wordings).validate_json(path.read_bytes())
+        wordings = TypeAdapter(_Wordings).validate_python(json.loads(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except ValidationError as error:
+    except (ValueError, RecursionError) as error:  # invalid JSON or UTF-8, or another form
+        reason = _first_error(error) if isinstance(error, ValidationError) else error
         form = '{"United_States": ["the States", "American"]}'
-        raise ConfigError(f"{path} must be JSON like {form}: {_first_error(error)}") from error
+        raise ConfigError(f"{path} must be JSON like {form}: {reason}") from error
     for value, texts in wordings.items():
         for text in texts:
             if to_wording(text, "lexicon") is None:

@@ -96,9 +96,10 @@ def unsupported(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -
     predicates = {triple.predicate for triple in text.record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
         return ()
+    # phrases for truth values do not explain their words: "a friendly restaurant" needs a type, too
     phrases = {span for spans in text.values for span, how in spans.items() if how == "phrase"}
     explained = text.indexed.covered(span for span in text.spans if span not in phrases)
-    faults = (  # words of phrases, too: "a friendly restaurant" needs a type
+    faults = (
         " ".join(word.raw for word in claim)
         for form, claim in claims(text.words, explained)
         if lexicon.implies.get(form, "") not in {"", *predicates}

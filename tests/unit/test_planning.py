@@ -182,7 +182,7 @@ def test_no_aggregation_ablation_keeps_the_orders_ranking() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"start": np.array([0.0, np.nan, 0.0])}, "start has a value that is not finite"),
+        ({"start": np.array([0.0, np.nan, 0.0])}, "start has a value that is not finite at index .*1"),
         ({"out": np.full((3, 3), -np.inf)}, "out has a value that is not finite"),
     ],
 )

@@ -25,6 +25,8 @@ def test_candidates_are_human_plans_or_the_best_plans() -> None:
     first, searched, third, _ = planner.candidates(RECORDS, plans, complete=True)
     assert (first.search, searched.search, first.plans[0].states[0]) == ("given", "exact", (2,))
     assert third.plans == (ScoredPlan(((3, 2, 1, 0),), 0.0),), "larger than the model's L"
+    with pytest.raises(ValueError, match="shorter"):
+        planner.candidates(RECORDS, [])
 
 
 def test_the_group_reward_favours_plans_of_many_groups() -> None:

@@ -125,7 +125,10 @@ LEXICON = learn([*RATED, *FED])
 def test_a_word_of_a_missing_predicate_and_an_opinion_are_faults(
     triples: str, text: str, words: tuple[str, ...]
 ) -> None:
-    assert unsupported(LEXICON, triples, text) == words
+    result = check(LEXICON, triples, text)
+    assert result.unsupported == words
+    messages = [fault for fault in result.faults if "no triple says" in fault]
+    assert messages == [f"{word!r} says what no triple says" for word in words]
 
 
 def test_a_pair_of_words_may_imply_a_predicate_that_neither_word_implies() -> None:

@@ -251,6 +251,7 @@ def test_an_invalid_lexicon_file_is_named_in_the_error(
     ("read", "text", "expected"),
     [
         (read_wordings, '{"Norway": ["Norge", "the fjords"]}', {"Norway": ("Norge", "the fjords")}),
+        (read_wordings, '\ufeff{"Norway": ["Norge"]}', {"Norway": ("Norge",)}),
         (read_wordings, "{}", "at least 1 item"),
         (read_wordings, "[]", "must be JSON like .*: Input should be"),
         (read_wordings, '{"Norway": "Norge"}', "Norway: "),
