@@ -41,7 +41,8 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._restore()
+        if threading.current_thread() is threading.main_thread():  # a block in another thread installed no handlers
+            self._restore()
 
     def _handle(self, number: int, frame: object) -> None:
         self.signal, self._requested = signal.Signals(number), True

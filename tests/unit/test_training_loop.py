@@ -1,9 +1,11 @@
-"""The training loop: seeds, accumulation, early stopping, callbacks, losses that are not finite."""
+"""The training loop: seeds, accumulation, early stopping, callbacks, losses that are not finite, signals."""
 
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from agggen.model.batch import CLS, SEP, Example, collate
 from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.loop import Stage, StageConfig, Trainer, repeatable
+from agggen.training.stopping import StopRequest
 from tests.unit.model.enumeration import random_example, tiny_model
 from tests.unit.toy_training import (
     ALL,
@@ -296,3 +299,21 @@ def test_updates_are_deterministic_and_the_setting_is_restored(stage: Stage) -> 
     assert not torch.are_deterministic_algorithms_enabled()
     of_memory: Any = torch.utils.deterministic
     assert of_memory.fill_uninitialized_memory  # torch's own default
+
+
+# --- stopping ---
+
+
+def test_a_block_in_another_thread_leaves_the_handlers_of_the_main_thread() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def block() -> None:
+        with stop:
+            pass
+
+    with StopRequest() as stop:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(block).result()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop() and stop.signal == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == before
