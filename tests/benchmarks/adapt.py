@@ -1,14 +1,14 @@
 """Adaptation to 10, 50, 200 and 1,000 texts of a new domain, against training from scratch.
 
-    AGGGEN_DATA_HOME=... python tests/benchmarks/adapt.py FOLDER [--hold-out Astronaut] [--base 1500] [--plot FILE]
+    AGGGEN_DATA_HOME=... python tests/benchmarks/adapt.py BUNDLE FOLDER [--category Athlete] [--plot FILE]
 
-A base model is trained on WebNLG 2017 without one category (`--base` training records, spread over the split). For each
-number of texts, the base is adapted to shuffled records of the category (`agggen.adapt`, with replay), and another
+BUNDLE is a model of WebNLG 2017, the new domain a category that only WebNLG 3.0 has. For each number of texts, the
+bundle is adapted to shuffled training records of the category (`agggen.adapt`, which replays its corpus), and another
 model is trained on them only (`agggen.train`, preset `auto`); development records are a 25th of the texts (2 at least).
 All models generate texts of the category's development records, unconstrained (`verify=off`) and by default; adapted
-models also of the base's own development records (every `--every`-th), which shows what they have forgotten. The base's
-check is applied to all texts. Models and results are saved in FOLDER, so that the same command continues. The last line
-is JSON.
+models also of every n-th development record of WebNLG 2017 (`--every`), which shows what they have forgotten. The
+bundle's check is applied to all texts. Models and results are saved in FOLDER, so that the same command continues. The
+last line is JSON.
 """
 
 from __future__ import annotations
@@ -29,15 +29,6 @@ from agggen.verification.check import Checker
 
 Points = dict[str, dict[str, float]]
 SEED = 1
-
-
-def parts(category: str, limit: int) -> tuple[agggen.Dataset, agggen.Dataset]:
-    """WebNLG without the category, with `limit` training records, and the category's records."""
-    splits = agggen.load_dataset("webnlg", splits=("train", "dev")).splits.items()
-    old = {split: [record for record in records if record.category != category] for split, records in splits}
-    new = {split: [record for record in records if record.category == category] for split, records in splits}
-    old["train"] = old["train"][:: max(len(old["train"]) // limit, 1)][:limit]
-    return agggen.Dataset(f"webnlg without {category}", old), agggen.Dataset(f"webnlg {category}", new)
 
 
 def first_texts(data: agggen.Dataset, count: int) -> agggen.Dataset:
@@ -76,16 +67,21 @@ def draw(points: Points, counts: Sequence[int], file: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="adaptation against training from scratch")
+    parser.add_argument("bundle")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--hold-out", default="Astronaut", metavar="CATEGORY")
-    parser.add_argument("--base", type=int, default=1500, metavar="RECORDS")
+    parser.add_argument("--category", default="Athlete")
     parser.add_argument("--texts", type=int, nargs="*", default=(10, 50, 200, 1000))
-    parser.add_argument("--every", type=int, default=10, help="of the base's own development records")
+    parser.add_argument("--every", type=int, default=4, help="of the development records of WebNLG 2017")
     parser.add_argument("--plot", type=Path, metavar="FILE")
     options = parser.parse_args()
-    old, new = parts(options.hold_out, options.base)
-    baseline, joint = {"epochs": 8}, {"epochs": 3}
-    base = agggen.train(old, "small", options.folder / "base", training={"baseline": baseline, "joint": joint})
+    splits = agggen.load_dataset("webnlg-3.0", splits=("train", "dev")).splits.items()
+    category = {
+        split: [record for record in records if record.category == options.category] for split, records in splits
+    }
+    new = agggen.Dataset(options.category, category)
+    old = agggen.load_dataset("webnlg", splits=("dev",)).dev[:: options.every]
+    base = agggen.load_model(options.bundle)
+    options.folder.mkdir(parents=True, exist_ok=True)
     file = options.folder / "points.json"
     points: Points = json.loads(file.read_text()) if file.exists() else {}
 
@@ -95,8 +91,7 @@ def main() -> None:
             model = train()
             values = {"cpu seconds": time.process_time() - began, **scores(model, new.dev, base.generator.checker)}
             if with_old:
-                old_values = scores(model, old.dev[:: options.every], base.generator.checker)
-                values |= {f"old, {key}": value for key, value in old_values.items()}
+                values |= {f"old, {key}": value for key, value in scores(model, old, base.generator.checker).items()}
             points[name] = values
             file.write_text(json.dumps(points))
         print(f"{name}: {rounded(points[name])}", flush=True)
@@ -104,12 +99,12 @@ def main() -> None:
     point("base", lambda: base, True)
     for count in options.texts:
         data, folder = first_texts(new, count), options.folder / str(count)
-        point(f"adapted, {count}", partial(agggen.adapt, base, data, folder / "adapted", replay=old), True)
+        point(f"adapted, {count}", partial(agggen.adapt, options.bundle, data, folder / "adapted"), True)
         point(f"from scratch, {count}", partial(agggen.train, data, output=folder / "from_scratch"), False)
     if options.plot:
         draw(points, options.texts, options.plot)
-    summary = {"benchmark": "adapt", "seed": SEED, "hold_out": options.hold_out, "base_records": len(old.train)}
-    print(json.dumps(summary | {"dev_records": len(new.dev), "points": rounded(points)}))
+    summary = {"benchmark": "adapt", "seed": SEED, "category": options.category, "dev_records": len(new.dev)}
+    print(json.dumps(summary | {"old_dev_records": len(old), "points": rounded(points)}))
 
 
 if __name__ == "__main__":

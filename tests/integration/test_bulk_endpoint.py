@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from agggen.errors import ConfigError
+from agggen.records import Record, Triple
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, open_model
 from agggen_platform.sharded.config import JobError
-from tests.bulk_jobs import here, numbered_records, published, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, rejects, write_jsonl
 from tests.serve_app import Load, kill, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -70,3 +71,15 @@ def test_a_setting_that_requests_cannot_have_is_refused(model: Model, source: Pa
     config = here(model, "inference.plan_weight=0.5")
     with pytest.raises(ConfigError, match=r"inference\.plan_weight cannot be sent to an endpoint"):
         generate(model, str(source), str(tmp_path / "out"), config, endpoint="http://127.0.0.1:1")
+
+
+def test_only_the_records_that_exceed_the_limit_of_a_request_are_rejected(model: Model, tmp_path: Path) -> None:
+    """Regression: a batch that exceeded the endpoint's `limits.body_bytes` ended the job."""
+    large = Record("large", (Triple("Neon", "symbol", "Ne" * 1000),))
+    source = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(20), large])
+    with serving(model.address, "limits.body_bytes=1024") as served:
+        config = here(model, "max_reject_share=0.1")
+        report = generate(model, str(source), str(tmp_path / "out"), config, endpoint=served.url)
+    assert (report.summary.records, report.summary.rejects) == (20, 1)
+    (reject,) = rejects(tmp_path / "out")
+    assert reject["id"] == "large" and "more than 1024 bytes" in reject["reason"]

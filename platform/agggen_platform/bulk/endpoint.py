@@ -55,7 +55,7 @@ class _Remote:
         """
         Raises:
             JobError: the endpoint does not answer, or serves another bundle.
-            RuntimeError: the endpoint rejected a record.
+            RuntimeError: the endpoint rejected a record, or the request as too large.
         """
         requested = [
             {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
@@ -64,7 +64,7 @@ class _Remote:
         try:
             answers = self.client.generate(requested, **self.options)
         except EndpointError as error:
-            if error.problem is not None and error.record is not None and not error.problem["retryable"]:
+            if error.problem is not None and (error.is_too_large or (error.record and not error.problem["retryable"])):
                 raise RuntimeError(error.problem["detail"]) from error
             raise JobError(f"{error}; finished shards are kept, the same command resumes") from error
         texts: list[list[Generation]] = []

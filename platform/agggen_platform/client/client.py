@@ -130,15 +130,14 @@ class Client:
             try:
                 answers = self._request("/v1/generate", batch, options, deadline, start)
             except EndpointError as error:
-                problem = error.problem or {}
-                if not str(problem.get("type")).endswith(":too-large"):
+                if not error.is_too_large:
                     answers = _failed(error, len(batch))
                 elif len(batch) > 1:
                     middle = len(batch) // 2
                     return texts((start, batch[:middle])) + texts((start + middle, batch[middle:]))
                 else:  # the problem is that of the request and names no record
                     name = "0" if _is_nameless(batch[0]) else str(batch[0]["id"]).strip()
-                    answers = [_error_answer(0, {**problem, "record": name, "index": 0})]
+                    answers = [_error_answer(0, {**(error.problem or {}), "record": name, "index": 0})]
             return [_reindexed(answer, start + i, batch[i]) for i, answer in enumerate(answers)]
 
         pieces = _pieces(records, self._piece_records)

@@ -34,6 +34,11 @@ class EndpointError(AggGenError):
         self.retry_after = retry_after
         """Seconds to wait before a retry, from Retry-After."""
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the request was refused for its size, so that its parts may be accepted."""
+        return str((self.problem or {}).get("type")).endswith(":too-large")
+
 
 class RefusedError(EndpointError):
     """The request is invalid; a retry would be refused again."""
