@@ -20,7 +20,7 @@ from typing import Literal
 
 from agggen.errors import AggGenError
 from agggen.records import Record
-from agggen.text.linearise import HUMP
+from agggen.text.linearise import CAMEL_CASE_BOUNDARY
 from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
 STEM_LENGTH = 5
@@ -75,7 +75,7 @@ def words(text: str) -> tuple[str, ...]:
     """
     text = _UNITED_KINGDOM.sub("United Kingdom", _UNITED_STATES.sub("United States", text.replace("_", " ")))
     text = _INITIALS.sub(lambda match: re.sub("[. ]", "", match.group()) + " ", text)
-    text = HUMP.sub(" ", text)
+    text = CAMEL_CASE_BOUNDARY.sub(" ", text)
     text = _ISO_DATE.sub(_year_month_day, text)
     text = _DAY_FIRST_DATE.sub(_year_month_day, text)
     text = _ORDINAL.sub("", _DECIMAL_ZEROS.sub("", _THOUSANDS.sub("", text)))

@@ -22,7 +22,7 @@ from agggen.records import Plan, Record
 from agggen.run import RunConfig, bundle_of, fit, prepare
 from agggen.training.adaptation import adaptation
 from agggen.training.callbacks import Callback
-from agggen.training.checkpoints import FileKeeper
+from agggen.training.checkpoints import FileCheckpointer
 from agggen.training.choice import AUTO, config_for
 from agggen.training.data import Data, bundle_folder, check_same, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
@@ -231,7 +231,7 @@ def _train_in_folder(
     max_reject_share: float,
 ) -> Model:
     """Trains in `folder`, or continues the run there; returns the model, without training if the run is finished."""
-    identity = flatten(config) | data.decisive
+    identity = flatten(config) | data.input_fingerprints
     run_file, bundle_path = folder / "run.json", folder / "bundle"
     finished = (bundle_path / "manifest.json").is_file()
     if bundle_path.exists() and not finished:
@@ -251,7 +251,7 @@ def _train_in_folder(
             if rejects := [*chain(*data.rejects.values(), *prepared.rejects.values())]:
                 write_rejects(folder / "rejects.jsonl", rejects)
             try:
-                model, metrics = fit(config, prepared, FileKeeper(folder / "checkpoints"), callbacks, stop=stop)
+                model, metrics = fit(config, prepared, FileCheckpointer(folder / "checkpoints"), callbacks, stop=stop)
             except StoppedError as error:
                 raise stop.stopped(error) from error
             save_bundle(bundle_path, bundle_of(config, prepared, model, metrics, data.sources))

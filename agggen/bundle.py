@@ -144,7 +144,7 @@ def fingerprint(path: Path | str) -> str:
     return sha256_of(Path(path) / "manifest.json")
 
 
-def place_of(address: str) -> str:
+def resolve_included(address: str) -> str:
     """The folder of an included bundle, given its name; any other address is returned unchanged.
 
     A bundle or run in a local folder of the same name takes precedence over the included bundle.

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from agggen.datasets import load_records
-from agggen.display import Results, Shown, html_of_spans
+from agggen.display import Results, PrettyPrinted, html_of_spans
 from agggen.records import Record, Triple
 from agggen.verification.check import Checker
 from agggen.verification.critic.critic import Critic, Judgement, load_critic
@@ -17,13 +17,13 @@ from agggen.verification.critic.tokens import text_words
 from agggen.verification.lenient import verify
 from agggen.verification.results import TextCheck
 
-RISKY = 0.14
+RISK_THRESHOLD = 0.14
 """Texts of higher risk should be reviewed. Of 712 texts with human ratings, 60 % have at most this risk; 3.5 % of these
 are rated incorrect."""
 
 
 @dataclass(frozen=True)
-class CheckedText(Shown):
+class CheckedText(PrettyPrinted):
     """The check of a text against its record: see ``agggen/README.md``."""
 
     record: Record

@@ -19,7 +19,7 @@ _COLOURS = ("230,159,0", "86,180,233", "0,158,115", "240,228,66", "0,114,178", "
 R = TypeVar("R")
 
 
-class Shown:
+class PrettyPrinted:
     """Displays an object in IPython's terminal as `print` does."""
 
     __slots__ = ()

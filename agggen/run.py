@@ -26,8 +26,8 @@ from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.tensors import device_of
 from agggen.text import Vocabulary
-from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
-from agggen.training.distributed import ALONE, Group
+from agggen.training.callbacks import Callback, CheckpointEvery, Checkpointer
+from agggen.training.distributed import SINGLE_WORKER, WorkerGroup
 from agggen.training.growth import grown
 from agggen.training.loop import Precision, Stage, StageConfig, Trainer, isolated_randomness
 from agggen.training.substitution import substitution
@@ -258,13 +258,13 @@ def _check_share(texts: int, rejects: list[Reject], split: str, limit: float) ->
 def fit(
     config: RunConfig,
     data: Prepared,
-    keeper: Keeper,
+    checkpointer: Checkpointer,
     callbacks: Sequence[Callback] = (),
-    group: Group = ALONE,
+    group: WorkerGroup = SINGLE_WORKER,
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 120.0,
 ) -> tuple[JointModel, dict[str, float]]:
-    """Trains both stages, resuming from `keeper`'s checkpoints; returns the model and its dev losses.
+    """Trains both stages, resuming from `checkpointer`'s checkpoints; returns the model and its dev losses.
 
     All workers of `group` pass the same configuration, data and checkpoints, and get the same model. A checkpoint is
     saved every `checkpoint_seconds`, after each epoch, and when `stop`, which is called before each update, is True.
@@ -287,17 +287,17 @@ def fit(
             stage,
             settings,
             training.seed,
-            [*callbacks, CheckpointEvery(keeper, checkpoint_seconds)],
+            [*callbacks, CheckpointEvery(checkpointer, checkpoint_seconds)],
             training.precision,
             group,
             stop,
             substitution(data.train, data.encoder.vocabulary, settings.substitute) if settings.substitute else None,
         )
-        keeper.restore(trainer)
+        checkpointer.restore(trainer)
         progress = trainer.run()
         if not progress.done:
             if group.rank == 0:
-                keeper.save(trainer)
+                checkpointer.save(trainer)
             raise StoppedError(f"{stage} was stopped after update {progress.step}; the same call resumes there")
         metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
     return model, metrics

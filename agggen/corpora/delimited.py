@@ -10,7 +10,7 @@ from agggen.corpora.lines import Undecodable, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
 
-NEEDED = ("subject", "predicate", "object")
+TRIPLE_COLUMNS = ("subject", "predicate", "object")
 """The required columns of a file with one triple per row."""
 
 Row = tuple[int, dict[str, str]]
@@ -25,7 +25,7 @@ def delimiter_in(header: bytes) -> str:
 def read_rows(
     stream: BinaryIO,
     name: str,
-    needed: tuple[str, ...],
+    required: tuple[str, ...],
     delimiter: str = ",",
     undecodable: Undecodable = "raise",
     header: list[str] | None = None,
@@ -36,7 +36,7 @@ def read_rows(
     The reject of a row with a wrong number of fields has the id of the record to which the row's triple belongs.
 
     Args:
-        needed: required columns. If there are any, names are compared in lower case; if not, they must be unique.
+        required: required columns. If there are any, names are compared in lower case; if not, they must be unique.
         header: the column names, if the stream begins inside a file; an empty list is filled from the first row.
         line: the line number of the stream's first line in its file.
 
@@ -74,21 +74,21 @@ def read_rows(
         if not row:
             continue
         if not header:
-            header[:] = [column.strip().lower() if needed else column.strip() for column in row]
-            if not needed and (twice := [column for column in header if column and header.count(column) > 1]):
+            header[:] = [column.strip().lower() if required else column.strip() for column in row]
+            if not required and (twice := [column for column in header if column and header.count(column) > 1]):
                 raise CorpusError(f"{name}, line {first}: two columns are called {twice[0]!r}; give each its own name")
-            if missing := [column for column in needed if column not in header]:
-                columns = f"it needs {', '.join(needed)} and has {', '.join(header)}"
+            if missing := [column for column in required if column not in header]:
+                columns = f"it needs {', '.join(required)} and has {', '.join(header)}"
                 raise CorpusError(f"{name}, line {first}: no column {', '.join(missing)}; {columns}")
         elif len(row) != len(header):
             names = [column.lower() for column in header]
             cells = dict.fromkeys(names, "") | dict(zip(names, row, strict=False))
-            identifier = identifier_of(cells) if cells.keys() >= set(NEEDED) else ""
+            identifier = identifier_of(cells) if cells.keys() >= set(TRIPLE_COLUMNS) else ""
             yield Reject(name, first, identifier or None, f"{len(row)} fields where the header has {len(header)}")
         else:
             yield first, dict(zip(header, row, strict=True))
     if not header:
-        raise CorpusError(f"{name} has no header; its first line must name {', '.join(needed)}")
+        raise CorpusError(f"{name} has no header; its first line must name {', '.join(required)}")
 
 
 def identifier_of(row: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from agggen.datasets import Dataset
 from agggen.records import Record
 from agggen.verification.check import Checker
 
-FEW = 20
+RARE_BELOW = 20
 """Predicates with fewer training texts are reported as rare."""
 CHECKED_TEXTS = 2_000
 """Maximum number of training texts that are checked, evenly spaced in the split."""
@@ -95,7 +95,10 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequen
         ("records without a text", [record.id for _, record in records if not record.references]),
         ("values without a word in a text", missing),
         ("numbers and names in texts that the record lacks", hallucinated),
-        (f"predicates with fewer than {FEW} training texts", rare[: sum(use.texts < FEW for use in uses.values())]),
+        (
+            f"predicates with fewer than {RARE_BELOW} training texts",
+            rare[: sum(use.texts < RARE_BELOW for use in uses.values())],
+        ),
         ("predicates that are not in training", new),
         ("records with the same triples in several splits", _shared(triples)),
         ("texts in several splits", _shared(texts)),

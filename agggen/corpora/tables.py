@@ -22,7 +22,7 @@ from datetime import date, datetime
 from difflib import get_close_matches
 from typing import Any
 
-from agggen.corpora.delimited import NEEDED
+from agggen.corpora.delimited import TRIPLE_COLUMNS
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
@@ -133,9 +133,9 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
             parts = _triple_columns(row)
             is_long = len(parts) == 3
             if len(parts) == 2 and "triples" not in row:
-                (missing,) = set(NEEDED) - parts.keys()
+                (missing,) = set(TRIPLE_COLUMNS) - parts.keys()
                 raise CorpusError(
-                    f"{label}: no column {missing}; it needs {', '.join(NEEDED)} and has {', '.join(row)}"
+                    f"{label}: no column {missing}; it needs {', '.join(TRIPLE_COLUMNS)} and has {', '.join(row)}"
                 )
             identifier = _cell(row, columns.find(row, "id") or (parts["subject"] if is_long else None)) or ""
             if cell := _cell(row, columns.find(row, "split")):
@@ -173,7 +173,7 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
 
 def _triple_columns(row: Mapping[str, Any]) -> dict[str, str]:
     """The keys of the row's subject, predicate and object in the long form, as far as it has them."""
-    return {key.lower(): key for key in row if key.lower() in NEEDED}
+    return {key.lower(): key for key in row if key.lower() in TRIPLE_COLUMNS}
 
 
 def _cell(row: Mapping[str, Any], key: str | None) -> str | None:
@@ -223,7 +223,7 @@ def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: C
     draft = _Draft(identifier, line, category=_cell(row, category_key))
     draft.references = [Reference(text) for key in texts for text in _text_list(row[key])]
     if len(parts := _triple_columns(row)) == 3:
-        subject, predicate, value = (_cell(row, parts[name]) or "" for name in NEEDED)
+        subject, predicate, value = (_cell(row, parts[name]) or "" for name in TRIPLE_COLUMNS)
         if not identifier:
             raise RecordError("the id is empty")
         draft.triples, draft.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False

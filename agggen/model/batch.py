@@ -94,11 +94,13 @@ def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
     return torch.tensor(padded, dtype=torch.long).reshape(len(rows), width)
 
 
-def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
-    """Pads examples into a batch; with `whole`, each text is a single fact, as for the plain Transformer."""
+def collate(examples: Sequence[Example], single_fact: bool = False) -> Batch:
+    """Pads examples into a batch; with `single_fact`, each text is a single fact, as for the plain Transformer."""
     inputs, targets, starts, lengths = [], [], [], []
     for example in examples:
-        facts = [tuple(t for fact in example.facts for t in fact)] if whole and example.facts else list(example.facts)
+        facts = (
+            [tuple(t for fact in example.facts for t in fact)] if single_fact and example.facts else list(example.facts)
+        )
         marks = [FACT] * (len(facts) - 1) + [LAST]
         inputs.append([t for mark, fact in zip(marks, facts, strict=False) for t in (mark, *fact)])
         targets.append([t for fact in facts for t in (*fact, END)])
@@ -116,13 +118,13 @@ def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
         fact_start=_padded(starts, 0),
         fact_length=_padded(lengths, 0),
         n_facts=torch.tensor([len(row) for row in starts]),
-        required=_padded(no_constraint if whole else [e.required or [0] * len(e.facts) for e in examples], 0),
-        forbidden=_padded(no_constraint if whole else [e.forbidden or [0] * len(e.facts) for e in examples], 0),
+        required=_padded(no_constraint if single_fact else [e.required or [0] * len(e.facts) for e in examples], 0),
+        forbidden=_padded(no_constraint if single_fact else [e.forbidden or [0] * len(e.facts) for e in examples], 0),
         max_size=torch.tensor([e.max_size for e in examples]),
     )
 
 
-def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
+def alignment_violations(batch: Batch, lattice: Lattice) -> Tensor:
     """(B, T, C): for each fact and set, the number of required triples outside the set plus forbidden triples in it."""
     triples = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
     required, forbidden = ((masks[..., None] & triples) != 0 for masks in (batch.required, batch.forbidden))
@@ -130,16 +132,16 @@ def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
     return (required.float() @ (1 - members).T + forbidden.float() @ members.T).round().long()
 
 
-def allowed_sets(batch: Batch, lattice: Lattice, most_broken: int = 0) -> Tensor:
+def allowed_sets(batch: Batch, lattice: Lattice, max_violations: int = 0) -> Tensor:
     """(B, T, C): whether a set may emit a fact, after pruning by alignment.
 
-    A set must break at most `most_broken` of the fact's alignments and have at most `max_size` triples. A fact without
+    A set must break at most `max_violations` of the fact's alignments and have at most `max_size` triples. A fact without
     any such set keeps all sets of at most `max_size` or, without these, all sets of the record.
     """
     missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
     in_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)
     small = in_record & (lattice.set_size <= batch.max_size[:, None])
-    keep = small[:, None] & (broken_alignments(batch, lattice) <= most_broken)
+    keep = small[:, None] & (alignment_violations(batch, lattice) <= max_violations)
     for fallback in (small, in_record):
         keep = torch.where(keep.any(-1, keepdim=True), keep, fallback[:, None])
     return keep & (batch.fact_length > 0)[..., None]

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from agggen.errors import ConfigError, check_below_one, check_minima
-from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments, to_device
+from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, alignment_violations, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.tensors import full_precision, largest
@@ -250,7 +250,7 @@ class JointModel(nn.Module):
         return log_p, torch.cat((words, ids[:, None].expand_as(source_log_p)), 2), end
 
     def text_log_probs(self, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """log p(y | x) of the texts under the plain Transformer, (B,); `batch` is collated with `whole=True`."""
+        """log p(y | x) of the texts under the plain Transformer, (B,); `batch` is collated with `single_fact=True`."""
         memory = self.encode(batch)
         visible = memory.triples()
         hidden, _ = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
@@ -344,12 +344,12 @@ class JointModel(nn.Module):
         subtracted from states that break one alignment, and states that break more are excluded.
         """
         states = self.lattice_of(batch)
-        most_broken = 0 if alignment_penalty is None else 1
-        allowed = allowed_sets(batch.on_cpu, self.lattice_of(batch.on_cpu), most_broken)
+        max_violations = 0 if alignment_penalty is None else 1
+        allowed = allowed_sets(batch.on_cpu, self.lattice_of(batch.on_cpu), max_violations)
         scores = self.transition_scores(batch, states)
         emission = self.emissions(batch, allowed, states)
         if alignment_penalty is not None:
-            emission = emission - alignment_penalty * broken_alignments(batch, states).to(emission.dtype)
+            emission = emission - alignment_penalty * alignment_violations(batch, states).to(emission.dtype)
         weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
         node = emission[..., states.set_of] + weights[..., None] * scores.within[:, None]
         return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), states

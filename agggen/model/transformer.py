@@ -17,7 +17,7 @@ KeysValues = tuple[Tensor, Tensor]
 """Keys and values of one layer, each (rows, H, length, D / H)."""
 
 
-def move(values: Tensor, targets: Tensor, rows: Tensor) -> None:
+def copy_rows(values: Tensor, targets: Tensor, rows: Tensor) -> None:
     """Copies the rows `rows` of a tensor to its rows `targets`, in place."""
     if len(rows):
         values[targets] = values[rows]
@@ -26,7 +26,7 @@ def move(values: Tensor, targets: Tensor, rows: Tensor) -> None:
 class Cache:
     """The keys and values of one layer at `length` positions, with memory for further positions; for inference only.
 
-    `append` and `leave` write in place. Keys are stored transposed, for fast products with few queries.
+    `append` and `compact` write in place. Keys are stored transposed, for fast products with few queries.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
@@ -59,14 +59,14 @@ class Cache:
         """A copy of the rows `index`."""
         return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
 
-    def leave(self, targets: Tensor, rows: Tensor, n: int) -> None:
+    def compact(self, targets: Tensor, rows: Tensor, n: int) -> None:
         """Moves the rows `rows` to `targets`, then keeps only the first n rows."""
-        move(self._keys[..., : self.length], targets, rows)
-        move(self._values[:, :, : self.length], targets, rows)
+        copy_rows(self._keys[..., : self.length], targets, rows)
+        copy_rows(self._values[:, :, : self.length], targets, rows)
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod
-    def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], spare: int = 0) -> Cache:
+    def gather(parts: Sequence[tuple[Cache, Tensor, Tensor]], spare: int = 0) -> Cache:
         """A new cache of rows of several caches, each with the rows (n,) and their positions (n, any) to copy.
 
         Shorter rows are padded with zeros. `spare` further positions can be appended without a reallocation.

@@ -111,7 +111,7 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
-    def writes(self, word: str) -> bool:
+    def can_generate(self, word: str) -> bool:
         """Whether the output layer can generate the word; if not, the word can only be copied."""
         return self._ids.get(word, self.n_output) < self.n_output
 

@@ -18,7 +18,7 @@ from agggen.datasets import Dataset, fingerprint_of, load_dataset
 from agggen.errors import AggGenError, ConfigError, TrainingError
 from agggen.records import Record
 from agggen.run import RunConfig, weights_of
-from agggen.training.choice import own_corpus
+from agggen.training.choice import corpus_overrides
 from agggen.training.data import Data, bundle_folder, training_data, training_dataset
 
 C = TypeVar("C", bound=RunConfig)
@@ -67,7 +67,7 @@ def adaptation(
         else:
             named = training_dataset(replay)
             old = {named.name: Dataset(named.name, {"train": named.train, "dev": named.dev})}
-    corpus = own_corpus(data, data, *old.values())
+    corpus = corpus_overrides(data, data, *old.values())
     config = configuration(kind, address, bundle, preset, [*corpus, *overrides])
     new_data = training_data(config, max_reject_share, data)
     if config.training.grow:

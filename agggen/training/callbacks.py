@@ -32,7 +32,7 @@ class Callback:
         """Called at the end of the stage, after the best weights were restored."""
 
 
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """Stores checkpoints."""
 
     def restore(self, trainer: Trainer) -> bool:
@@ -45,8 +45,8 @@ class Keeper(Protocol):
 class CheckpointEvery(Callback):
     """Saves a checkpoint at least `seconds` after the last checkpoint, and after each evaluation."""
 
-    def __init__(self, keeper: Keeper, seconds: float = 120.0) -> None:
-        self.keeper, self.seconds = keeper, seconds
+    def __init__(self, checkpointer: Checkpointer, seconds: float = 120.0) -> None:
+        self.checkpointer, self.seconds = checkpointer, seconds
         self._saved = time.monotonic()
 
     def on_update(self, trainer: Trainer) -> None:
@@ -58,5 +58,5 @@ class CheckpointEvery(Callback):
 
     def _save(self, trainer: Trainer) -> None:
         if trainer.group.rank == 0:
-            self.keeper.save(trainer)
+            self.checkpointer.save(trainer)
         self._saved = time.monotonic()

@@ -57,14 +57,14 @@ class Snapshot:
         os.replace(temporary, path)
 
 
-class FileKeeper:
+class FileCheckpointer:
     """Stores one checkpoint per stage in a local folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def restore(self, trainer: Trainer) -> bool:
-        """See `Keeper.restore` and `load_checkpoint`."""
+        """See `Checkpointer.restore` and `load_checkpoint`."""
         path = self._path(trainer)
         if path.exists():
             load_checkpoint(path, trainer)

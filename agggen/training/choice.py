@@ -37,11 +37,11 @@ def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequ
     With the presets ``tiny``, ``small`` and ``medium``, the facts in the data are used if all texts have facts.
     """
     chosen = preset_for(data) if preset == AUTO else preset
-    settings = own_corpus(data, *((data,) if chosen in _MINUTES else ()))
+    settings = corpus_overrides(data, *((data,) if chosen in _MINUTES else ()))
     return load_config(kind, chosen, [*settings, *overrides])
 
 
-def own_corpus(data: Dataset, *trained: Dataset) -> list[str]:
+def corpus_overrides(data: Dataset, *trained: Dataset) -> list[str]:
     """Overrides that set the corpus to `data`, and ``facts.source=corpus`` if all texts of `trained` have facts."""
     settings = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
     records = [record for dataset in trained for split in (dataset.train, dataset.dev) for record in split]

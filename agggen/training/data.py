@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, place_of
+from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, resolve_included
 from agggen.config import flatten
 from agggen.corpora.catalogue import list_corpora
 from agggen.corpora.rejects import Reject, check_reject_share
@@ -55,7 +55,7 @@ class Data:
         return {"start": self.start.fingerprint} if self.start else {}
 
     @property
-    def decisive(self) -> dict[str, str]:
+    def input_fingerprints(self) -> dict[str, str]:
         """The fingerprints of all inputs that determine the result besides the configuration."""
         data = {f"data {name}": value for name, value in self.fingerprints.items()}
         return data | {"segmenter": self.segmenter} | self._start
@@ -115,7 +115,7 @@ def bundle_folder(address: Path | str) -> Path:
     """
     if "://" in str(address) or str(address).startswith("models:"):
         return resolve_name(_REMOTE)(address)
-    path = Path(place_of(str(address)))
+    path = Path(resolve_included(str(address)))
     if (path / "bundle" / "manifest.json").is_file():
         path = path / "bundle"
     check_bundle(path)
@@ -123,7 +123,7 @@ def bundle_folder(address: Path | str) -> Path:
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, instead: str) -> None:
-    """Raises ConfigError if a run was started with another flattened configuration or `Data.decisive`.
+    """Raises ConfigError if a run was started with another flattened configuration or `Data.input_fingerprints`.
 
     The initial bundle is compared by its fingerprint, not its path. Settings that `before` lacks, since they were added
     to agggen later, have their defaults; settings of a stage without epochs are ignored. The message names the `run`,

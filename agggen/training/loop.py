@@ -23,9 +23,9 @@ from torch import Tensor
 from agggen.errors import ConfigError, TrainingError, check_below_one, check_minima
 from agggen.model.batch import Batch, Example, collate
 from agggen.model.joint import JointModel
-from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sizes, text_costs
+from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sort_keys, text_costs
 from agggen.training.callbacks import Callback
-from agggen.training.distributed import ALONE, Group, add_up_gradients, share
+from agggen.training.distributed import SINGLE_WORKER, WorkerGroup, all_reduce_gradients, worker_share
 from agggen.training.schedules import ScheduleName, schedule
 from agggen.training.substitution import Substitute
 
@@ -139,7 +139,7 @@ class Trainer:
         seed: int = 0,
         callbacks: Sequence[Callback] = (),
         precision: Precision = "auto",
-        group: Group = ALONE,
+        group: WorkerGroup = SINGLE_WORKER,
         stop: Callable[[], bool] = lambda: False,
         substitute: Substitute | None = None,
     ) -> None:
@@ -153,9 +153,11 @@ class Trainer:
         self.device = next(model.parameters()).device
         self._bfloat16 = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         self.fingerprint = fingerprint(chain(train, dev))  # identifies the texts of a checkpoint
-        limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
-        self._costs = [joint_costs(x, limit, most_broken) if stage == "joint" else text_costs(x) for x in (train, dev)]
-        self._sizes = [sizes(train), sizes(dev)]
+        limit, max_violations = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
+        self._costs = [
+            joint_costs(x, limit, max_violations) if stage == "joint" else text_costs(x) for x in (train, dev)
+        ]
+        self._sort_keys = [sort_keys(train), sort_keys(dev)]
         transitions = list(model.transitions.parameters())
         transition_ids = {id(p) for p in transitions}
         self.optimizer = torch.optim.Adam(
@@ -176,7 +178,7 @@ class Trainer:
 
     def _batches(self, epoch: int) -> list[list[int]]:
         budget, max_records = self.config.batch_positions, self.config.max_records
-        return epoch_batches(self._sizes[0], self._costs[0], budget, max_records, self.seed, epoch)
+        return epoch_batches(self._sort_keys[0], self._costs[0], budget, max_records, self.seed, epoch)
 
     def run(self) -> Progress:
         """Trains until the last epoch or early stopping, which set `done`, or until a stop is requested.
@@ -268,7 +270,7 @@ class Trainer:
                 examples[i] = self._substitute(example, random.Random(f"{self.seed} {self.stage} {step} {i}"))
         shares: list[Batch] = []
         for batch in chosen:
-            own_share = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
+            own_share = worker_share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
             if own_share:
                 shares.append(self._collated([examples[batch[position]] for position in own_share]))
         return _Update(chosen, shares, self._scored_positions(list(examples.values())))
@@ -288,8 +290,8 @@ class Trainer:
             loss = self._loss(batch)
             (loss / update.positions).backward()
             total += loss.detach()
-        add_up_gradients(self.model, self.group)
-        self.group.add_up(total)
+        all_reduce_gradients(self.model, self.group)
+        self.group.all_reduce(total)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip).double()
         self._last = (self.progress.step + 1, update.chosen, total, norm)
         if self.device.type == "cpu":
@@ -316,7 +318,7 @@ class Trainer:
         return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
 
     def _collated(self, examples: list[Example]) -> Batch:
-        return collate(examples, whole=self.stage == "baseline").to(self.device)
+        return collate(examples, single_fact=self.stage == "baseline").to(self.device)
 
     def _loss(self, batch: Batch) -> Tensor:
         """-log p(y | x), summed over the batch."""
@@ -338,10 +340,10 @@ class Trainer:
         self.model.eval()
         config, begin = self.config, time.monotonic()
         summed = torch.zeros((), dtype=torch.float64, device=self.device)
-        batches = epoch_batches(self._sizes[1], self._costs[1], config.batch_positions, config.max_records, 0, 0)
+        batches = epoch_batches(self._sort_keys[1], self._costs[1], config.batch_positions, config.max_records, 0, 0)
         for batch in batches[self.group.rank :: self.group.size]:
             summed += self._loss(self._collated([self.dev_examples[i] for i in batch]))
-        self.group.add_up(summed)
+        self.group.all_reduce(summed)
         total, positions = float(summed), self._scored_positions(self.dev_examples)
         if not math.isfinite(total):
             raise TrainingError(

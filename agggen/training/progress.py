@@ -42,7 +42,7 @@ class ProgressLines:
         self.last_line = time.monotonic()
 
 
-def writing_lines(total: int, print_line: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
+def generation_progress(total: int, print_line: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
     """A function that prints the number of records with generated texts, at most every ten seconds."""
     last = time.monotonic()
 

@@ -24,7 +24,7 @@ class StopRequest:
     def __call__(self) -> bool:
         return self._requested
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Requests a stop without a signal."""
         self._requested = True
 

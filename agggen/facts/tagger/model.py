@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-FAR = 12
+MAX_DISTANCE = 12
 """Distances to the predicate are clipped to this many words."""
 
 
@@ -41,7 +41,7 @@ class TaggerModel(nn.Module):
         self.word_side = nn.Linear(state_size, config.role)
         self.predicate_side = nn.Linear(state_size, config.role)
         self.product_side = nn.Linear(state_size, config.role, bias=False)
-        self.distance = nn.Embedding(2 * FAR + 1, config.role)
+        self.distance = nn.Embedding(2 * MAX_DISTANCE + 1, config.role)
         self.frame = BiLSTM(config.role, config.role_hidden)
         self.tag = nn.Linear(2 * config.role_hidden + config.role, n_tags)
 
@@ -58,7 +58,7 @@ class TaggerModel(nn.Module):
         predicates = self.predicate_side(states[sentence, predicate]).unsqueeze(1)  # (F, 1, role)
         products = self.product_side(states)[sentence] * predicates  # a low-rank bilinear term
         positions = torch.arange(states.shape[1], device=states.device)
-        distance = (positions.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-FAR, FAR) + FAR
+        distance = (positions.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
         relations = torch.relu(words + predicates + products + self.distance(distance))
         contexts = self.frame(relations, _reversal(lengths[sentence], states.shape[1]))
         return self.tag(torch.cat((contexts, relations), -1))
