@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 _COLOURS = ("230,159,0", "86,180,233", "0,158,115", "240,228,66", "0,114,178", "204,121,167")
-"""Colours of facts (red, green, blue), used in turn."""
+"""RGB colours of facts, used cyclically."""
 
 
 R = TypeVar("R")
 
 
 class PrettyPrinted:
-    """Displays an object in IPython's terminal as `print` does."""
+    """Mixin: IPython's terminal displays the object as `print` does."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) ->
 
 
 def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """Splits a text into (span number from 1, or 0 outside spans; piece), without spans that overlap earlier ones."""
+    """Splits a text into (span number from 1, or 0 outside spans; piece); ignores spans that overlap earlier ones."""
     pieces, position = [], 0
     for number, (start, end) in sorted(enumerate(spans, start=1), key=lambda item: (item[1][0], -item[1][1])):
         if start >= position and end > start:
@@ -97,7 +97,7 @@ def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[in
 
 
 def html_of_spans(text: str, spans: Sequence[tuple[str, tuple[int, int]]], remarks: Sequence[str]) -> str:
-    """The text as HTML with coloured, titled character spans; spans that overlap earlier ones are omitted."""
+    """The text as HTML with coloured character spans, each with a title; ignores spans that overlap earlier ones."""
     parts = [
         _coloured(number - 1, piece, spans[number - 1][0]) if number else escape(piece)
         for number, piece in split_at_spans(text, [span for _, span in spans])

@@ -16,7 +16,7 @@ from agggen.report import Report
 from agggen.report.evaluate import Task
 from agggen.report.evaluate import evaluate as evaluate_task
 from agggen.report.sections import TextMetrics, protocol_of
-from agggen.training.progress import generation_progress
+from agggen.training.progress import writing_lines
 
 
 def evaluate(
@@ -37,7 +37,7 @@ def evaluate(
         data: records with references, or a dataset with the split `split`.
         split: the split to evaluate, if `data` is a dataset.
         limit: number of records to evaluate, from the beginning of the split; 0: all.
-        protocol: one of `agggen.evaluation.protocols`. [default: the protocol of the corpus's published scores]
+        protocol: one of `agggen.evaluation.protocols`. [default: that of the corpus's published scores]
         metrics: names of metrics of the protocol. [default: all]
         run_archives: see `Bundle.fact_segmenter`.
         settings: inference settings, see `Model.settings`.
@@ -64,7 +64,7 @@ def evaluate(
         segmenter=loaded.bundle.fact_segmenter(run_archives),
         device=str(loaded.generator.device),
     )
-    return evaluate_task(task, generation_progress(len(task.records)), note=lambda message: None)
+    return evaluate_task(task, writing_lines(len(task.records)), note=lambda message: None)
 
 
 def _reference_texts(reference: Any) -> list[str]:
@@ -88,7 +88,7 @@ def score(
     Args:
         texts: one per record.
         references: the reference or references of each text; or records with references (any source of
-            `load_records`), in which case the texts are also checked for the records' values.
+            `load_records`), which adds scores for the records' values.
         protocol, metrics: see `agggen.evaluation.protocols`.
 
     Raises:

@@ -19,7 +19,7 @@ Row = tuple[int, dict[str, str]]
 
 def delimiter_in(header: bytes) -> str:
     """The delimiter of a file: the most frequent of comma, semicolon and tab in its first line."""
-    return max(",;\t", key=lambda sign: header.count(sign.encode()))
+    return max(",;\t", key=lambda delimiter: header.count(delimiter.encode()))
 
 
 def read_rows(
@@ -33,10 +33,10 @@ def read_rows(
 ) -> Iterator[Row | Reject]:
     """Yields the rows of a CSV with a header. Empty lines are skipped.
 
-    The reject of a row with a wrong number of fields has the id of the record to which the row's triple belongs.
+    The reject of a row with the wrong number of fields names the id of its record, if it can be read.
 
     Args:
-        required: required columns. If there are any, names are compared in lower case; if not, they must be unique.
+        required: required columns, compared in lower case; if there are none, column names must be unique.
         header: the column names, if the stream begins inside a file; an empty list is filled from the first row.
         line: the line number of the stream's first line in its file.
 
@@ -75,8 +75,8 @@ def read_rows(
             continue
         if not header:
             header[:] = [column.strip().lower() if required else column.strip() for column in row]
-            if not required and (twice := [column for column in header if column and header.count(column) > 1]):
-                raise CorpusError(f"{name}, line {first}: two columns are called {twice[0]!r}; give each its own name")
+            if not required and (repeated := [column for column in header if column and header.count(column) > 1]):
+                raise CorpusError(f"{name}, line {first}: two columns are called {repeated[0]!r}; rename one")
             if missing := [column for column in required if column not in header]:
                 columns = f"it needs {', '.join(required)} and has {', '.join(header)}"
                 raise CorpusError(f"{name}, line {first}: no column {', '.join(missing)}; {columns}")
@@ -92,5 +92,5 @@ def read_rows(
 
 
 def identifier_of(row: Mapping[str, str]) -> str:
-    """The id of a row's record: the cell of the column id or, without this column, of subject; may be empty."""
+    """The id of a row's record: its cell in the column id or, without this column, in subject; may be empty."""
     return (row["id"] if "id" in row else row["subject"]).strip()

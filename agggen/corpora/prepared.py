@@ -1,9 +1,9 @@
-"""Prepared corpora: records as Parquet, one file per split, lossless and written atomically.
+"""Prepared corpora: records in Parquet, one file per split, lossless and written atomically.
 
 Columns, with one row per record::
 
     id          string
-    corpus      string                   repeated in each row, to distinguish corpora and splits after concatenation
+    corpus      string                   in each row, to distinguish corpora and splits after concatenation
     split       string
     category    string | null
     triples     list<struct<subject: string, predicate: string, object: string>>
@@ -37,8 +37,8 @@ from agggen.records import Record
 
 FORMAT = "1"
 MANIFEST = "manifest.json"
-_KEY = "agggen."
-"""The prefix of the names of the file's metadata."""
+_PREFIX = "agggen."
+"""The prefix of the keys of the file's metadata."""
 _ROWS = 1024  # records per block while reading and writing
 
 
@@ -75,7 +75,7 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
                 block = []
         writer.write_table(pa.Table.from_pylist(block, schema()))
         described = {"format": FORMAT, "corpus": corpus, "split": split, "fingerprint": digest.hexdigest()}
-        writer.add_key_value_metadata({_KEY + name: value for name, value in described.items()})
+        writer.add_key_value_metadata({_PREFIX + name: value for name, value in described.items()})
     return count
 
 
@@ -119,7 +119,7 @@ def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
         splits = json.loads(manifest.read_bytes())["splits"]
         return {split: entry["parts"] for split, entry in splits.items() if isinstance(entry["parts"], list)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # no file, or a file of another program or of an older version, which wrote one file per split
+        return {}  # no file, or a file of another program or of an older agggen (one file per split)
 
 
 def _complete_parts(split: Path) -> list[Path]:
@@ -138,7 +138,7 @@ def _complete_parts(split: Path) -> list[Path]:
 def is_prepared(path: Path | str) -> bool:
     """Whether the file is a prepared split; also True if it cannot be read, so that `read_records` raises the error."""
     try:
-        return f"{_KEY}format".encode() in (pq.read_metadata(path).metadata or {})
+        return f"{_PREFIX}format".encode() in (pq.read_metadata(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError, TypeError):
         return True
 
@@ -156,7 +156,9 @@ def describe(path: Path | str) -> dict[str, str]:
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # extension types raise the last two
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
     try:
-        described = {n: metadata[f"{_KEY}{n}".encode()].decode() for n in ("format", "corpus", "split", "fingerprint")}
+        described = {
+            n: metadata[f"{_PREFIX}{n}".encode()].decode() for n in ("format", "corpus", "split", "fingerprint")
+        }
     except KeyError as error:
         raise CorpusError(f"{path} is Parquet, but not a prepared corpus; make one with: agggen prepare") from error
     if described["format"] != FORMAT:

@@ -1,14 +1,14 @@
 """The k best plans of records that are too large for the tables of `exact`: a beam search with a proof of optimality.
 
-The bound comes from a relaxation of the search space (Christofides, Mingozzi and Toth 1981, Networks 11): a state of
-the relaxed recursion has the number of unused predicates, not their set, so a relaxed plan may repeat one predicate and
-omit another. Prices of predicates (Lagrange multipliers), optimised by subgradient steps, penalise this (Held and Karp
-1971). With f(n, p) the greatest value, minus prices, of a relaxed continuation by n predicates after predicate p,
+The bound is that of a state-space relaxation (Christofides, Mingozzi and Toth 1981, Networks 11): the recursion tracks
+the number of unused predicates instead of their set, so a relaxed plan may repeat one predicate and omit another.
+Lagrange multipliers (prices of predicates), optimised by subgradient steps, penalise this (Held and Karp 1971). If
+f(n, p) is the greatest value, minus prices, of a relaxed continuation by n predicates after predicate p,
 
     value of any continuation of (used set, p)  <=  f(J - |used|, p) + sum of the prices of the unused predicates.
 
 An A* search with this bound keeps only prefixes whose bound reaches the score of the k-th plan of the beam search. The
-search stops when the k best plans are found, or after `MAX_EXPANSIONS` extended prefixes.
+search ends when the k best plans are found, or after `MAX_EXPANSIONS` extended prefixes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TOLERANCE = 1e-9
 
 
 def search(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> tuple[list[ScoredPlan], bool]:
-    """The k best plans, best first, and whether they are proven to be the best; arguments as in `exact.k_best`.
+    """The k best plans, best first, and whether their optimality is proven; arguments as in `exact.k_best`.
 
-    Optimality is proven if the tables of `exact` fit or the bound suffices; otherwise a beam search finds the plans.
+    Without a proof (`exact` is too large and the A* search did not end), the plans are those of the beam search.
     """
     if exact.is_exact(scores):
         return exact.k_best(scores, k, prefix), True
@@ -41,7 +41,7 @@ def search(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> tuple[list[Sco
 
 
 class _Relaxation:
-    """The bound f of the module's docstring for all n and p, and the prices. Rows are groups, lexicographic."""
+    """The bound f(n, p) of the module's docstring, and the prices. Rows are groups in lexicographic order."""
 
     def __init__(self, scores: PlanScores) -> None:
         self.scores, self.states = scores, np.array(lexicographic(scores.states))
@@ -63,7 +63,9 @@ class _Relaxation:
         price = self.members @ self.prices
         self.f = np.full((unused + 1, n), -np.inf)
         self.f[0] = 0.0
-        self.values: list[Floats] = []  # by n - 1: (rows,) value, minus prices, of a next group and its continuation
+        self.values: list[
+            Floats
+        ] = []  # by n - 1: (rows,) value, minus prices, of a next group with its best continuation
         for left in range(1, unused + 1):
             fits = self.size <= left
             future = self.f[np.maximum(left - self.size, 0), self.last]
@@ -73,7 +75,10 @@ class _Relaxation:
             self.f[left] = (self.transition + best_into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """The best relaxed plan of `unused` predicates after `transition` (J,): value minus prices, and counts."""
+        """The best relaxed plan of `unused` predicates: value minus prices, and number of uses of each predicate.
+
+        `transition` (J,) has the log-probabilities of the first predicate.
+        """
         counts: Counter[int] = Counter()
         value, left = float((transition[self.first] + self.values[unused - 1]).max()), unused
         while left:
@@ -98,7 +103,7 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
     root = np.where([start >> index & 1 for index in range(n)], -np.inf, root)
     _set_prices(relaxation, root, unused_predicates, incumbents[0].score)
 
-    visits: Counter[tuple[int, int]] = Counter()  # how often a (used set, last predicate) was extended
+    visits: Counter[tuple[int, int]] = Counter()  # number of extensions of each (used set, last predicate)
     best_plans: list[ScoredPlan] = []
     queue: list[tuple[float, IndexPlan, float, int]] = [(-np.inf, prefix, 0.0, start)]  # (-bound, plan, score, used)
     expansions = 0
@@ -109,7 +114,7 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
             continue
         cell = (used, plan[-1][-1] if plan else n)
         visits[cell] += 1
-        if visits[cell] > k:  # k prefixes with the same continuations and at least the same score were extended already
+        if visits[cell] > k:  # k prefixes with the same continuations and scores at least as high were extended
             continue
         expansions += 1
         if expansions > MAX_EXPANSIONS:
@@ -128,7 +133,7 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
 
 
 def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[int], best: float) -> None:
-    """Sets the prices that give the lowest bound at the root; `best` is the score of the best known plan."""
+    """Sets the prices with the lowest bound at the root; `best` is the score of the best known plan."""
     lowest, prices = np.inf, relaxation.prices.copy()
     for step in range(_SUBGRADIENT_STEPS):
         relaxation.solve(len(unused_predicates))

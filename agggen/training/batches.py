@@ -1,4 +1,4 @@
-"""Batches of examples of similar length under a cost budget, determined by seed and epoch."""
+"""Batches of examples of similar size under a cost budget, determined by seed and epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHUFFLE_WINDOW = 40  # batches per sorting window: a compromise between randomn
 
 
 def joint_costs(examples: Sequence[Example], max_group_size: int, max_violations: int = 0) -> list[int]:
-    """Decoded positions of the joint objective per example: the text, and each fact once per set of `allowed_sets`."""
+    """Decoded positions of the joint model per example: its text, and each fact once per set of `allowed_sets`."""
     costs: list[int] = []
     for begin in range(0, len(examples), 512):
         batch = collate(examples[begin : begin + 512])
@@ -23,7 +23,7 @@ def joint_costs(examples: Sequence[Example], max_group_size: int, max_violations
 
 
 def text_costs(examples: Sequence[Example]) -> list[int]:
-    """Decoded positions of the plain Transformer per example: its tokens and an end mark."""
+    """Decoded positions of the plain Transformer per example: its tokens and END."""
     return [sum(map(len, example.facts)) + 1 for example in examples]
 
 
@@ -36,7 +36,7 @@ def fingerprint(examples: Iterable[Example]) -> str:
 
 
 def sort_keys(examples: Iterable[Example]) -> list[tuple[int, int]]:
-    """The sort key of each example: its numbers of triples and of scored positions."""
+    """The sort key of each example: (number of triples, number of scored positions)."""
     return [(len(example.predicates), example.n_target) for example in examples]
 
 

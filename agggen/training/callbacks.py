@@ -13,7 +13,7 @@ Metrics = Mapping[str, float]
 
 
 class Callback:
-    """Receives the events of the loop.
+    """Base class: receives the events of the loop.
 
     If a callback sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all workers after the current
     update, with ``progress.done`` False.
@@ -23,7 +23,7 @@ class Callback:
         """Called after every update."""
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        """Called every `log_every` updates, with averages since the last call."""
+        """Called every `log_every` updates, with means since the last call."""
 
     def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
         """Called after each epoch, with scores on the development set; `dev_loss` is in nats per token."""
@@ -33,7 +33,7 @@ class Callback:
 
 
 class Checkpointer(Protocol):
-    """Stores checkpoints."""
+    """Saves and restores checkpoints."""
 
     def restore(self, trainer: Trainer) -> bool:
         """Restores the newest checkpoint of the trainer's stage on every worker; False if there is none."""

@@ -1,9 +1,9 @@
-"""Data-parallel training: communication between workers, and the division of a batch.
+"""Data-parallel training: collective operations of workers, and the partition of a batch among them.
 
-The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its
-share of the batch, divided by the scored positions of the whole batch, and the gradients are summed: the result is the
-gradient of the whole batch. DistributedDataParallel is not used, since it requires that every `forward` uses all
-parameters; here a stage does not use all parameters and a worker's share may be empty.
+The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its part
+of the batch, divided by the scored positions of the complete batch; the sum of the gradients is then the gradient of
+the complete batch. DistributedDataParallel is not used, since it requires that every `forward` uses all parameters;
+here a stage uses only some parameters, and a worker's part may be empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class WorkerGroup:
-    """The workers of a run, which make the same calls in the same order; this class is a group of one worker."""
+    """A group of one worker, and the interface of larger groups, whose workers must make the same calls in order."""
 
     rank, size = 0, 1
 
@@ -46,7 +46,7 @@ class DistributedGroup(WorkerGroup):
         self._device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else None
 
     def all_reduce(self, tensor: Tensor) -> None:
-        moved = tensor.to(self._device)  # the tensor itself, if it is there already
+        moved = tensor.to(self._device)  # the tensor itself, if it is on this device
         dist.all_reduce(moved)
         if moved is not tensor:
             tensor.copy_(moved)
@@ -63,9 +63,9 @@ class DistributedGroup(WorkerGroup):
 
 
 def worker_share(costs: Sequence[float], rank: int, size: int) -> range:
-    """The examples of a batch for worker `rank`: a contiguous share of about 1 / `size` of the cost; may be empty.
+    """The indices of the examples of worker `rank`: a contiguous part with about 1 / `size` of the cost; may be empty.
 
-    Since a batch is sorted by size, contiguous shares need little padding. An example belongs to the worker whose part
+    Since a batch is sorted by size, contiguous parts need little padding. An example belongs to the worker whose part
     of the cumulative cost contains the midpoint of the example's cost.
     """
     total, before = sum(costs) or 1, 0.0
@@ -79,8 +79,8 @@ def worker_share(costs: Sequence[float], rank: int, size: int) -> range:
 def all_reduce_gradients(model: nn.Module, group: WorkerGroup) -> None:
     """Replaces each gradient by its sum over the workers, in one all-reduce.
 
-    A missing gradient is added as zeros. If no worker has a gradient of a parameter, the gradient stays None, so that
-    the optimiser skips the parameter.
+    A missing gradient counts as zeros. If no worker has a gradient of a parameter, it stays None, so that the optimiser
+    skips the parameter.
     """
     if group.size == 1:
         return

@@ -1,13 +1,12 @@
-"""Extends a model by new words and predicates, initially without changing its distributions.
+"""Extends a model by new words and predicates such that its distributions initially stay the same.
 
-Known words and predicates keep their vectors; the others are initialised with the vectors that represented them before:
+Known words and predicates keep their embeddings. New ones start with the embeddings that represented them before:
 
-- A new word has the vector of [UNK]. The former probability of [UNK] is divided equally among [UNK] and the new output
+- A new word has the embedding of [UNK]. The probability of [UNK] is divided equally among [UNK] and the new output
   words, so other probabilities do not change, unless a word that could only be copied becomes an output word.
-- A new predicate has the vectors and stop probabilities of the unknown predicate, which is trained by
-  ``model.predicate_dropout``, or, if it repeats a known predicate (``isPartOf_2``), of the known predicate.
-
-Thus the probabilities of plans do not change.
+- A new predicate has the embeddings and stop probabilities of the unknown predicate, which is trained by
+  ``model.predicate_dropout``, or, if it repeats a known predicate (``isPartOf_2``), of the known predicate. Thus the
+  probabilities of plans do not change.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from agggen.text import Vocabulary
 
 
 def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tuple[Encoder, dict[str, Tensor]]:
-    """The encoder of a bundle extended by the predicates of `records` and the words that occur in them at least
-    `min_count` times, and the weights of its model. The bundle is not changed.
+    """The encoder and weights of `bundle`, extended by the predicates of `records` and the words that occur in them at
+    least `min_count` times. The bundle is not changed.
     """
     old, weights = bundle.encoder, dict(bundle.model.state_dict())
     vocabulary = old.vocabulary.grown(records, min_count)

@@ -19,7 +19,7 @@ from agggen.errors import TrainingError
 from agggen.model.batch import CLS, SEP, Example, collate
 from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileCheckpointer
-from agggen.training.loop import Stage, StageConfig, Trainer, repeatable
+from agggen.training.loop import Stage, StageConfig, Trainer, deterministic
 from agggen.training.stopping import StopRequest
 from tests.unit.model.enumeration import random_example, tiny_model
 from tests.unit.toy_training import (
@@ -283,7 +283,7 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with repeatable(torch.device("cpu")):
+        with deterministic(torch.device("cpu")):
             first = gradient()
             assert all(torch.equal(first, gradient()) for _ in range(20))
     finally:

@@ -53,7 +53,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 class StoreKeeper:
-    """A `Checkpointer` that saves in a `CheckpointStore`; a context manager that waits for the last checkpoint at its end.
+    """A `Checkpointer` that saves in a `CheckpointStore`; as a context manager, it waits for the last checkpoint.
 
     `save` copies the trainer's state; a thread stores and verifies the copy. A newer copy replaces one that still
     waits. An error of the thread is raised by the next `save`, or at the end of the block.

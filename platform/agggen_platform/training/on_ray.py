@@ -130,7 +130,7 @@ def train_on_workers(
                 stopping = True
                 ray.get(coordinator.stop.remote())
             if stopping and not monitor.alive and not ended:
-                raise StoppedError("training was stopped while no workers ran; the same call continues there")
+                raise StoppedError("training was stopped while no workers ran; the same call resumes it")
         error = ray.get(running)
         result = ray.get(coordinator.result.remote())
     except RayError as lost:
