@@ -185,9 +185,7 @@ def describe_bundle(path: Path | str) -> dict[str, Any]:
     """
     check_bundle(path)
     if not (Path(path) / "bundle.json").is_file():
-        raise BundleError(
-            f"{path} is a critic of `agggen check` and generates no texts; give a bundle of `agggen train`"
-        )
+        raise BundleError(f"{path} is a critic, not a model that generates texts; give a bundle of `agggen train`")
     description = read_json(Path(path) / "bundle.json")
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         version = description.get("format") if isinstance(description, dict) else None
@@ -237,13 +235,13 @@ def load_bundle(path: Path | str) -> Bundle:
     )
 
 
-def _build(kind: type[T], values: Mapping[str, Any], path: Path) -> T:
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+def _build(section: type[T], values: Mapping[str, Any], path: Path) -> T:
+    known = {f.name for f in fields(section)}  # type: ignore[arg-type]
     if unknown := sorted(set(values) - known):
         raise BundleError(
-            f"{path}/bundle.json has {unknown[0]!r}, a key that {kind.__name__} of this version does not have"
+            f"{path}/bundle.json has {unknown[0]!r}, which is no key of this version's {section.__name__}"
         )
-    return kind(**values)
+    return section(**values)
 
 
 def _check_sizes(config: ModelConfig, path: Path) -> None:

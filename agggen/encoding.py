@@ -89,8 +89,7 @@ def segmented(
 ) -> list[Record]:
     """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 
-    References that cannot be segmented are dropped and added to `rejects`; a record without any other reference is
-    dropped.
+    References that cannot be segmented are added to `rejects` and dropped, and so are records with no others.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.

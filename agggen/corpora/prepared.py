@@ -37,8 +37,7 @@ from agggen.records import Record
 
 FORMAT = "1"
 MANIFEST = "manifest.json"
-_PREFIX = "agggen."
-"""The prefix of the keys of the file's metadata."""
+_KEY = "agggen."  # prefix of the keys of the file's metadata
 _ROWS = 1024  # records per block while reading and writing
 
 
@@ -75,7 +74,7 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
                 block = []
         writer.write_table(pa.Table.from_pylist(block, schema()))
         described = {"format": FORMAT, "corpus": corpus, "split": split, "fingerprint": digest.hexdigest()}
-        writer.add_key_value_metadata({_PREFIX + name: value for name, value in described.items()})
+        writer.add_key_value_metadata({_KEY + name: value for name, value in described.items()})
     return count
 
 
@@ -138,7 +137,7 @@ def _complete_parts(split: Path) -> list[Path]:
 def is_prepared(path: Path | str) -> bool:
     """Whether the file is a prepared split; also True if it cannot be read, so that `read_records` raises the error."""
     try:
-        return f"{_PREFIX}format".encode() in (pq.read_metadata(path).metadata or {})
+        return f"{_KEY}format".encode() in (pq.read_metadata(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError, TypeError):
         return True
 
@@ -156,9 +155,7 @@ def describe(path: Path | str) -> dict[str, str]:
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # extension types raise the last two
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
     try:
-        described = {
-            n: metadata[f"{_PREFIX}{n}".encode()].decode() for n in ("format", "corpus", "split", "fingerprint")
-        }
+        described = {n: metadata[f"{_KEY}{n}".encode()].decode() for n in ("format", "corpus", "split", "fingerprint")}
     except KeyError as error:
         raise CorpusError(f"{path} is Parquet, but not a prepared corpus; make one with: agggen prepare") from error
     if described["format"] != FORMAT:

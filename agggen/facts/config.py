@@ -51,9 +51,7 @@ class AllenNLPConfig:
 
     def __post_init__(self) -> None:
         if "://" in self.archive:
-            raise ConfigError(
-                "the AllenNLP archive must be a local path, not a URL: copy the file to every machine first"
-            )
+            raise ConfigError("the AllenNLP archive must be a local path, not a URL: copy it to every machine first")
         if self.device != "cpu" and not (self.device.startswith("cuda:") and self.device[5:].isdigit()):
             raise ConfigError(f"device must be cpu or cuda:N, where N is the number of a GPU, not {self.device!r}")
         if not self.timeout > 0:

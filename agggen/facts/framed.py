@@ -46,8 +46,6 @@ class FrameSegmenter:
         distinct = {sentence.words: sentence for sentences in split for sentence in sentences}
         frames = self.source.frames(list(distinct.values())) if distinct else []
         if len(frames) != len(distinct):
-            raise AggGenError(
-                f"{self.source.name} returned frames of {len(frames)} sentences instead of {len(distinct)}"
-            )
+            raise AggGenError(f"{self.source.name} returned frames of {len(frames)} of {len(distinct)} sentences")
         frames_of = dict(zip(distinct, frames, strict=True))
         return [tuple(Sentence(sentence, frames_of[sentence.words]) for sentence in sentences) for sentences in split]

@@ -1,7 +1,4 @@
-"""Collates `Example`s (encoded records with a text) into padded tensors, and prunes states by alignment.
-
-The score of an example does not depend on the other examples of its batch.
-"""
+"""Collates `Example`s (encoded records with a text) into padded tensors, and prunes states by alignment."""
 
 from __future__ import annotations
 
@@ -98,9 +95,8 @@ def collate(examples: Sequence[Example], single_fact: bool = False) -> Batch:
     """Pads examples into a batch; with `single_fact`, each text is a single fact, as for the plain Transformer."""
     inputs, targets, starts, lengths = [], [], [], []
     for example in examples:
-        facts = (
-            [tuple(t for fact in example.facts for t in fact)] if single_fact and example.facts else list(example.facts)
-        )
+        merge = single_fact and example.facts
+        facts = [tuple(t for fact in example.facts for t in fact)] if merge else list(example.facts)
         begin_tokens = [FACT] * (len(facts) - 1) + [LAST]
         inputs.append([t for begin, fact in zip(begin_tokens, facts, strict=False) for t in (begin, *fact)])
         targets.append([t for fact in facts for t in (*fact, END)])

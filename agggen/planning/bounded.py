@@ -31,7 +31,7 @@ _TOLERANCE = 1e-9
 def search(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> tuple[list[ScoredPlan], bool]:
     """The k best plans, best first, and whether their optimality is proven; arguments as in `exact.k_best`.
 
-    Without a proof (`exact` is too large and the A* search did not end), the plans are those of the beam search.
+    If neither `exact` nor the A* search finds the plans within its limits, they are those of the beam search.
     """
     if exact.is_exact(scores):
         return exact.k_best(scores, k, prefix), True
@@ -63,9 +63,7 @@ class _Relaxation:
         price = self.members @ self.prices
         self.f = np.full((unused + 1, n), -np.inf)
         self.f[0] = 0.0
-        self.values: list[
-            Floats
-        ] = []  # by n - 1: (rows,) value, minus prices, of a next group with its best continuation
+        self.values: list[Floats] = []  # by n - 1: (rows,) value, minus prices, of a next group and its continuation
         for left in range(1, unused + 1):
             fits = self.size <= left
             future = self.f[np.maximum(left - self.size, 0), self.last]
@@ -75,10 +73,7 @@ class _Relaxation:
             self.f[left] = (self.transition + best_into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """The best relaxed plan of `unused` predicates: value minus prices, and number of uses of each predicate.
-
-        `transition` (J,) has the log-probabilities of the first predicate.
-        """
+        """Value (minus prices) and predicate counts of the best relaxed plan of `unused` predicates from `transition`."""
         counts: Counter[int] = Counter()
         value, left = float((transition[self.first] + self.values[unused - 1]).max()), unused
         while left:

@@ -170,9 +170,7 @@ def k_best(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> list[ScoredPla
 def check_sampling(scores: PlanScores) -> None:
     """Raises PlanError if plans cannot be sampled: the tables would be too large (`is_exact`)."""
     if not is_exact(scores):
-        raise PlanError(
-            f"plans of {scores.n_predicates} predicates cannot be sampled: there are too many for an exact sum"
-        )
+        raise PlanError(f"plans of {scores.n_predicates} predicates cannot be sampled: too many to sum over exactly")
 
 
 def sample(scores: PlanScores, count: int, rng: np.random.Generator, top_p: float = 1.0) -> list[ScoredPlan]:

@@ -146,11 +146,9 @@ def check_same(stored: Mapping[str, Any], current: Mapping[str, Any], run: str, 
 def _comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run that determine its result."""
     known = flatten(RunConfig()) | dict(settings)
-    skipped_stages = tuple(
-        f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"]
-    )
+    skipped = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
     return {
         key: value
         for key, value in known.items()
-        if key != "training.start" and (key.endswith(".epochs") or not key.startswith(skipped_stages))
+        if key != "training.start" and (key.endswith(".epochs") or not key.startswith(skipped))
     }

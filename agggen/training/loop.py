@@ -300,7 +300,7 @@ class Trainer:
         return total, norm
 
     def check_finite(self) -> None:
-        """Raises TrainingError if the last update's loss or gradient norm is not finite; synchronises with the device."""
+        """Raises TrainingError if the last loss or gradient norm is not finite; synchronises with the device."""
         if self._last is None:
             return
         step, passes, *numbers = self._last

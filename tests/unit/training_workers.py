@@ -39,9 +39,8 @@ def resumed(folder: Path, group: WorkerGroup) -> tuple[dict[str, Tensor], dict[s
     if group.rank == 0:
         checkpointer.save(first)
     dist.barrier()
-    second = trainer(
-        model=fresh_model(99), group=group, callbacks=[CheckpointEvery(FileCheckpointer(folder / "second"))]
-    )
+    second_callback = CheckpointEvery(FileCheckpointer(folder / "second"))
+    second = trainer(model=fresh_model(99), group=group, callbacks=[second_callback])
     facts["restored"] = checkpointer.restore(second)
     facts["seeds"] = second._random_seed()
     second.run()
