@@ -125,19 +125,19 @@ def align(
     fact_of: list[int | None] = []
     for triple in record.triples:
         predicate_words, object_words = triple_words(triple.predicate, triple.object)
-        predicate_shares, object_shares = _shares(predicate_words, fact_words), _shares(object_words, fact_words)
-        scores = [a + b for a, b in zip(predicate_shares, object_shares, strict=True)]
-        overlap.append(_shares(predicate_words + object_words, fact_words))
+        predicate_overlap, object_overlap = _overlaps(predicate_words, fact_words), _overlaps(object_words, fact_words)
+        scores = [a + b for a, b in zip(predicate_overlap, object_overlap, strict=True)]
+        overlap.append(_overlaps(predicate_words + object_words, fact_words))
         best = max(scores)
         ties = [fact for fact, share in enumerate(scores) if share == best] if best else []
         if len(ties) > 1:
-            subject = _shares(words(triple.subject), fact_words)
+            subject = _overlaps(words(triple.subject), fact_words)
             ties.sort(key=lambda fact: -subject[fact])  # stable: of equal facts, the first is chosen
         fact_of.append(ties[0] if ties else None)
     for index, triple in enumerate(record.triples if complete else ()):
         if fact_of[index] is None:
             free = [number for number in range(len(facts)) if number not in fact_of]
-            subject = _shares(words(triple.subject), fact_words)
+            subject = _overlaps(words(triple.subject), fact_words)
             fact_of[index] = free[0] if free else subject.index(max(subject))
     return Alignment(tuple(overlap), tuple(fact_of))
 
@@ -145,14 +145,14 @@ def align(
 def _align_surface(record: Record, facts: Sequence[str], complete: bool) -> Alignment:
     fact_words = [frozenset(fact.lower().split()) for fact in facts]
     overlap = [
-        _shares(tuple(set(f"{name} {triple.object}".lower().split())), fact_words)
+        _overlaps(tuple(set(f"{name} {triple.object}".lower().split())), fact_words)
         for name, triple in zip(record.predicates, record.triples, strict=True)
     ]
     fact_of = [row.index(max(row)) if complete or max(row) else None for row in overlap]
     return Alignment(tuple(overlap), tuple(fact_of))
 
 
-def _shares(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tuple[float, ...]:
+def _overlaps(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tuple[float, ...]:
     """(T,): the fraction of `tokens` that each fact contains; 0 if there are no tokens."""
     return tuple(sum(token in fact for token in tokens) / max(1, len(tokens)) for fact in fact_words)
 
@@ -169,7 +169,7 @@ class HardAlignment:
     forbidden: tuple[frozenset[int], ...]
     max_size: int
     fact_of: tuple[int | None, ...]
-    """(J,): the fact to which the triple is hard-aligned; None if the evidence is insufficient."""
+    """(J,): the fact to which the triple is hard-aligned; None if there is none."""
 
 
 def hard_constraints(
@@ -188,9 +188,6 @@ def hard_constraints(
     Each fact keeps at least one group: if all triples would be forbidden in a fact, none is. If a fact requires more
     triples than the size limit, the limit is raised up to `max_size`; of more than `max_size` required triples, those
     with the largest overlap stay required and the rest become optional.
-
-    Args:
-        max_size: the largest number of triples in a group.
 
     Raises:
         AggGenError: there are no facts.

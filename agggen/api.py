@@ -112,7 +112,7 @@ class Model:
         return aligned[0] if single else Results(aligned)
 
     def save(self, folder: Path | str) -> None:
-        """Writes the bundle to a folder that does not exist yet."""
+        """Writes the bundle to the new folder `folder`; raises BundleError if it exists."""
         save_bundle(folder, self.bundle)
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ are rated incorrect."""
 
 @dataclass(frozen=True)
 class CheckedText(PrettyPrinted):
-    """The check of a text against its record: see ``agggen/README.md``."""
+    """The result of `check` for a text; see "Checking any text" in ``agggen/README.md``."""
 
     record: Record
     text: str

@@ -66,21 +66,13 @@ def groups(states: Sequence[State]) -> list[str]:
 
 
 def plain(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """Lines of plain text: `head`, the text, each fact after its group, and the remarks.
-
-    Args:
-        facts: group and segment of each fact.
-    """
+    """Lines of plain text: `head`, `text`, group and segment of each fact, and the remarks."""
     width = max((len(group) for group, _ in facts), default=0)
     return "\n".join([head, text, *(f"  {group:<{width}}  {piece.strip()}" for group, piece in facts), *remarks])
 
 
 def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """The plan, `head`, the text and the remarks as HTML, each fact in the colour of its group.
-
-    Args:
-        facts: group and segment of each fact; the segments concatenate to the text.
-    """
+    """HTML of plan, `head`, text and remarks; `facts` are group and segment of each fact, in the same colour."""
     plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
     text = "".join(_coloured(number, piece, group) for number, (group, piece) in enumerate(facts))
     return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_lines(remarks)}</div>"

@@ -16,7 +16,7 @@ from agggen.text import EncodedSource, Vocabulary
 
 Constraints = Literal["release", "paper", "none"]
 UNKNOWN_PREDICATE = "[unknown]"
-_TEXTS_PER_CALL = 4096  # after a failed call, `segment_each` bisects the texts
+_TEXTS_PER_CALL = 4096  # a failed call is repeated on halves of its texts (`segment_each`)
 
 
 @dataclass(frozen=True)

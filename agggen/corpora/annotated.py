@@ -151,7 +151,7 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list[bool]) -> list[int] | None:
-    """The positions in `raw` of the boundaries in `tokenised`, both texts without whitespace; None if they differ much.
+    """The positions in `raw` of the boundaries in `tokenised`, both texts without whitespace; None if too dissimilar.
 
     Args:
         space_after: whether whitespace follows each character of the raw text (except the last).

@@ -1,7 +1,7 @@
 """Downloads the files of a corpus from fixed URLs and verifies their SHA-256.
 
 ``manifests/NAME.tsv`` lists path, bytes, sha256 and url. A file without bytes and sha256 (WebNLG 3.0's test set) is
-downloaded without verification. Complete files are renamed atomically.
+downloaded without verification. A file gets its final name when it is complete.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Columns:
         return {name for name in chosen if name is not None}
 
     def find(self, row: Mapping[str, Any], role: str, *default_names: str) -> str | None:
-        """The key of the row's id, subject, split or category (`role`); None if the row has none.
+        """The key of the row's id, subject, split or category (`role`); None if it has none.
 
         Args:
             default_names: the lower-case default names of the column, used if the user named none. [default: `role`]

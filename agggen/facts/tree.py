@@ -1,9 +1,9 @@
 """Tree construction: nests the frames of a sentence in the arguments that they elaborate (paper, appendix B, step 1).
 
 Frames of fewer than three words ("baked Alaska", "is") are ignored; of frames with the same span, only the first is
-used. The widest frame is the root. Each further frame, by descending width, is inserted into the
-argument (of a frame in the tree) that contains its predicate, and trimmed to this argument. A frame separated from all
-trees by at least one word or punctuation mark becomes another root. All other frames are dropped.
+used. The widest frame is the root. Each further frame, by descending width, is inserted into the argument (of a frame
+in the tree) that contains its predicate, and trimmed to this argument. A frame separated from all trees by at least one
+word or punctuation mark becomes another root. All other frames are dropped.
 
 Level ``paper`` inserts at most one frame per argument. ``full`` also inserts:
 
@@ -34,7 +34,7 @@ class Node:
 
     predicate: int
     phrases: tuple[Phrase, ...]
-    """The frame's phrases after trimming: the predicate and, unless it is a coordinate, an argument."""
+    """The trimmed phrases: the predicate and at least one argument (a coordinate may have none)."""
     children: dict[int, list[Node]] = field(default_factory=dict)
     """The embedded frames of each phrase, by the index of the phrase, in text order."""
     is_coordinate: bool = False

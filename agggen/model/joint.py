@@ -329,13 +329,13 @@ class JointModel(nn.Module):
             past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
             n = inputs.shape[1]
             before = torch.arange(n_past, device=device) < start[:, None]
-            own_earlier = torch.ones(n, n, dtype=torch.bool, device=device).tril().expand(len(rows), -1, -1)
-            mask = torch.cat((before[:, None].expand(-1, n, -1), own_earlier), -1)[:, None]
-        own = memory.rows(record)
-        visible = own.tokens_of(states.set_members[group])
+            causal = torch.ones(n, n, dtype=torch.bool, device=device).tril().expand(len(rows), -1, -1)
+            mask = torch.cat((before[:, None].expand(-1, n, -1), causal), -1)[:, None]
+        row_memory = memory.rows(record)
+        visible = row_memory.tokens_of(states.set_members[group])
         x = self.embed_target(inputs, position, batch.inputs.shape[1])
-        hidden, _ = self.decoder(x, own.cross, visible[:, None, None], past, mask)
-        return self.token_log_probs(hidden, inputs, targets, scored, own, visible).sum(1)
+        hidden, _ = self.decoder(x, row_memory.cross, visible[:, None, None], past, mask)
+        return self.token_log_probs(hidden, inputs, targets, scored, row_memory, visible).sum(1)
 
     def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts.

@@ -107,7 +107,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attends from x (rows, n, D).
 
-        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or a bias that is growth to the scores. A
+        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or a bias that is added to the scores. A
         bias uses matrix products, which are twice as fast as the fused kernel for few queries to a `Cache`.
         """
         query, (key, value) = self._split(self.query(x)), keys_values

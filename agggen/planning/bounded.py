@@ -64,22 +64,22 @@ class _Relaxation:
         self.f = np.full((unused + 1, n), -np.inf)
         self.f[0] = 0.0
         self.values: list[Floats] = []  # by n - 1: (rows,) value, minus prices, of a next group and its continuation
-        for left in range(1, unused + 1):
-            fits = self.size <= left
-            future = self.f[np.maximum(left - self.size, 0), self.last]
-            own = self.scores.group_scores(self.states, self.size == left)
-            self.values.append(np.where(fits, own + future - price, -np.inf))
+        for n_left in range(1, unused + 1):
+            fits = self.size <= n_left
+            future = self.f[np.maximum(n_left - self.size, 0), self.last]
+            scores = self.scores.group_scores(self.states, self.size == n_left)
+            self.values.append(np.where(fits, scores + future - price, -np.inf))
             best_into = np.maximum.reduceat(self.values[-1], self.begins)
-            self.f[left] = (self.transition + best_into).max(1)
+            self.f[n_left] = (self.transition + best_into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """Value (minus prices) and predicate counts of the best relaxed plan of `unused` predicates from `transition`."""
+        """Value (minus prices) and predicate counts of the best relaxed plan after `transition`, (J,) log-probabilities."""
         counts: Counter[int] = Counter()
-        value, left = float((transition[self.first] + self.values[unused - 1]).max()), unused
-        while left:
-            best = int((transition[self.first] + self.values[left - 1]).argmax())
+        value, n_left = float((transition[self.first] + self.values[unused - 1]).max()), unused
+        while n_left:
+            best = int((transition[self.first] + self.values[n_left - 1]).argmax())
             counts.update(self.scores.states[self.states[best]])
-            left -= int(self.size[best])
+            n_left -= int(self.size[best])
             transition = self.transition[self.last[best]]
         return value, counts
 
@@ -118,9 +118,9 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
         transition = root if used == start else scores.out[plan[-1][-1]]
         price = sum(relaxation.prices[index] for index in range(n) if not used >> index & 1)
         bound = score + transition[relaxation.first] + relaxation.values[n_left - 1] + price
-        own = scores.group_scores(relaxation.states, relaxation.size == n_left)
+        group_scores = scores.group_scores(relaxation.states, relaxation.size == n_left)
         for row in np.flatnonzero((bound >= threshold) & (relaxation.bits & used == 0)):
-            new_score = score + float(transition[relaxation.first[row]] + own[row])
+            new_score = score + float(transition[relaxation.first[row]] + group_scores[row])
             group = scores.states[relaxation.states[row]]
             entry = (-float(bound[row]), (*plan, group), new_score, used | int(relaxation.bits[row]))
             heapq.heappush(queue, entry)

@@ -1,7 +1,7 @@
 """Sequence-level distillation (Kim and Rush 2016): a student model is trained on texts that teacher models generated.
 
 Teachers generate texts for the training records and for subsets of their triples. The reference of a record is the
-consensus of its probable texts that `Generator.accepts`. The student needs fewer candidate plans for texts of the same
+consensus of its probable texts that pass `Generator.accepts`. The student needs fewer candidate plans for the same
 quality, and its texts seldom have a fault.
 """
 

@@ -46,10 +46,10 @@ class DistributedGroup(WorkerGroup):
         self._device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else None
 
     def all_reduce(self, tensor: Tensor) -> None:
-        moved = tensor.to(self._device)  # the tensor itself, if it is on this device
-        dist.all_reduce(moved)
-        if moved is not tensor:
-            tensor.copy_(moved)
+        on_device = tensor.to(self._device)  # the tensor itself, if it is on this device
+        dist.all_reduce(on_device)
+        if on_device is not tensor:
+            tensor.copy_(on_device)
 
     def any(self, flag: bool) -> bool:
         flags = torch.tensor([int(flag)])

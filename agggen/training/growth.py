@@ -28,26 +28,26 @@ def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tupl
     """The encoder and weights of `bundle`, extended by the predicates of `records` and the words that occur in them at
     least `min_count` times. The bundle is not changed.
     """
-    old, weights = bundle.encoder, dict(bundle.model.state_dict())
-    vocabulary = old.vocabulary.grown(records, min_count)
-    index_of = {word: index for index, word in enumerate(old.vocabulary.words)}
+    encoder, weights = bundle.encoder, dict(bundle.model.state_dict())
+    vocabulary = encoder.vocabulary.grown(records, min_count)
+    index_of = {word: index for index, word in enumerate(encoder.vocabulary.words)}
     word_of = [index_of.get(word, Vocabulary.UNK) for word in vocabulary.words]
     weights["embedding.weight"] = weights["embedding.weight"][word_of]
-    writable = old.vocabulary.n_output
-    output_of = [index if index < writable else Vocabulary.UNK for index in word_of[: vocabulary.n_output]]
+    n_output = encoder.vocabulary.n_output
+    output_of = [index if index < n_output else Vocabulary.UNK for index in word_of[: vocabulary.n_output]]
     bias = weights["output_bias"][output_of]
     bias[torch.tensor(output_of) == Vocabulary.UNK] -= math.log(output_of.count(Vocabulary.UNK))
     weights["output_bias"] = bias
     back_off = {
         name: id_
         for record in records
-        for name, id_ in zip(record.predicates, old.predicate_ids(record), strict=True)
-        if name not in old.predicates
+        for name, id_ in zip(record.predicates, encoder.predicate_ids(record), strict=True)
+        if name not in encoder.predicates
     }
     new_predicates = sorted(back_off)
-    predicate_of = [*range(len(old.predicates)), *(back_off[name] for name in new_predicates)]
+    predicate_of = [*range(len(encoder.predicates)), *(back_off[name] for name in new_predicates)]
     for name in ("a_in", "b_in", "a_out", "b_out", "stop"):
         table = weights[f"transitions.{name}"]
-        start = table[len(old.predicates) :]  # the row of the start state, if the table has one
+        start = table[len(encoder.predicates) :]  # the row of the start state, if the table has one
         weights[f"transitions.{name}"] = torch.cat((table[predicate_of], start))
-    return replace(old, vocabulary=vocabulary, predicates=(*old.predicates, *new_predicates)), weights
+    return replace(encoder, vocabulary=vocabulary, predicates=(*encoder.predicates, *new_predicates)), weights
