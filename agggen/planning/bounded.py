@@ -73,7 +73,7 @@ class _Relaxation:
             self.f[n_left] = (self.transition + best_into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """Value (minus prices) and predicate counts of the best relaxed plan after `transition`, (J,) log-probabilities."""
+        """Value (minus prices) and predicate counts of the best relaxed plan after `transition` (J,), in log p."""
         counts: Counter[int] = Counter()
         value, n_left = float((transition[self.first] + self.values[unused - 1]).max()), unused
         while n_left:
