@@ -1,4 +1,4 @@
-"""agggen: learns to plan and write texts about records of triples (AggGen, ACL 2021).
+"""agggen: data-to-text generation from triples through explicit plans (AggGen, ACL 2021).
 
     data = agggen.load_dataset("elements")          # or a file, a folder, a DataFrame, a list of records
     model = agggen.train(data, preset="small", output="runs/elements")

@@ -1,8 +1,8 @@
-"""The rule-based aligner of triples to facts, and the pruning of groups that follows from it.
+"""Aligns triples to facts by rules, and prunes the groups that may emit a fact.
 
-``align`` is the aligner RB of the paper (AggGen, ACL 2021, section "Study of Alignment"): a triple is aligned to the
-fact with the largest token overlap with its predicate and object. ``hard_constraints`` derives the pruning of section
-3.3, by the rules of the paper or the stricter rules of the released system.
+``align`` is the paper's aligner RB (AggGen, ACL 2021, section "Study of Alignment"): a triple is aligned to the fact
+with the largest token overlap with its predicate and object. ``hard_constraints`` prunes groups (section 3.3) by the
+rules of the paper or the stricter rules of the authors' released code.
 
 Tokens are compared in a normal form (``words``): without accents and case, ``camelCase`` and ``snake_case`` split,
 numbers without thousands separators and trailing zeros, dates as year, month name and day, words truncated to a stem of
@@ -20,24 +20,24 @@ from typing import Literal
 
 from agggen.errors import AggGenError
 from agggen.records import Record
-from agggen.text.linearise import HUMP
+from agggen.text.linearise import CAMEL_CASE
 from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
 STEM_LENGTH = 5
 _THRESHOLD = 0.5
 """Minimum fraction of a triple's words that a fact must contain for a hard alignment."""
 
-_SAME_WORD = {
+_SYNONYMS = {
     **{month[:3]: month for month in MONTHS},
     **{name: str(number) for number, name in enumerate(SMALL_NUMBERS[:13])},
     **dict.fromkeys(("child", "children", "kid", "kids", "families"), "family"),  # E2E's familyFriendly
     **{"sept": "september", "center": "centre"},
 }
-_LEFT_OUT = (
+_FUNCTION_WORD_LIST = (
     "a an the of in on at by for from to with and or as is are was were be been has have had it its "
     "that this which who whose where s"
 )
-_FUNCTION_WORDS = frozenset(_LEFT_OUT.split())
+_FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 _UNITED_STATES = re.compile(r"\bU\. ?S\.(?:A\.)?|\bU\.S\b|\bUSA?\b")
 _UNITED_KINGDOM = re.compile(r"\bU\. ?K\.|\bU\.K\b|\bUK\b")
 _ISO_DATE = re.compile(r"\b(?P<year>\d{4}) ?[-/\u2013] ?(?P<month>\d{1,2}) ?[-/\u2013] ?(?P<day>\d{1,2})\b")
@@ -51,7 +51,7 @@ _WORD = re.compile(r"\d+\.\d+|[^\W_]+")
 
 def _year_month_day(match: re.Match[str]) -> str:
     year, month, day = (int(match[part]) for part in ("year", "month", "day"))
-    if match.re is _DAY_FIRST_DATE and month > 12 >= day:  # the American order
+    if match.re is _DAY_FIRST_DATE and month > 12 >= day:  # American order: month first
         day, month = month, day
     return f" {year} {MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
 
@@ -61,7 +61,7 @@ def _normal(word: str) -> str:
         return word.lstrip("0") or "0"
     if not word.isalpha():
         return word
-    word = _SAME_WORD.get(word, word)
+    word = _SYNONYMS.get(word, word)
     if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
         word = word[:-1]
     return word[:STEM_LENGTH]
@@ -75,7 +75,7 @@ def words(text: str) -> tuple[str, ...]:
     """
     text = _UNITED_KINGDOM.sub("United Kingdom", _UNITED_STATES.sub("United States", text.replace("_", " ")))
     text = _INITIALS.sub(lambda match: re.sub("[. ]", "", match.group()) + " ", text)
-    text = HUMP.sub(" ", text)
+    text = CAMEL_CASE.sub(" ", text)
     text = _ISO_DATE.sub(_year_month_day, text)
     text = _DAY_FIRST_DATE.sub(_year_month_day, text)
     text = _ORDINAL.sub("", _DECIMAL_ZEROS.sub("", _THOUSANDS.sub("", text)))
@@ -85,7 +85,7 @@ def words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def triple_words(predicate: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The distinct words of a predicate, and its object's further distinct words (none for the objects yes and no)."""
+    """The distinct words of the predicate, and those of the object (none for yes and no) without the predicate's."""
     predicate_words = tuple(dict.fromkeys(words(predicate)))
     object_words = () if value.strip().lower() in ("yes", "no") else words(value)
     return predicate_words, tuple(word for word in dict.fromkeys(object_words) if word not in predicate_words)
@@ -108,11 +108,10 @@ def align(
 
     Args:
         rule: "normal" compares ``words`` and weights predicate and object equally; of tied facts, the one with the
-            largest overlap with the subject is chosen, then the first. "surface" is the rule with which the paper's
-            numbers were computed: words are lower-cased, split at spaces and weighted equally; of tied facts, the
-            first is chosen.
-        complete: whether a triple without overlap is aligned nevertheless, as in the paper: to the first fact without
-            triples, or, if every fact has triples, to the fact with the largest overlap with the subject.
+            largest overlap with the subject is chosen, then the first. "surface" is the rule of the paper's published
+            numbers: words are lower-cased, split at spaces and weighted equally; of tied facts, the first is chosen.
+        complete: also align triples without overlap, as the paper does: to the first fact without triples or, if
+            every fact has triples, to the fact with the largest overlap with the subject.
 
     Raises:
         AggGenError: there are no facts.
@@ -126,19 +125,19 @@ def align(
     fact_of: list[int | None] = []
     for triple in record.triples:
         predicate_words, object_words = triple_words(triple.predicate, triple.object)
-        predicate_shares, object_shares = _shares(predicate_words, fact_words), _shares(object_words, fact_words)
-        scores = [a + b for a, b in zip(predicate_shares, object_shares, strict=True)]
-        overlap.append(_shares(predicate_words + object_words, fact_words))
+        predicate_overlap, object_overlap = _overlaps(predicate_words, fact_words), _overlaps(object_words, fact_words)
+        scores = [a + b for a, b in zip(predicate_overlap, object_overlap, strict=True)]
+        overlap.append(_overlaps(predicate_words + object_words, fact_words))
         best = max(scores)
         ties = [fact for fact, share in enumerate(scores) if share == best] if best else []
         if len(ties) > 1:
-            subject = _shares(words(triple.subject), fact_words)
+            subject = _overlaps(words(triple.subject), fact_words)
             ties.sort(key=lambda fact: -subject[fact])  # stable: of equal facts, the first is chosen
         fact_of.append(ties[0] if ties else None)
     for index, triple in enumerate(record.triples if complete else ()):
         if fact_of[index] is None:
             free = [number for number in range(len(facts)) if number not in fact_of]
-            subject = _shares(words(triple.subject), fact_words)
+            subject = _overlaps(words(triple.subject), fact_words)
             fact_of[index] = free[0] if free else subject.index(max(subject))
     return Alignment(tuple(overlap), tuple(fact_of))
 
@@ -146,23 +145,23 @@ def align(
 def _align_surface(record: Record, facts: Sequence[str], complete: bool) -> Alignment:
     fact_words = [frozenset(fact.lower().split()) for fact in facts]
     overlap = [
-        _shares(tuple(set(f"{name} {triple.object}".lower().split())), fact_words)
+        _overlaps(tuple(set(f"{name} {triple.object}".lower().split())), fact_words)
         for name, triple in zip(record.predicates, record.triples, strict=True)
     ]
     fact_of = [row.index(max(row)) if complete or max(row) else None for row in overlap]
     return Alignment(tuple(overlap), tuple(fact_of))
 
 
-def _shares(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tuple[float, ...]:
+def _overlaps(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tuple[float, ...]:
     """(T,): the fraction of `tokens` that each fact contains; 0 if there are no tokens."""
     return tuple(sum(token in fact for token in tokens) / max(1, len(tokens)) for fact in fact_words)
 
 
 @dataclass(frozen=True, slots=True)
 class HardAlignment:
-    """Constraints on the group of each fact. At least one group is allowed for every fact.
+    """Constraints on the group of each fact, which allow at least one group per fact.
 
-    A group, a set of triple indices, is allowed for fact t if it contains all of ``required[t]``, none of
+    A group (a set of triple indices) is allowed for fact t if it contains all of ``required[t]``, none of
     ``forbidden[t]`` and at most `max_size` triples.
     """
 
@@ -170,7 +169,7 @@ class HardAlignment:
     forbidden: tuple[frozenset[int], ...]
     max_size: int
     fact_of: tuple[int | None, ...]
-    """(J,): the fact to which the triple is hard-aligned; None if the evidence is insufficient."""
+    """(J,): the fact to which the triple is hard-aligned; None if there is none."""
 
 
 def hard_constraints(
@@ -178,33 +177,29 @@ def hard_constraints(
 ) -> HardAlignment:
     """Prunes the groups of each fact by hard alignment.
 
-    "paper" (section 3.3): a triple is required in its best fact if that has at least half of the triple's words. No
-    triple is forbidden.
+    "paper" (section 3.3): a triple is required in its best fact if this fact contains at least half of the triple's
+    words. No triple is forbidden.
 
-    "release" (the released system): each fact votes for at most two triples: the triple of whose predicate the fact
-    contains the most words (no vote if tied), and the triple of whose object it contains the most words (only objects
-    of which it contains at least half of the words). A triple with votes of exactly one fact is required in that fact
-    and forbidden in the others. Groups have at most 1 triple if the record has no more triples than facts, 2 if it has
-    one triple more than facts, else `max_size`.
+    "release" (the authors' code): each fact votes for the triple with the most predicate words in the fact (no vote if
+    tied), and for the triple with the most object words in the fact (if these are at least half of the object). A
+    triple with votes of exactly one fact is required in that fact and forbidden in all other facts. Groups have at most
+    1 triple if the record has no more triples than facts, 2 if it has one triple more than facts, else `max_size`.
 
-    Each fact keeps at least one group: if all triples would be forbidden in a fact, all are allowed. If a fact requires
-    more triples than the limit, the limit is raised up to `max_size`; of more than `max_size` required triples, those
-    with the largest overlap stay required and the others are only allowed.
-
-    Args:
-        max_size: the largest number of triples in a group.
+    Each fact keeps at least one group: if all triples would be forbidden in a fact, none is. If a fact requires more
+    triples than the size limit, the limit is raised up to `max_size`; of more than `max_size` required triples, those
+    with the largest overlap stay required and the rest become optional.
 
     Raises:
         AggGenError: there are no facts.
     """
     alignment = align(record, facts, complete=False)
     if mode == "paper":
-        cap = max_size
+        size_limit = max_size
         aligned_facts = zip(alignment.fact_of, alignment.overlap, strict=True)
         fact_of = tuple(fact if fact is not None and row[fact] >= _THRESHOLD else None for fact, row in aligned_facts)
     else:
         surplus = len(record.triples) - len(facts)
-        cap = min(max_size, 1 if surplus <= 0 else 2 if surplus == 1 else max_size)
+        size_limit = min(max_size, 1 if surplus <= 0 else 2 if surplus == 1 else max_size)
         fact_of = _votes(record, facts)
     required: list[frozenset[int]] = []
     forbidden: list[frozenset[int]] = []
@@ -212,13 +207,13 @@ def hard_constraints(
         aligned_triples = [index for index, aligned in enumerate(fact_of) if aligned == fact]
         best_covered = sorted(aligned_triples, key=lambda index: (-alignment.overlap[index][fact], index))
         required.append(frozenset(best_covered[:max_size]))
-        elsewhere = frozenset(i for i, aligned in enumerate(fact_of) if aligned is not None and aligned != fact)
-        forbidden.append(elsewhere if mode == "release" and len(elsewhere) < len(fact_of) else frozenset())
-    return HardAlignment(tuple(required), tuple(forbidden), max(cap, *map(len, required)), fact_of)
+        other_facts = frozenset(i for i, aligned in enumerate(fact_of) if aligned is not None and aligned != fact)
+        forbidden.append(other_facts if mode == "release" and len(other_facts) < len(fact_of) else frozenset())
+    return HardAlignment(tuple(required), tuple(forbidden), max(size_limit, *map(len, required)), fact_of)
 
 
 def _votes(record: Record, facts: Sequence[str]) -> tuple[int | None, ...]:
-    """(J,): the only fact that voted for the triple; None if no fact or several facts did."""
+    """(J,): the fact that voted for the triple; None if none or several did."""
     words_of = [triple_words(triple.predicate, triple.object) for triple in record.triples]
     votes: list[set[int]] = [set() for _ in words_of]
     for fact, text in enumerate(facts):

@@ -22,7 +22,7 @@ from agggen.records import Plan, Record
 from agggen.run import RunConfig, bundle_of, fit, prepare
 from agggen.training.adaptation import adaptation
 from agggen.training.callbacks import Callback
-from agggen.training.checkpoints import FileKeeper
+from agggen.training.checkpoints import FileCheckpointer
 from agggen.training.choice import AUTO, config_for
 from agggen.training.data import Data, bundle_folder, check_same, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
@@ -36,7 +36,7 @@ class Model:
 
     Each method takes a record and returns a result, or takes several records (a list, DataFrame, Arrow table or file)
     and returns `Results` in the order of the records. Keyword arguments of `plan` and `generate` override the
-    bundle's inference settings in this call; see `settings`, also for its errors.
+    bundle's inference settings for the call; `settings` describes them and their errors.
     """
 
     def __init__(self, bundle: Bundle, path: Path, device: str = "cpu") -> None:
@@ -60,7 +60,7 @@ class Model:
     def plan(self, records: Any, k: int = 5, **settings: Any) -> Any:
         """The `k` most probable plans of each record, best first (`Results` of `PlannedRecord`).
 
-        With ``planner="sample"``, `k` plans are sampled by their probabilities instead.
+        With ``planner="sample"``, `k` plans are sampled from p(plan | record) instead.
 
         Raises:
             PlanError, RecordError: a record cannot be planned.
@@ -102,7 +102,7 @@ class Model:
     def align(self, records: Any, text: Any, run_archives: bool = False) -> Any:
         """The Viterbi alignment of triples to the facts of each text (`AlignedText`; paper section 5.3).
 
-        `run_archives`: see `Bundle.fact_segmenter`.
+        For `run_archives`, see `Bundle.fact_segmenter`.
         """
         all_records, single = _record_list(records)
         texts = [text] if isinstance(text, str) else list(text)
@@ -112,7 +112,7 @@ class Model:
         return aligned[0] if single else Results(aligned)
 
     def save(self, folder: Path | str) -> None:
-        """Writes the bundle to a folder that does not exist yet."""
+        """Writes the bundle to the new folder `folder`; raises BundleError if it exists."""
         save_bundle(folder, self.bundle)
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class Model:
 
 
 def _record_list(records: Any) -> tuple[list[Record], bool]:
-    """A list of `records`, and whether `records` is a single record; raises RecordError if that one is invalid."""
+    """`records` as a list, and whether it was a single record; raises RecordError if a single record is invalid."""
     if isinstance(records, Record):
         return [records], True
     if not isinstance(records, Mapping):
@@ -162,7 +162,7 @@ def train(
     """Trains a model on this machine and writes ``OUTPUT/bundle``.
 
     The same call continues an interrupted run from ``OUTPUT/checkpoints``; if the run is finished, it returns the
-    model. At Ctrl-C or SIGTERM, a checkpoint is saved before training stops.
+    model. On Ctrl-C or SIGTERM, a checkpoint is saved before training stops.
 
     Args:
         data: any source of `load_dataset` with the splits train and dev.
@@ -174,8 +174,8 @@ def train(
         settings: override the preset: ``training={"seed": 2}, model={"width": 64}``.
 
     Raises:
-        BundleError: ``OUTPUT/bundle`` is not a model.
-        ConfigError: a preset or setting is unknown, or `output` has a run with other data or settings.
+        BundleError: ``OUTPUT/bundle`` exists but is not a bundle.
+        ConfigError: a preset or setting is unknown, or `output` contains a run with other data or settings.
         CorpusError: the data cannot be read, or too many records are rejected.
         StoppedError: a signal interrupted training; the same call continues the run.
         TrainingError: see `agggen.errors.TrainingError`.
@@ -198,16 +198,16 @@ def adapt(
     max_reject_share: float = 0.05,
     **settings: Any,
 ) -> Model:
-    """Continues the training of a model on new data and writes ``OUTPUT/bundle``; a repeated call acts as in `train`.
+    """Fine-tunes a model on new data and writes ``OUTPUT/bundle``; a repeated call resumes as in `train`.
 
-    New words and predicates are added; known words and predicates start with their vectors. Old texts, on which the
-    model was trained before, are mixed in so that it forgets less (``training={"replay": 0.5}``: half of all texts).
+    Embeddings of new words and predicates are added. Texts of the model's training corpus are mixed in against
+    catastrophic forgetting (``training={"replay": 0.5}``: half of all texts).
 
     Args:
         model: a model or its address (`load_model`). The model is not changed; its fingerprint is stored in the new
             bundle as ``bundle.sources["start"]``.
         data: see `train`.
-        replay: the corpus of the old texts. [default: the corpus that the bundle names, if available]
+        replay: the corpus to mix in. [default: the model's training corpus, if available]
         output, callbacks, progress, max_reject_share: see `train`.
         settings: override the settings of the bundle and of the preset ``adapt``; the model's sizes cannot change.
 
@@ -230,12 +230,12 @@ def _train_in_folder(
     progress: bool | Callable[[TrainingEvent], None],
     max_reject_share: float,
 ) -> Model:
-    """Trains in `folder`, or continues the run there; returns the model, without training if the run is finished."""
-    identity = flatten(config) | data.decisive
+    """Trains in `folder`, resuming an unfinished run; returns the model, without training if the run is finished."""
+    identity = flatten(config) | data.input_fingerprints
     run_file, bundle_path = folder / "run.json", folder / "bundle"
     finished = (bundle_path / "manifest.json").is_file()
     if bundle_path.exists() and not finished:
-        raise BundleError(f"{bundle_path} is no model (no manifest.json): remove it, or choose another output")
+        raise BundleError(f"{bundle_path} is not a bundle (no manifest.json): remove it, or choose another output")
     if run_file.is_file():
         check_same(json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output")
     elif not finished:
@@ -251,7 +251,7 @@ def _train_in_folder(
             if rejects := [*chain(*data.rejects.values(), *prepared.rejects.values())]:
                 write_rejects(folder / "rejects.jsonl", rejects)
             try:
-                model, metrics = fit(config, prepared, FileKeeper(folder / "checkpoints"), callbacks, stop=stop)
+                model, metrics = fit(config, prepared, FileCheckpointer(folder / "checkpoints"), callbacks, stop=stop)
             except StoppedError as error:
                 raise stop.stopped(error) from error
             save_bundle(bundle_path, bundle_of(config, prepared, model, metrics, data.sources))

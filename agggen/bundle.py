@@ -1,4 +1,4 @@
-"""A model on disk: one folder with weights, vocabulary, predicate table, configuration and a manifest of hashes.
+"""A bundle, the stored form of a model: a folder of weights, vocabulary, configuration and a manifest of hashes.
 
     bundle.json            format, configuration, metrics, fingerprints of the sources
     weights.safetensors    the model's parameters
@@ -7,8 +7,8 @@
     lexicon.json           wordings learned from the training texts
     manifest.json          size and SHA-256 of each file
 
-A bundle contains no pickles, so loading an untrusted bundle cannot run code. A bundle may name an AllenNLP archive,
-which can run code and is only loaded with explicit permission. A file that differs from the manifest is an error.
+Loading an untrusted bundle cannot run code, since it contains no pickles. A bundle may name an AllenNLP archive, which
+can run code and is only loaded with explicit permission. A file that does not match the manifest is an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
 SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
-"""Folders of the bundles included in agggen, by name, which is also an address. `make bundle` trains them."""
+"""Folders of the bundles included in agggen, by name; addresses may be these names. `make bundle` trains them."""
 T = TypeVar("T")
 _KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
@@ -59,8 +59,8 @@ class Bundle:
     config: Mapping[str, Any] = field(default_factory=dict)  # the resolved configuration of the training run
     metrics: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)  # fingerprints: corpus splits, segmenter, vocabulary
-    facts: str = "embedded"  # the source of the facts that the model was trained on
-    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # segments texts without facts
+    facts: str = "embedded"  # the source of the training facts
+    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # of texts without facts
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
 
     def generator(self, device: str = "cpu") -> Generator:
@@ -85,7 +85,7 @@ class Bundle:
             archive = self.segmenter.allennlp.archive if self.segmenter.allennlp else "none"
             raise ConfigError(
                 f"this bundle segments texts with the AllenNLP archive {archive}; loading it runs its author's code, "
-                "so allow it only if you trust the author: --run-archives, run_archives=True"
+                "so allow it only if you trust the author: --run-archives or run_archives=True"
             )
         return segmenter(self.segmenter)
 
@@ -144,10 +144,10 @@ def fingerprint(path: Path | str) -> str:
     return sha256_of(Path(path) / "manifest.json")
 
 
-def place_of(address: str) -> str:
-    """The folder of an included bundle, given its name; any other address is returned unchanged.
+def resolve_included(address: str) -> str:
+    """The folder of the included bundle with the name `address`; any other address is returned unchanged.
 
-    A bundle or run in a local folder of the same name takes precedence over the included bundle.
+    A local folder of the same name with a bundle or run takes precedence.
     """
     is_folder = (Path(address) / "manifest.json").is_file() or (Path(address) / "bundle" / "manifest.json").is_file()
     return address if address not in SHIPPED or is_folder else str(SHIPPED[address])
@@ -162,7 +162,7 @@ def check_bundle(path: Path | str) -> None:
         raise BundleError(f"{path} is not a bundle: it has no manifest.json")
     manifest = read_json(path / "manifest.json")
     if not isinstance(manifest, dict) or _as_json(manifest).encode() != (path / "manifest.json").read_bytes():
-        raise BundleError(f"{path / 'manifest.json'} was changed after the bundle was saved; it is refused")
+        raise BundleError(f"{path / 'manifest.json'} was changed after the bundle was saved")
     names = files_of(manifest)
     if unknown := sorted(set(manifest) - set(names)):
         raise BundleError(f"{path / 'manifest.json'} was changed: {unknown[0]!r} is not a file of a bundle")
@@ -172,8 +172,8 @@ def check_bundle(path: Path | str) -> None:
             raise BundleError(f"the bundle {path} is incomplete: {name} is missing")
         if manifest.get(name) != _manifest_entry(file):
             raise BundleError(
-                f"{file} is not what {path / 'manifest.json'} says (size or SHA-256 differ): one of them was changed "
-                "after the bundle was saved, and it is refused"
+                f"{file} does not match {path / 'manifest.json'} (size or SHA-256 differ): one of the two was changed "
+                "after the bundle was saved"
             )
 
 
@@ -185,14 +185,12 @@ def describe_bundle(path: Path | str) -> dict[str, Any]:
     """
     check_bundle(path)
     if not (Path(path) / "bundle.json").is_file():
-        raise BundleError(
-            f"{path} is a critic of `agggen check`, which writes no texts; give a bundle of `agggen train`"
-        )
-    described = read_json(Path(path) / "bundle.json")
-    if not isinstance(described, dict) or described.get("format") != FORMAT:
-        version = described.get("format") if isinstance(described, dict) else None
+        raise BundleError(f"{path} is a critic, not a model that generates texts; give a bundle of `agggen train`")
+    description = read_json(Path(path) / "bundle.json")
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        version = description.get("format") if isinstance(description, dict) else None
         raise BundleError(f"{path} has bundle format {version}; this version reads {FORMAT}")
-    return described
+    return description
 
 
 def load_bundle(path: Path | str) -> Bundle:
@@ -205,20 +203,20 @@ def load_bundle(path: Path | str) -> Bundle:
     from safetensors.torch import load_file
 
     path = Path(path)
-    described = describe_bundle(path)
-    if missing := sorted(_KEYS - set(described)):
+    description = describe_bundle(path)
+    if missing := sorted(_KEYS - set(description)):
         raise BundleError(f"{path}/bundle.json lacks {missing[0]!r}")
     vocabulary = Vocabulary.from_json(read_json(path / "vocabulary.json"))
-    encoder = Encoder(vocabulary, tuple(read_json(path / "predicates.json")), described["max_group_size"])
-    config = _build(ModelConfig, described["model"], path)
-    inference = dict(described["inference"])
+    encoder = Encoder(vocabulary, tuple(read_json(path / "predicates.json")), description["max_group_size"])
+    config = _build(ModelConfig, description["model"], path)
+    inference = dict(description["inference"])
     inference["beam"] = _build(BeamConfig, inference["beam"], path)
-    segmenter_values = dict(described["segmenter"])
-    segmenter_values.pop("precomputed", None)  # a former setting, null in the included bundle
+    segmenter_values = dict(description["segmenter"])
+    segmenter_values.pop("precomputed", None)  # a removed setting, null in the included bundle
     if segmenter_values["allennlp"] is not None:
         segmenter_values["allennlp"] = _build(AllenNLPConfig, segmenter_values["allennlp"], path)
     _check_sizes(config, path)
-    with torch.random.fork_rng(devices=[]):  # loading must not change the caller's random numbers
+    with torch.random.fork_rng(devices=[]):  # loading must not change the caller's random state
         model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     try:
         model.load_state_dict(load_file(path / "weights.safetensors"))
@@ -228,24 +226,26 @@ def load_bundle(path: Path | str) -> Bundle:
         model.eval(),
         encoder,
         _build(InferenceConfig, inference, path),
-        described["config"],
-        described["metrics"],
-        described["sources"],
-        described["facts"],
+        description["config"],
+        description["metrics"],
+        description["sources"],
+        description["facts"],
         _build(SegmenterConfig, segmenter_values, path),
         Lexicon.read(path / _LEXICON),
     )
 
 
-def _build(kind: type[T], values: Mapping[str, Any], path: Path) -> T:
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+def _build(section: type[T], values: Mapping[str, Any], path: Path) -> T:
+    known = {f.name for f in fields(section)}  # type: ignore[arg-type]
     if unknown := sorted(set(values) - known):
-        raise BundleError(f"{path}/bundle.json has {unknown[0]!r}, which this version's {kind.__name__} does not know")
-    return kind(**values)
+        raise BundleError(
+            f"{path}/bundle.json has {unknown[0]!r}, which is no key of this version's {section.__name__}"
+        )
+    return section(**values)
 
 
 def _check_sizes(config: ModelConfig, path: Path) -> None:
-    """Raises BundleError if the weights are too few for the configuration, before memory for a model is allocated."""
+    """Raises BundleError, before a model is allocated, if the file has fewer weights than its configuration needs."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -257,7 +257,7 @@ def _check_sizes(config: ModelConfig, path: Path) -> None:
     minimum = config.layers * per_layer + config.predicate_dim + config.max_group_size
     if minimum > stored:
         raise BundleError(
-            f"{path}/weights.safetensors does not fit the bundle's configuration: it has {stored:,} numbers, and a "
+            f"{path}/weights.safetensors does not fit the bundle's configuration: it has {stored:,} numbers; a "
             f"model of these sizes has at least {minimum:,}"
         )
 

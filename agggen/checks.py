@@ -1,4 +1,4 @@
-"""Checks texts of any system against their records, by words (`agggen.verification.check`) and by a learned critic."""
+"""Checks texts of any system against records, by rules (`agggen.verification.check`) and with a learned critic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from agggen.datasets import load_records
-from agggen.display import Results, Shown, html_of_spans
+from agggen.display import PrettyPrinted, Results, html_of_spans
 from agggen.records import Record, Triple
 from agggen.verification.check import Checker
 from agggen.verification.critic.critic import Critic, Judgement, load_critic
@@ -17,30 +17,30 @@ from agggen.verification.critic.tokens import text_words
 from agggen.verification.lenient import verify
 from agggen.verification.results import TextCheck
 
-RISKY = 0.14
+RISK_THRESHOLD = 0.14
 """Texts of higher risk should be reviewed. Of 712 texts with human ratings, 60 % have at most this risk; 3.5 % of these
 are rated incorrect."""
 
 
 @dataclass(frozen=True)
-class CheckedText(Shown):
-    """The check of a text against its record: see ``agggen/README.md``."""
+class CheckedText(PrettyPrinted):
+    """The result of `check` for a text; see "Checking any text" in ``agggen/README.md``."""
 
     record: Record
     text: str
     result: TextCheck
-    """The check by words: strict about values, but it does not compare relations."""
+    """The rule-based check: strict about values, but without a check of relations."""
     judgement: Judgement
     """The learned critic's verdict on each triple, and its scores of the text."""
 
     @property
     def said(self) -> tuple[Triple, ...]:
-        """The triples whose values the text expresses completely, according to the check by words."""
+        """The triples whose values the text expresses completely, according to the rule-based check."""
         return tuple(value.triple for value in self.result.values if value.whole)
 
     @property
     def missing(self) -> tuple[Triple, ...]:
-        """The triples whose values the text does not express completely, according to the check by words."""
+        """The triples whose values the text does not express completely, according to the rule-based check."""
         return self.result.missing
 
     @property
@@ -50,12 +50,12 @@ class CheckedText(Shown):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Every fault that the check by words finds."""
+        """Every fault that the rule-based check finds."""
         return self.result.faults
 
     @cached_property
     def shares(self) -> tuple[float, float]:
-        """The fractions of triples whose value is mentioned (lenient or strict check) and of named subjects."""
+        """(fraction of triples with a mentioned value by the lenient or strict check, fraction of named subjects)."""
         mentions = zip(verify(self.record, self.text).checks, self.result.values, strict=True)
         unmentioned = [value for lenient, value in mentions if not (lenient.mentioned or value.whole)]
         subjects = {triple.subject for triple in self.record.triples}
@@ -66,16 +66,16 @@ class CheckedText(Shown):
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
         Coverage and correctness are weighted means of the critic's score (weight 1), the fraction of mentioned values
-        (1) and the fraction of subjects that are named (1/2; see `shares`), since human ratings depend on all three.
-        Fluency is correctness times the fraction of distinct word bigrams.
+        (1) and the fraction of named subjects (1/2; see `shares`), since human ratings depend on all three. Fluency is
+        correctness times the fraction of distinct word bigrams.
         """
         mentioned, named = self.shares
-        shared = mentioned + named / 2
-        correctness = (self.judgement.correctness + shared) / 2.5
+        mention_score = mentioned + named / 2
+        correctness = (self.judgement.correctness + mention_score) / 2.5
         words = text_words(self.text)[0]
         pairs = list(pairwise(words))
         return {
-            "coverage": (self.judgement.coverage + shared) / 2.5,
+            "coverage": (self.judgement.coverage + mention_score) / 2.5,
             "correctness": correctness,
             "fluency": correctness * len(set(pairs)) / max(1, len(pairs)),
         }
@@ -87,7 +87,7 @@ class CheckedText(Shown):
 
     @property
     def doubts(self) -> list[str]:
-        """The critic's verdict on each triple that it does not find said."""
+        """The critic's verdicts other than ``said``, each with its triple."""
         return [f"{judged.verdict}: {judged.triple}" for judged in self.judgement.verdicts if judged.verdict != "said"]
 
     def as_dict(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from agggen.yaml12 import compose, construct, is_null, is_number
 
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
-Where = Callable[[yaml.Node], str]
+SourceOf = Callable[[yaml.Node], str]
 """Returns the source of a YAML node for error messages: file and line, or the override."""
 
 PRESETS = "agggen.presets"
@@ -115,13 +115,13 @@ class _Settings:
         self.sources: dict[tuple[str, ...], str] = {}
 
     def read_preset(
-        self, preset: str | Path, package: str, beside: Traversable | Path | None = None, trail: tuple[str, ...] = ()
+        self, preset: str | Path, package: str, base: Traversable | Path | None = None, extending: tuple[str, ...] = ()
     ) -> None:
-        """Reads the presets that `preset` extends, then `preset`; a path `preset` is relative to `beside`."""
+        """Reads the presets that `preset` extends, then `preset`; if `preset` is a path, it is relative to `base`."""
         is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
         if is_file:
-            path: Traversable | Path = beside.joinpath(str(preset)) if beside else Path(preset)
-            folder: Traversable | Path | None = path.parent if isinstance(path, Path) else beside
+            path: Traversable | Path = base.joinpath(str(preset)) if base else Path(preset)
+            folder: Traversable | Path | None = path.parent if isinstance(path, Path) else base
             label = str(path)
         else:
             folder = resources.files(package)
@@ -130,8 +130,8 @@ class _Settings:
                 advice = f"{hint(str(preset), preset_names(package))} (or give the path of a .yaml file)"
                 raise ConfigError(f"no preset is called {str(preset)!r}; {advice}")
         identity = str(path.resolve()) if isinstance(path, Path) else label
-        if identity in trail:
-            raise ConfigError(f"presets extend each other in a circle: {' -> '.join((*trail, identity))}")
+        if identity in extending:
+            raise ConfigError(f"presets extend each other in a cycle: {' -> '.join((*extending, identity))}")
         try:
             root = compose(path.read_text(encoding="utf-8"), label)
         except (OSError, UnicodeDecodeError) as error:
@@ -146,31 +146,31 @@ class _Settings:
         for number, node in enumerate(extends):
             if not isinstance(node, yaml.ScalarNode) or not node.value or number:
                 raise ConfigError(f"{label}, line {node.start_mark.line + 1}: 'extends' takes the name of one preset")
-            self.read_preset(node.value, package, folder, (*trail, identity))
+            self.read_preset(node.value, package, folder, (*extending, identity))
         self._set((), root, self.cls, lambda node: f"{label}, line {node.start_mark.line + 1}")
 
     def read_override(self, override: str) -> None:
         dotted, equals, text = override.partition("=")
-        where = f"override {override!r}"
+        source = f"override {override!r}"
         if not equals or not dotted.strip():
-            raise ConfigError(f"{where} is not of the form key=value, like model.width=128")
+            raise ConfigError(f"{source} is not of the form key=value, like model.width=128")
         annotation: Any = self.cls
         key = tuple(dotted.strip().split("."))
         for name in key:
             section = _section(annotation)
             if section is None or name not in _fields(section):
-                raise self._unknown_key(key, where)
+                raise self._unknown_key(key, source)
             annotation = _fields(section)[name]
-        node = compose(text, where)
+        node = compose(text, source)
         if node is None:
             raise ConfigError(
-                f"{where} has no value; write {dotted}=null for none, or {dotted}='\"\"' for an empty text"
+                f"{source} has no value; write {dotted}=null for none, or {dotted}='\"\"' for an empty string"
             )
-        self._set(key, node, annotation, lambda _: where)
+        self._set(key, node, annotation, lambda _: source)
 
-    def _set(self, key: tuple[str, ...], node: yaml.Node, annotation: Any, where: Where) -> None:
+    def _set(self, key: tuple[str, ...], node: yaml.Node, annotation: Any, source_of: SourceOf) -> None:
         """Sets `key`, of type `annotation`, to the value of `node`; in a section, only the keys of `node` are set."""
-        section, source = _section(annotation), where(node)
+        section, source = _section(annotation), source_of(node)
         self.sources[key] = source
         if isinstance(node, yaml.MappingNode) and section:
             self._values(key)
@@ -178,11 +178,11 @@ class _Settings:
             for key_node, value_node in node.value:
                 name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
                 if name not in fields:
-                    raise self._unknown_key((*key, name), where(key_node))
+                    raise self._unknown_key((*key, name), source_of(key_node))
                 if name in seen:
-                    raise ConfigError(f"{where(key_node)}: {'.'.join((*key, name))!r} is set a second time")
+                    raise ConfigError(f"{source_of(key_node)}: {'.'.join((*key, name))!r} is set a second time")
                 seen.add(name)
-                self._set((*key, name), value_node, fields[name], where)
+                self._set((*key, name), value_node, fields[name], source_of)
         elif section is None or (is_null(node) and annotation is not section):
             self._values(key[:-1])[key[-1]] = _value(node, annotation, source)
         else:
@@ -200,7 +200,7 @@ class _Settings:
             values = values[name]
         return values
 
-    def _unknown_key(self, key: tuple[str, ...], where: str) -> ConfigError:
+    def _unknown_key(self, key: tuple[str, ...], source: str) -> ConfigError:
         known, dotted = list(_dotted_keys(self.cls)), ".".join(key)
         leaf = key[-1]
         same_leaf = [name for name in known if name.rpartition(".")[2] == leaf]
@@ -209,10 +209,10 @@ class _Settings:
             leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
             near = [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1)]
         advice = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_fields(self.cls))}"
-        return ConfigError(f"unknown key {dotted!r} in {where}; {advice}")
+        return ConfigError(f"unknown key {dotted!r} in {source}; {advice}")
 
     def explain(self, detail: Mapping[str, Any]) -> str:
-        """An error of pydantic as a message with the dotted key, the expected type, the value and the source."""
+        """The message for an error of pydantic: dotted key, expected type, value and source."""
         annotation: Any = self.cls
         key: tuple[str, ...] = ()
         for part in detail["loc"]:
@@ -231,11 +231,11 @@ class _Settings:
         return f"{dotted!r} {expected}, not {detail['input']!r:.60}{source}"
 
 
-def _value(node: yaml.Node, annotation: Any, where: str) -> Any:
-    wants_text = annotation is str or (_is_union(annotation) and set(get_args(annotation)) == {str, types.NoneType})
-    if wants_text and is_number(node):
-        return node.value  # run=007 is a name, not a number
-    return construct(node, where)
+def _value(node: yaml.Node, annotation: Any, source: str) -> Any:
+    is_string = annotation is str or (_is_union(annotation) and set(get_args(annotation)) == {str, types.NoneType})
+    if is_string and is_number(node):
+        return node.value  # as written: the string run=007 keeps its zeros
+    return construct(node, source)
 
 
 def _is_union(annotation: Any) -> bool:

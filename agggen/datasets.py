@@ -44,7 +44,7 @@ class Dataset:
     name: str
     splits: Mapping[str, list[Record]]
     rejects: Mapping[str, list[Reject]] = field(default_factory=dict)
-    """The rejects by split, or under the name of the dataset if its source has no file per split."""
+    """The rejects by split; by the name of the dataset if its source is not one file per split."""
 
     @property
     def train(self) -> list[Record]:
@@ -100,8 +100,8 @@ def fingerprint_of(records: Sequence[Record]) -> str:
 def load_records(source: Any, **columns: Any) -> list[Record]:
     """The records of a file, a DataFrame, an Arrow table or a list of records or mappings; splits are concatenated.
 
-    Invalid rows are skipped with a warning; `load_dataset` lists them, and describes `columns`. A list of records is
-    returned unchanged.
+    Invalid rows are skipped with a warning; `load_dataset` returns them as rejects, and documents `columns`. A list of
+    records is returned unchanged.
 
     Raises:
         CorpusError: the source cannot be read.
@@ -137,24 +137,24 @@ def load_dataset(
     """
     if isinstance(source, Dataset):
         return source
-    chosen = Columns(**columns)
+    roles = Columns(**columns)
     if isinstance(source, str) and "://" in source:
         return resolve_name(_REMOTE)(source, splits)
     if isinstance(source, Mapping):
-        return _from_splits(name or "data", {split_name(split): part for split, part in source.items()}, chosen, splits)
+        return _from_splits(name or "data", {split_name(split): part for split, part in source.items()}, roles, splits)
     if not isinstance(source, str | Path):
-        return _from_table(name or "data", _table(source, chosen), seed, splits)
+        return _from_table(name or "data", _table(source, roles), seed, splits)
     label = name or str(source)
     if braces := _BRACES.search(str(source)):
         before, after = str(source)[: braces.start()], str(source)[braces.end() :]
         parts = {split_name(part): Path(before + part + after) for part in braces[1].split(",")}
-        return _from_splits(label, parts, chosen, splits)
+        return _from_splits(label, parts, roles, splits)
     path = Path(source)
     if parts := _split_files(path):
         if str(source) not in _catalogue() or not splits or set(splits) <= parts.keys():
-            return _from_splits(label, parts, chosen, splits)
+            return _from_splits(label, parts, roles, splits)
     elif path.is_file():
-        return _from_table(label, _table(path, chosen), seed, splits)
+        return _from_table(label, _table(path, roles), seed, splits)
     if str(source) not in _catalogue():
         raise CorpusError(_unknown_source(path))
     names = splits or [split for split in _STANDARD_SPLITS if split in _catalogue()[str(source)]]
@@ -210,11 +210,11 @@ def _from_splits(name: str, parts: Mapping[str, Any], columns: Columns, splits: 
 
 
 def _from_table(name: str, table: Table, seed: int, splits: Sequence[str] | None) -> Dataset:
-    """The dataset of a table, split by the table's column of splits or, without such a column, by `divide`."""
+    """The dataset of a table, split by the table's column ``split`` or, without this column, by `divide`."""
     undivided = table.records.get(None, [])
     if undivided and len(table.records) > 1:
-        count = f"{len(undivided):,} records have no split, record {undivided[0].id!r} first"
-        raise CorpusError(f"{name}: {count}; others have one")
+        count = f"{len(undivided):,} records have no split (first: record {undivided[0].id!r})"
+        raise CorpusError(f"{name}: {count}, other records have one; fill the column for all records or none")
     if undivided:
         records = divide(undivided, seed, name)
     else:
@@ -227,10 +227,10 @@ def _from_table(name: str, table: Table, seed: int, splits: Sequence[str] | None
 
 
 def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> dict[str, list[Record]]:
-    """80 % train, 10 % dev, 10 % test, in the order of the records.
+    """Splits records into 80 % train, 10 % dev and 10 % test, each in the order of `records`.
 
     The split of a record depends only on the seed and the triples of all records; records with the same triples are in
-    the same split. Records without a text are in train; training skips them.
+    the same split. Records without a text are put in train; training skips them.
 
     Raises:
         CorpusError: fewer than three different records have texts.

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 _COLOURS = ("230,159,0", "86,180,233", "0,158,115", "240,228,66", "0,114,178", "204,121,167")
-"""Colours of facts (red, green, blue), used in turn."""
+"""RGB colours of facts, used cyclically."""
 
 
 R = TypeVar("R")
 
 
-class Shown:
-    """Displays an object in IPython's terminal as `print` does."""
+class PrettyPrinted:
+    """Mixin: IPython's terminal displays the object as `print` does."""
 
     __slots__ = ()
 
@@ -66,28 +66,20 @@ def groups(states: Sequence[State]) -> list[str]:
 
 
 def plain(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """Lines of plain text: `head`, the text, each fact after its group, and the remarks.
-
-    Args:
-        facts: group and segment of each fact.
-    """
+    """Lines of plain text: `head`, `text`, group and segment of each fact, and the remarks."""
     width = max((len(group) for group, _ in facts), default=0)
     return "\n".join([head, text, *(f"  {group:<{width}}  {piece.strip()}" for group, piece in facts), *remarks])
 
 
 def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """The plan, `head`, the text and the remarks as HTML, each fact in the colour of its group.
-
-    Args:
-        facts: group and segment of each fact; the segments concatenate to the text.
-    """
+    """HTML of plan, `head`, text and remarks; `facts` are group and segment of each fact, in the same colour."""
     plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
     text = "".join(_coloured(number, piece, group) for number, (group, piece) in enumerate(facts))
     return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_lines(remarks)}</div>"
 
 
 def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """Splits a text into (span number from 1, or 0 outside spans; piece), without spans that overlap earlier ones."""
+    """Splits a text into (span number from 1, or 0 outside spans; piece); ignores spans that overlap earlier ones."""
     pieces, position = [], 0
     for number, (start, end) in sorted(enumerate(spans, start=1), key=lambda item: (item[1][0], -item[1][1])):
         if start >= position and end > start:
@@ -97,7 +89,7 @@ def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[in
 
 
 def html_of_spans(text: str, spans: Sequence[tuple[str, tuple[int, int]]], remarks: Sequence[str]) -> str:
-    """The text as HTML with coloured, titled character spans; spans that overlap earlier ones are omitted."""
+    """The text as HTML with coloured character spans, each with a title; ignores spans that overlap earlier ones."""
     parts = [
         _coloured(number - 1, piece, spans[number - 1][0]) if number else escape(piece)
         for number, piece in split_at_spans(text, [span for _, span in spans])

@@ -1,4 +1,4 @@
-"""Encodes records and texts as `Example`s: token ids, predicate ids, and the hard alignment (METHOD 4)."""
+"""Encodes records and texts as `Example`s: token ids, predicate ids, hard alignment (METHOD 4 of agggen/README.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agggen.text import EncodedSource, Vocabulary
 
 Constraints = Literal["release", "paper", "none"]
 UNKNOWN_PREDICATE = "[unknown]"
-_TEXTS_PER_CALL = 4096  # per call of a segmenter; if a call fails, its texts are bisected
+_TEXTS_PER_CALL = 4096  # a failed call is repeated on halves of its texts (`segment_each`)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def segmented(
 ) -> list[Record]:
     """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 
-    References that cannot be segmented are added to `rejects` and dropped; records that lose all of them, too.
+    References that cannot be segmented are added to `rejects` and dropped, and so are records with no others.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.
@@ -133,7 +133,7 @@ def training_examples(
 ) -> Iterator[Example]:
     """One example per reference; a text without known facts is a single fact.
 
-    References without words are added to `rejects`; RecordError if that is None.
+    A reference without words is added to `rejects` or, if this is None, raises RecordError.
     """
     for record in records:
         for reference in record.references:

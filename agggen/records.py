@@ -58,7 +58,7 @@ class Triple:
 
     @classmethod
     def of(cls, parts: Any) -> Triple:
-        """Reads ``[subject, predicate, object]``, or a mapping with these keys; ``""`` stands for a missing subject.
+        """Reads ``[subject, predicate, object]``, or a mapping with these keys; the subject ``""`` means none.
 
         Raises:
             RecordError: there are not three parts, a part is not a string, or predicate or object is empty.
@@ -105,7 +105,7 @@ class Plan:
             PlanError: the text is not a plan; names the column (counted from 1) of the first error.
         """
         groups: list[list[str]] = []
-        opened: int | None = None
+        open_bracket: int | None = None
 
         def fail(message: str, at: int) -> NoReturn:
             raise PlanError(f"column {at + 1} of plan {text!r:.200}: {message}")
@@ -113,16 +113,16 @@ class Plan:
         for match in _PLAN_TOKEN.finditer(text):
             token, at = match.group(), match.start()
             if token == "[":
-                if opened is not None:
-                    fail("groups do not nest; close the group before with ']'", at)
-                opened = at
+                if open_bracket is not None:
+                    fail("groups cannot be nested; close the previous group with ']' first", at)
+                open_bracket = at
                 groups.append([])
-            elif opened is None:
+            elif open_bracket is None:
                 fail(f"expected '[', found {token[0]!r}", at)
             elif token == "]":
                 if not groups[-1]:
-                    fail("this group is empty", opened)
-                opened = None
+                    fail("this group is empty", open_bracket)
+                open_bracket = None
             else:
                 predicate = token
                 if match["quoted"]:
@@ -135,8 +135,8 @@ class Plan:
                 if any(predicate in group for group in groups):
                     fail(f"{predicate!r} occurs a second time; every predicate belongs to one group", at)
                 groups[-1].append(predicate)
-        if opened is not None:
-            fail("this group is never closed with ']'", opened)
+        if open_bracket is not None:
+            fail("this group is never closed with ']'", open_bracket)
         if not groups:
             raise PlanError("the plan is empty; write for example [eatType] [near customerRating]")
         return cls(tuple(map(tuple, groups)))
@@ -248,7 +248,7 @@ class Record:
 
 
 def _with_text(item: object, expected: str) -> Mapping[str, Any]:
-    """An object with the key ``text``, from such an object or from its text alone."""
+    """`item` as a mapping with the key ``text``; a string is the text. `expected` is for the error message."""
     data = {"text": item} if isinstance(item, str) else item
     if not isinstance(data, Mapping) or not isinstance(data.get("text"), str):
         raise RecordError(f"{expected} must be a string or an object with 'text'")
@@ -303,7 +303,7 @@ def unique_predicates(predicates: Iterable[str]) -> tuple[str, ...]:
     originals = list(predicates)
     taken = set(originals)
     names: list[str] = []
-    counts: dict[str, int] = {}  # the last number that each repeated predicate has
+    counts: dict[str, int] = {}  # the last suffix of each predicate
     for predicate in originals:
         name, count = predicate, counts.get(predicate, 0) + 1
         if count > 1:

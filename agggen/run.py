@@ -1,5 +1,5 @@
-"""The training pipeline: `prepare` segments, aligns and encodes the records, `fit` trains the baseline and the joint
-model, alone or as one of several workers, and `bundle_of` makes a bundle of the result.
+"""The training pipeline: `prepare` segments, aligns and encodes the records; `fit` trains the baseline, then the joint
+model, on one or several workers; `bundle_of` makes a bundle of the trained model.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.tensors import device_of
 from agggen.text import Vocabulary
-from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
-from agggen.training.distributed import ALONE, Group
+from agggen.training.callbacks import Callback, Checkpointer, CheckpointEvery
+from agggen.training.distributed import SINGLE_WORKER, WorkerGroup
 from agggen.training.growth import grown
 from agggen.training.loop import Precision, Stage, StageConfig, Trainer, isolated_randomness
 from agggen.training.substitution import substitution
@@ -58,7 +58,7 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FactsConfig(FrameSettings):
-    """How texts are segmented into facts, and which groups the hard alignment excludes (METHOD 3a, 4)."""
+    """How texts are segmented into facts and aligned to triples (METHOD 3a and 4 of agggen/README.md)."""
 
     source: FactSource = "embedded"  # "corpus": the references of the corpus already have facts
     constraints: Constraints = "release"
@@ -73,7 +73,7 @@ class FactsConfig(FrameSettings):
 
     @property
     def for_new_texts(self) -> SegmenterConfig:
-        """The segmenter of new texts: `embedded` if the facts of the training texts are from the corpus."""
+        """The segmenter of new texts: ``embedded`` if ``source`` is ``corpus``."""
         return self.segmenter or self.with_source("embedded")
 
 
@@ -92,9 +92,9 @@ class TrainingConfig:
     device: str = "auto"  # cpu, cuda, cuda:1, ...; auto is a GPU if there is one
     precision: Precision = "auto"  # of matrix products; auto is bfloat16 on a GPU and float32 on a CPU
     threads: int = 0  # torch threads on CPU (0: torch's default)
-    start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: random weights
+    start: str | None = None  # a bundle with vocabulary, predicates and initial weights; null: random weights
     grow: bool = False  # add the training records' words and predicates to those of `start` (`training.growth`)
-    replay: float = 0.0  # fraction of old texts among the training texts of `agggen adapt`
+    replay: float = 0.0  # fraction of the bundle's old training texts in the training set of `agggen adapt`
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
 
@@ -103,7 +103,7 @@ class TrainingConfig:
             raise ConfigError(f"training.seed and threads must be 0 or more, not {self.seed} and {self.threads}")
         check_below_one(self, ("replay",), "training.")
         if self.grow and not self.start:
-            raise ConfigError("training.grow needs training.start, the bundle that grows")
+            raise ConfigError("training.grow needs training.start, the bundle to extend")
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,9 @@ def prepare(
     """Segments the texts, builds vocabulary and predicate table from the training records, aligns and encodes.
 
     References are rejected if they cannot be segmented, contain no words, or their record has too many triples to be
-    planned. If ``training.start`` names a bundle, vocabulary, predicate table, lexicon and weights are those of the
-    bundle (weights of transitions only if the transition model is the same), extended with ``training.grow`` by the
-    words and predicates of the training records (`agggen.training.growth`).
+    planned. With ``training.start``, vocabulary, predicate table, lexicon and weights are the bundle's (transition
+    weights only if the transition settings are equal); ``training.grow`` adds the words and predicates of the training
+    records (`agggen.training.growth`).
 
     Args:
         train, dev: the records of both splits; records without references are skipped.
@@ -251,23 +251,23 @@ def _with_facts(
 def _check_share(texts: int, rejects: list[Reject], split: str, limit: float) -> None:
     check_reject_share(texts, rejects, limit, split, "texts")
     if texts == 0:
-        raise TrainingError(f"no text of {split} can be used; the first: {rejects[0]}")
+        raise TrainingError(f"no text of {split} can be used; the first reject: {rejects[0]}")
 
 
 @_with_threads
 def fit(
     config: RunConfig,
     data: Prepared,
-    keeper: Keeper,
+    checkpointer: Checkpointer,
     callbacks: Sequence[Callback] = (),
-    group: Group = ALONE,
+    group: WorkerGroup = SINGLE_WORKER,
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 120.0,
 ) -> tuple[JointModel, dict[str, float]]:
-    """Trains both stages, resuming from `keeper`'s checkpoints; returns the model and its dev losses.
+    """Trains both stages, resuming from `checkpointer`; returns the model, and dev loss and updates by stage.
 
     All workers of `group` pass the same configuration, data and checkpoints, and get the same model. A checkpoint is
-    saved every `checkpoint_seconds`, after each epoch, and when `stop`, which is called before each update, is True.
+    saved every `checkpoint_seconds`, after each epoch, and when `stop`, called before each update, returns True.
 
     Raises:
         StoppedError: training was stopped; the same call resumes it.
@@ -287,24 +287,24 @@ def fit(
             stage,
             settings,
             training.seed,
-            [*callbacks, CheckpointEvery(keeper, checkpoint_seconds)],
+            [*callbacks, CheckpointEvery(checkpointer, checkpoint_seconds)],
             training.precision,
             group,
             stop,
             substitution(data.train, data.encoder.vocabulary, settings.substitute) if settings.substitute else None,
         )
-        keeper.restore(trainer)
+        checkpointer.restore(trainer)
         progress = trainer.run()
         if not progress.done:
             if group.rank == 0:
-                keeper.save(trainer)
-            raise StoppedError(f"{stage} was stopped after update {progress.step}; the same call resumes there")
+                checkpointer.save(trainer)
+            raise StoppedError(f"{stage} was stopped after update {progress.step}; the same call resumes it")
         metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
     return model, metrics
 
 
 def new_model(config: RunConfig, data: Prepared) -> JointModel:
-    """The model before training: random weights by the seed, replaced by those of `data.start`."""
+    """The model before training: `data.start`, and random weights by the seed for all other parameters."""
     vocabulary = data.encoder.vocabulary
     with isolated_randomness(torch.device("cpu")):
         torch.manual_seed(config.training.seed)

@@ -37,7 +37,7 @@ def evaluate(
         data: records with references, or a dataset with the split `split`.
         split: the split to evaluate, if `data` is a dataset.
         limit: number of records to evaluate, from the beginning of the split; 0: all.
-        protocol: one of `agggen.evaluation.protocols`. [default: the protocol of the corpus's published scores]
+        protocol: one of `agggen.evaluation.protocols`. [default: that of the corpus's published scores]
         metrics: names of metrics of the protocol. [default: all]
         run_archives: see `Bundle.fact_segmenter`.
         settings: inference settings, see `Model.settings`.
@@ -88,7 +88,7 @@ def score(
     Args:
         texts: one per record.
         references: the reference or references of each text; or records with references (any source of
-            `load_records`), in which case the texts are also checked for the records' values.
+            `load_records`), which adds scores for the records' values.
         protocol, metrics: see `agggen.evaluation.protocols`.
 
     Raises:

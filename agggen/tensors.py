@@ -33,7 +33,7 @@ def device_of(name: str, setting: str = "device") -> torch.device:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes tensors and metadata to the file `path`; OSError (in place of safetensors' own error) if that fails."""
+    """Writes tensors and metadata to the file `path`; converts SafetensorError for a failed write to OSError."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 

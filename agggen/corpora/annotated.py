@@ -29,8 +29,8 @@ _TO_ASCII = str.maketrans(
     "\u201c\u201d\u201e\u2018\u2019`\u2010\u2011\u2012\u2013\u2014\u2212", '"' * 3 + "'" * 3 + "-" * 6
 )
 """Variants of quotes and dashes."""
-_MIN_SIMILARITY = 0.85  # of raw and tokenised text; the authors' segmenter dropped or moved some words
-_CLOSERS = ",.;:!?)]}%"
+_MIN_SIMILARITY = 0.85  # of raw and tokenised text, since the authors' segmenter dropped or moved some words
+_CLOSING = ",.;:!?)]}%"
 SOURCES, PLANS, TEXTS = "webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl"
 
 
@@ -48,7 +48,7 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
     sources, plans, texts = files = [list(_tab_separated(path)) for path in paths]
     if len({len(rows) for rows in files}) > 1:
         lengths = ", ".join(f"{path} has {len(rows)}" for path, rows in zip(paths, files, strict=True))
-        raise CorpusError(f"{lengths} lines; they must correspond")
+        raise CorpusError(f"{lengths} lines; they must have the same number of lines")
     known = {_key(_triple_texts(record)): record for record in records if isinstance(record, Record)}
     annotated_records: dict[str, tuple[Record, list[Reference]]] = {}
     for line, (source, plan, text) in enumerate(zip(sources, plans, texts, strict=True), start=1):
@@ -72,8 +72,8 @@ def _triple_texts(record: Record) -> list[str]:
 
 
 def _key(triples: Iterable[str]) -> tuple[str, ...]:
-    """A key of triples that does not depend on their order and tokenisation."""
-    return tuple(sorted(letters(text) for text in triples))
+    """A key of triples, independent of their order and tokenisation."""
+    return tuple(sorted(alnum(text) for text in triples))
 
 
 def _predicates(record: Record, source: list[str]) -> dict[str, str]:
@@ -84,21 +84,21 @@ def _predicates(record: Record, source: list[str]) -> dict[str, str]:
         raise RecordError(f"{len(triples)} triples but {count} predicates in the last column of {SOURCES}")
     record_predicates: dict[str, list[str]] = {}
     for text, predicate in zip(_triple_texts(record), record.predicates, strict=True):
-        record_predicates.setdefault(letters(text), []).append(predicate)
-    return {name: record_predicates[letters(text)].pop(0) for name, text in zip(annotated_names, triples, strict=True)}
+        record_predicates.setdefault(alnum(text), []).append(predicate)
+    return {name: record_predicates[alnum(text)].pop(0) for name, text in zip(annotated_names, triples, strict=True)}
 
 
 def _reference(record: Record, source: list[str], plan: str, facts: list[str]) -> Reference:
     """The text of the tokenised `facts` as a reference of `record`, with its raw text and predicates if possible."""
-    slots = [[name for name in slot.split("&&") if name] for slot in plan.split("|")]
-    if len(slots) != len(facts):
-        raise RecordError(f"the plan has {len(slots)} groups for {len(facts)} facts")
+    named_groups = [[name for name in group.split("&&") if name] for group in plan.split("|")]
+    if len(named_groups) != len(facts):
+        raise RecordError(f"the plan has {len(named_groups)} groups for {len(facts)} facts")
     predicates = _predicates(record, source)
-    if unknown := sorted({name for slot in slots for name in slot} - predicates.keys()):
-        raise RecordError(f"the plan has {unknown[0]!r}; the triples are {', '.join(predicates)}")
+    if unknown := sorted({name for group in named_groups for name in group} - predicates.keys()):
+        raise RecordError(f"the plan has {unknown[0]!r}; the predicates are {', '.join(predicates)}")
     if empty := [number for number, fact in enumerate(facts, start=1) if not fact.strip()]:
         raise RecordError(f"fact {empty[0]} is empty")
-    groups = [tuple(predicates[name] for name in slot) for slot in slots]
+    groups = [tuple(predicates[name] for name in group) for group in named_groups]
     facts = [fact.strip() + " " for fact in facts[:-1]] + [facts[-1].strip()]
     pieces = _raw_pieces(record, facts) or facts
     is_complete = sorted(chain(*groups)) == sorted(record.predicates)
@@ -110,10 +110,10 @@ def _reference(record: Record, source: list[str], plan: str, facts: list[str]) -
 
 
 def _raw_pieces(record: Record, facts: list[str]) -> tuple[str, ...] | None:
-    """A raw text of the record, segmented like `facts`; None if no text has the same letters and segments."""
+    """The record's raw text with the same letters and digits as `facts`, segmented alike; None if there is none."""
     tokenised = "".join(facts)
-    matches = [reference.text for reference in record.references if letters(reference.text) == letters(tokenised)]
-    # Texts with the same letters may differ in punctuation: use the most similar text.
+    matches = [reference.text for reference in record.references if alnum(reference.text) == alnum(tokenised)]
+    # Texts with the same letters and digits may differ in punctuation: use the most similar text.
     for text in get_close_matches(tokenised, matches, 1, cutoff=0):
         pieces = attach_facts(text, facts)
         if pieces is not None and len(pieces) == len(facts):
@@ -151,7 +151,7 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list[bool]) -> list[int] | None:
-    """The positions in `raw` of the boundaries in `tokenised`, both texts without whitespace; None if they differ much.
+    """The positions in `raw` of the boundaries in `tokenised`, both texts without whitespace; None if too dissimilar.
 
     Args:
         space_after: whether whitespace follows each character of the raw text (except the last).
@@ -166,7 +166,7 @@ def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list
         if block is None or not block.size:
             continue
         position = block.b + min(end - block.a, block.size)
-        while position < len(raw) and raw[position] in _CLOSERS and tokenised[end : end + 1] != raw[position]:
+        while position < len(raw) and raw[position] in _CLOSING and tokenised[end : end + 1] != raw[position]:
             position += 1
         while 0 < position < len(raw) and not space_after[position - 1] and raw[position - 1 :][:2].isalnum():
             position -= 1
@@ -175,7 +175,7 @@ def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list
     return mapped
 
 
-def letters(text: str) -> str:
+def alnum(text: str) -> str:
     """The letters and digits of `text` in lower case, which tokenisers do not change."""
     return "".join(character for character in text.casefold() if character.isalnum())
 

@@ -25,18 +25,18 @@ Items = Iterator[Record | Reject]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus of the catalogue; `folder` is in the data home, None for a corpus that is included in agggen."""
+    """A corpus of the catalogue; `folder` is below the data home, None for a corpus included in agggen."""
 
     name: str
     title: str
     licence: str
     citation: str
     files: Mapping[str, str]
-    """The file or folder of each split, in `folder`."""
+    """The file or folder of each split, relative to `folder`."""
     read: Callable[[Path, str], Items]
     folder: str | None
     copied_from: str = ""
-    """The source from which users must copy an unlicensed corpus themselves; empty if the corpus can be downloaded."""
+    """The address from which users must copy a corpus without a licence; empty if agggen can download the corpus."""
 
     @property
     def splits(self) -> tuple[str, ...]:

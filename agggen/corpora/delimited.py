@@ -10,7 +10,7 @@ from agggen.corpora.lines import Undecodable, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
 
-NEEDED = ("subject", "predicate", "object")
+TRIPLE_COLUMNS = ("subject", "predicate", "object")
 """The required columns of a file with one triple per row."""
 
 Row = tuple[int, dict[str, str]]
@@ -19,13 +19,13 @@ Row = tuple[int, dict[str, str]]
 
 def delimiter_in(header: bytes) -> str:
     """The delimiter of a file: the most frequent of comma, semicolon and tab in its first line."""
-    return max(",;\t", key=lambda sign: header.count(sign.encode()))
+    return max(",;\t", key=lambda delimiter: header.count(delimiter.encode()))
 
 
 def read_rows(
     stream: BinaryIO,
     name: str,
-    needed: tuple[str, ...],
+    required: tuple[str, ...],
     delimiter: str = ",",
     undecodable: Undecodable = "raise",
     header: list[str] | None = None,
@@ -33,10 +33,10 @@ def read_rows(
 ) -> Iterator[Row | Reject]:
     """Yields the rows of a CSV with a header. Empty lines are skipped.
 
-    The reject of a row with a wrong number of fields has the id of the record to which the row's triple belongs.
+    The reject of a row with the wrong number of fields names the id of its record, if it can be read.
 
     Args:
-        needed: required columns. If there are any, names are compared in lower case; if not, they must be unique.
+        required: required columns, compared in lower case; if there are none, column names must be unique.
         header: the column names, if the stream begins inside a file; an empty list is filled from the first row.
         line: the line number of the stream's first line in its file.
 
@@ -74,23 +74,23 @@ def read_rows(
         if not row:
             continue
         if not header:
-            header[:] = [column.strip().lower() if needed else column.strip() for column in row]
-            if not needed and (twice := [column for column in header if column and header.count(column) > 1]):
-                raise CorpusError(f"{name}, line {first}: two columns are called {twice[0]!r}; give each its own name")
-            if missing := [column for column in needed if column not in header]:
-                columns = f"it needs {', '.join(needed)} and has {', '.join(header)}"
+            header[:] = [column.strip().lower() if required else column.strip() for column in row]
+            if not required and (repeated := [column for column in header if column and header.count(column) > 1]):
+                raise CorpusError(f"{name}, line {first}: two columns are called {repeated[0]!r}; rename one")
+            if missing := [column for column in required if column not in header]:
+                columns = f"it needs {', '.join(required)} and has {', '.join(header)}"
                 raise CorpusError(f"{name}, line {first}: no column {', '.join(missing)}; {columns}")
         elif len(row) != len(header):
             names = [column.lower() for column in header]
             cells = dict.fromkeys(names, "") | dict(zip(names, row, strict=False))
-            identifier = identifier_of(cells) if cells.keys() >= set(NEEDED) else ""
+            identifier = identifier_of(cells) if cells.keys() >= set(TRIPLE_COLUMNS) else ""
             yield Reject(name, first, identifier or None, f"{len(row)} fields where the header has {len(header)}")
         else:
             yield first, dict(zip(header, row, strict=True))
     if not header:
-        raise CorpusError(f"{name} has no header; its first line must name {', '.join(needed)}")
+        raise CorpusError(f"{name} has no header; its first line must name {', '.join(required)}")
 
 
 def identifier_of(row: Mapping[str, str]) -> str:
-    """The id of a row's record: the cell of the column id or, without this column, of subject; may be empty."""
+    """The id of a row's record: its cell in the column id or, without this column, in subject; may be empty."""
     return (row["id"] if "id" in row else row["subject"]).strip()

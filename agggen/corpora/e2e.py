@@ -2,7 +2,7 @@
 
 ``name[The Vaults], eatType[pub], customer rating[5 out of 5]`` becomes triples with the name as subject:
 (The Vaults, eatType, pub), (The Vaults, customerRating, 5 out of 5). The texts of a meaning representation are the
-references of one record. In the cleaned set a slot may be missing or have several values:
+references of one record. In the cleaned corpus a slot may be missing or have several values:
 
 - several values of a slot become several triples (eatType, eatType_2);
 - a second name becomes a triple (first name, name, second name);

@@ -10,7 +10,7 @@ from agggen.datasets import Dataset
 from agggen.records import Record
 from agggen.verification.check import Checker
 
-FEW = 20
+RARE_BELOW = 20
 """Predicates with fewer training texts are reported as rare."""
 CHECKED_TEXTS = 2_000
 """Maximum number of training texts that are checked, evenly spaced in the split."""
@@ -19,7 +19,7 @@ _EXAMPLES = 3
 
 @dataclass
 class PredicateUse:
-    """How a predicate is used in the training records."""
+    """Statistics of a predicate in the training records."""
 
     texts: int = 0
     """Number of texts of records with the predicate."""
@@ -27,7 +27,7 @@ class PredicateUse:
     checked: int = 0
     """Number of values of the predicate that were checked."""
     missing: list[str] = field(default_factory=list)
-    """The checked values without any word in the text, as ``'VALUE' (record ID)``."""
+    """The checked values none of whose words is in the text, as ``'VALUE' (record ID)``."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def examine(data: Dataset) -> Examination:
 def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequence[str]) -> Iterable[Finding]:
     rejects = [str(reject) for split_rejects in data.rejects.values() for reject in split_rejects]
     missing = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.missing]
-    rare = [f"{name} ({use.texts})" for name, use in sorted(uses.items(), key=lambda item: item[1].texts)]
+    by_texts = sorted(uses.items(), key=lambda item: item[1].texts)
+    rare = [f"{name} ({use.texts})" for name, use in by_texts if use.texts < RARE_BELOW]
     records = [(split, record) for split, split_records in data.splits.items() for record in split_records]
     new = sorted({triple.predicate for _, record in records for triple in record.triples} - uses.keys())
     triples = [(split, record, record.triples) for split, record in records]
@@ -95,7 +96,7 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequen
         ("records without a text", [record.id for _, record in records if not record.references]),
         ("values without a word in a text", missing),
         ("numbers and names in texts that the record lacks", hallucinated),
-        (f"predicates with fewer than {FEW} training texts", rare[: sum(use.texts < FEW for use in uses.values())]),
+        (f"predicates with fewer than {RARE_BELOW} training texts", rare),
         ("predicates that are not in training", new),
         ("records with the same triples in several splits", _shared(triples)),
         ("texts in several splits", _shared(texts)),

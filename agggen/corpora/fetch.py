@@ -1,7 +1,7 @@
 """Downloads the files of a corpus from fixed URLs and verifies their SHA-256.
 
 ``manifests/NAME.tsv`` lists path, bytes, sha256 and url. A file without bytes and sha256 (WebNLG 3.0's test set) is
-downloaded without verification. Files get their final names only when they are complete.
+downloaded without verification. A file gets its final name when it is complete.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Progress = Callable[[str, int, int | None], None]
 _CHUNK = 1 << 16
 _TIMEOUT = 30
 """Seconds without data after which a request fails."""
-_PAUSES = (1, 2, 4)
-"""Seconds after the first, second and third failed request for a file; a fourth failure is an error."""
+_RETRY_DELAYS = (1, 2, 4)
+"""Seconds before the first, second and third retry of a request; the next failure is an error."""
 _ADVICE = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
 
 
@@ -44,7 +44,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class FetchReport:
-    """The folder of the corpus, and the numbers of files that were downloaded and that were already present."""
+    """The folder of the corpus, and the numbers of downloaded files and of files that were already present."""
 
     folder: Path
     downloaded: int
@@ -86,7 +86,7 @@ def fetch_files(manifest: Sequence[RemoteFile], folder: Path, progress: Progress
             continue
         content = _download(file, progress or (lambda *_: None))
         if file.sha256 not in (None, hashlib.sha256(content).hexdigest()):
-            raise CorpusError(f"{file.url} is not the expected file ({len(content):,} bytes with another SHA-256)")
+            raise CorpusError(f"{file.url} does not have the expected SHA-256 (received {len(content):,} bytes)")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with replacing(target) as temporary:
@@ -100,7 +100,7 @@ def fetch_files(manifest: Sequence[RemoteFile], folder: Path, progress: Progress
 def _download(file: RemoteFile, progress: Progress) -> bytes:
     """The content at the file's URL; if the content is longer than expected, only its beginning."""
     limit = math.inf if file.bytes is None else file.bytes
-    for pause in (*_PAUSES, None):
+    for pause in (*_RETRY_DELAYS, None):
         content = b""
         try:
             with urlopen(Request(file.url, headers={"User-Agent": "agggen"}), timeout=_TIMEOUT) as response:

@@ -3,7 +3,7 @@
     {"id": "1", "triples": [["Aromi", "food", "English"]], "references": ["Aromi serves English food."]}
     {"id": "1", "name": "Aromi", "food": "English", "text": "Aromi serves English food."}
 
-The subject of a triple is ``""`` if there is none; null is an error in every part of a triple.
+The subject ``""`` means that a triple has no subject; null is an error in every part of a triple.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ MAX_LINE_BYTES = 10_000_000
 """Longer lines are rejected without being loaded into memory."""
 
 Undecodable = Literal["raise", "reject", "keep"]
-"""How a line that is not UTF-8 is treated; ``keep`` decodes invalid bytes as surrogates (``surrogateescape``)."""
+"""What happens to a line that is not UTF-8; ``keep`` decodes invalid bytes as surrogates (``surrogateescape``)."""
 Source = Path | str | BinaryIO
 """A path, or an open binary stream (standard input)."""
 

@@ -1,7 +1,7 @@
 """Reads Parquet files of unknown origin without extension types.
 
-Ray Data registers an extension type whose values are pickles, which are loaded when values are converted to Python
-objects: if Ray Data is imported, an untrusted file could run code. Extension types may be nested in other types.
+Ray Data registers an extension type whose values are pickles, which are loaded on conversion to Python objects: if Ray
+Data is imported, an untrusted file could run code. Extension types may be nested in other types.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 from agggen.errors import CorpusError
 
 
-def check_plain(columns: pa.Schema, where: str) -> None:
+def check_plain(columns: pa.Schema, source: str) -> None:
     """Raises CorpusError, with the column and the type, if a column contains an extension type."""
     for field in columns:
         for extension in _extensions(field.type):
             raise CorpusError(
-                f"{where}: the column {field.name!r} has values of the extension type {extension.extension_name!r}, "
+                f"{source}: the column {field.name!r} has values of the extension type {extension.extension_name!r}, "
                 "which could run code when they are read; write strings, numbers, lists and structs"
             )
 

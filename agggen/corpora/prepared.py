@@ -1,9 +1,9 @@
-"""Prepared corpora: records as Parquet, one file per split, lossless and written atomically.
+"""Prepared corpora: records in Parquet, one file per split, lossless and written atomically.
 
 Columns, with one row per record::
 
     id          string
-    corpus      string                   repeated in each row, to distinguish corpora and splits after concatenation
+    corpus      string                   in each row, to distinguish corpora and splits after concatenation
     split       string
     category    string | null
     triples     list<struct<subject: string, predicate: string, object: string>>
@@ -37,8 +37,7 @@ from agggen.records import Record
 
 FORMAT = "1"
 MANIFEST = "manifest.json"
-_KEY = "agggen."
-"""The prefix of the names of the file's metadata."""
+_KEY = "agggen."  # prefix of the keys of the file's metadata
 _ROWS = 1024  # records per block while reading and writing
 
 
@@ -119,7 +118,7 @@ def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
         splits = json.loads(manifest.read_bytes())["splits"]
         return {split: entry["parts"] for split, entry in splits.items() if isinstance(entry["parts"], list)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # no file, or a file of another program or of an older version, which wrote one file per split
+        return {}  # no file, or a file of another program or of an older agggen (one file per split)
 
 
 def _complete_parts(split: Path) -> list[Path]:

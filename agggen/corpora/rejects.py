@@ -30,8 +30,8 @@ class Reject:
 
     def __str__(self) -> str:
         location = self.file if self.line is None else f"{self.file}:{self.line}"
-        is_named = self.id is None or self.reason.startswith(f"record {self.id!r}")
-        return f"{location}: {self.reason}" if is_named else f"{location}: record {self.id!r}: {self.reason}"
+        omits_id = self.id is None or self.reason.startswith(f"record {self.id!r}")
+        return f"{location}: {self.reason}" if omits_id else f"{location}: record {self.id!r}: {self.reason}"
 
 
 def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[Reject]]:
@@ -66,7 +66,7 @@ def write_rejects(path: Path | str, rejects: Iterable[Reject]) -> int:
 
 
 def check_reject_share(records: int, rejects: list[Reject], limit: float, source: str, noun: str = "records") -> None:
-    """Raises CorpusError if more than the fraction `limit` of all items was rejected; `records` counts valid items."""
+    """Raises CorpusError if more than the fraction `limit` of all items is rejected; `records` counts valid items."""
     total = records + len(rejects)
     if rejects and (share := len(rejects) / total) > limit:
         raise CorpusError(

@@ -47,12 +47,12 @@ def read_rel2text(path: Path | str, split: str) -> Iterator[Record | Reject]:
         yield Record(f"rel2text-{split}-{number:04d}", (triple,), tuple(texts))
 
 
-def read_corrupted(path: Path | str, without: Set[str]) -> list[tuple[Triple, str]]:
-    """The texts that the raw annotation marks as ``corrupted``: they state their triple incorrectly.
+def read_corrupted(path: Path | str, excluded: Set[str]) -> list[tuple[Triple, str]]:
+    """The texts that the raw annotation marks as ``corrupted``, since they state their triple incorrectly.
 
     Args:
         path: ``rel2text_raw_annotated.tsv``.
-        without: relations to omit, such as those of the development and test splits.
+        excluded: relations to omit, such as those of the development and test splits.
 
     Raises:
         CorpusError: the file is missing or lacks a column.
@@ -62,7 +62,7 @@ def read_corrupted(path: Path | str, without: Set[str]) -> list[tuple[Triple, st
             return [
                 (Triple(row["head"], row["relation"], row["tail"]), row["response"])
                 for row in csv.DictReader(file, delimiter="\t")
-                if row["state"] == "corrupted" and row["relation"] not in without
+                if row["state"] == "corrupted" and row["relation"] not in excluded
             ]
     except OSError as error:
         raise CorpusError(

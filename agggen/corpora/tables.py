@@ -4,11 +4,11 @@
     record  triples, references               see `Record.of`
     wide    any other keys                    one record per row; the other columns are predicates, their cells objects
 
-In a wide row, the column ``name`` or ``title`` has the subject. Nested objects are flattened, so that
+In a wide row, the column ``name`` or ``title`` contains the subject. Nested objects are flattened, so that
 ``{"director": {"name": "X"}}`` has the predicate ``director_name``; lists become one triple per item; whitespace in
 predicates becomes ``_``. Empty cells and columns without a name are ignored. The columns ``text``, ``text2``,
-``reference``, ... have reference texts. Rows with the same id (or, without ids, the same triples) form one record with
-several texts. The columns ``split`` and ``category`` contain the record's split and category. A review table
+``reference``, ... contain reference texts, ``split`` and ``category`` the record's split and category. Rows with the
+same id (or, without ids, the same triples) form one record with several texts. A review table
 (`agggen.report.review`) has the record form, with ``triples`` as JSON and the text in ``corrected``.
 """
 
@@ -22,7 +22,7 @@ from datetime import date, datetime
 from difflib import get_close_matches
 from typing import Any
 
-from agggen.corpora.delimited import NEEDED
+from agggen.corpora.delimited import TRIPLE_COLUMNS
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
@@ -31,18 +31,18 @@ _TEXT_COLUMN = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
 _UNDECODED = re.compile("[\ud800-\udfff]")
 """Lone surrogates: bytes that are not UTF-8 (``surrogateescape``), or escapes in JSON."""
 REJECTED_ROW = "another row of this record was rejected"
-"""The reason of the reject for a record in the long form; the record's invalid row has a separate reject."""
+"""The reason of a reject for a record in the long form, in addition to the reject of the record's invalid row."""
 _SPLIT_SYNONYMS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
 
 
 def split_name(name: str) -> str:
-    """``train``, ``dev`` or ``test`` for the usual names of these splits; other names are unchanged."""
+    """``train``, ``dev`` or ``test`` for common names of these splits; other names are unchanged."""
     return _SPLIT_SYNONYMS.get(name.strip().lower(), name.strip())
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are not predicates; None for the usual names (see the module's docstring)."""
+    """The columns that are not predicates; None for the default names (see the module's docstring)."""
 
     id: str | None = None
     subject: str | None = None
@@ -50,7 +50,7 @@ class Columns:
     split: str | None = None
     category: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
-    """The predicates of columns whose names are not their predicates."""
+    """Predicates by column, for columns that are not named after their predicate."""
     ignore: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -64,15 +64,15 @@ class Columns:
         chosen = (self.id, self.subject, self.split, self.category, *self.text, *self.rename, *self.ignore)
         return {name for name in chosen if name is not None}
 
-    def find(self, row: Mapping[str, Any], role: str, *usual: str) -> str | None:
-        """The key of the row's id, subject, split or category (`role`); None if the row has none.
+    def find(self, row: Mapping[str, Any], role: str, *default_names: str) -> str | None:
+        """The key of the row's id, subject, split or category (`role`); None if it has none.
 
         Args:
-            usual: the lower-case default names of the column, used if the user named none. [default: `role`]
+            default_names: the lower-case default names of the column, used if the user named none. [default: `role`]
         """
         if (named := getattr(self, role)) is not None:
             return named if named in row else None
-        return next((key for name in usual or (role,) for key in row if key.lower() == name), None)
+        return next((key for name in default_names or (role,) for key in row if key.lower() == name), None)
 
     def texts(self, row: Mapping[str, Any]) -> list[str]:
         """The keys of the row's reference texts."""
@@ -130,17 +130,17 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
                 raise RecordError(f"a record must be an object, not {type(row).__name__}")
             row = {str(key): value for key, value in row.items()}
             seen_columns.update(row)
-            parts = _triple_columns(row)
-            is_long = len(parts) == 3
-            if len(parts) == 2 and "triples" not in row:
-                (missing,) = set(NEEDED) - parts.keys()
+            triple_keys = _triple_columns(row)
+            is_long = len(triple_keys) == 3
+            if len(triple_keys) == 2 and "triples" not in row:
+                (missing,) = set(TRIPLE_COLUMNS) - triple_keys.keys()
                 raise CorpusError(
-                    f"{label}: no column {missing}; it needs {', '.join(NEEDED)} and has {', '.join(row)}"
+                    f"{label}: no column {missing}; it needs {', '.join(TRIPLE_COLUMNS)} and has {', '.join(row)}"
                 )
-            identifier = _cell(row, columns.find(row, "id") or (parts["subject"] if is_long else None)) or ""
+            identifier = _cell(row, columns.find(row, "id") or (triple_keys["subject"] if is_long else None)) or ""
             if cell := _cell(row, columns.find(row, "split")):
                 split = split_name(cell)
-            if is_long and (predicate := _cell(row, parts["predicate"]) or "") in columns.rename:
+            if is_long and (predicate := _cell(row, triple_keys["predicate"]) or "") in columns.rename:
                 seen_columns.add(predicate)
             key, row_draft = _draft_of_row(row, line, identifier, columns)
         except (RecordError, PlanError) as error:
@@ -151,7 +151,7 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
         if draft is row_draft:
             continue
         if row_draft.complete and draft.by_predicate != row_draft.by_predicate:
-            reason = f"row {draft.line} has the same id and other values"
+            reason = f"row {draft.line} has the same id but other values"
             rejects.append(Reject(label, line, row_draft.identifier, reason))
             continue
         draft.triples = list(dict.fromkeys(draft.triples + row_draft.triples))
@@ -172,8 +172,8 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
 
 
 def _triple_columns(row: Mapping[str, Any]) -> dict[str, str]:
-    """The keys of the row's subject, predicate and object in the long form, as far as it has them."""
-    return {key.lower(): key for key in row if key.lower() in NEEDED}
+    """The row's keys for ``subject``, ``predicate`` and ``object`` (long form), without those that it lacks."""
+    return {key.lower(): key for key in row if key.lower() in TRIPLE_COLUMNS}
 
 
 def _cell(row: Mapping[str, Any], key: str | None) -> str | None:
@@ -195,11 +195,11 @@ def record_of_row(row: Any, default_id: str) -> Record:
     """
     if not isinstance(row, Mapping) or "triples" in row or row.keys() <= {"id", "references", "category"}:
         return Record.of(row, default_id)
-    if near := get_close_matches("triples", list(row), 1, 0.8):
-        raise RecordError(f"unknown key {near[0]!r}; did you mean 'triples'?")
-    if len(parts := _triple_columns(row)) > 1:
+    if similar := get_close_matches("triples", list(row), 1, 0.8):
+        raise RecordError(f"unknown key {similar[0]!r}; did you mean 'triples'?")
+    if len(triple_keys := _triple_columns(row)) > 1:
         raise RecordError(
-            f"a row with {', '.join(parts.values())} is one triple, not a record; a record here has "
+            f"a row with {', '.join(triple_keys.values())} is one triple, not a record; a record here has "
             '"triples": [[subject, predicate, object], ...], or a key for each predicate'
         )
     identifier = id_of_row(row, default_id)
@@ -208,7 +208,7 @@ def record_of_row(row: Any, default_id: str) -> Record:
 
 
 def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: Columns) -> tuple[Any, _Draft]:
-    """A key that all rows of a record have, and a draft of the record."""
+    """A key that is equal in all rows of the record, and a draft of the record from this row."""
     if "triples" in row:
         if "corrected" in row:
             row = _corrected(row)
@@ -222,8 +222,8 @@ def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: C
     category_key = columns.find(row, "category")
     draft = _Draft(identifier, line, category=_cell(row, category_key))
     draft.references = [Reference(text) for key in texts for text in _text_list(row[key])]
-    if len(parts := _triple_columns(row)) == 3:
-        subject, predicate, value = (_cell(row, parts[name]) or "" for name in NEEDED)
+    if len(triple_keys := _triple_columns(row)) == 3:
+        subject, predicate, value = (_cell(row, triple_keys[name]) or "" for name in TRIPLE_COLUMNS)
         if not identifier:
             raise RecordError("the id is empty")
         draft.triples, draft.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
@@ -256,7 +256,7 @@ def _corrected(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A cell of the record form with lists for arrays and None for NaN; raises RecordError for lone surrogates."""
+    """A cell of the record form, with arrays as lists and NaN as None; raises RecordError for lone surrogates."""
     if _is_list(value):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
@@ -290,7 +290,7 @@ def _is_list(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str | None:
-    """A cell as text: ``yes`` and ``no`` for truth values, whole numbers without a point; None for an empty cell.
+    """A cell as text: booleans as ``yes`` and ``no``, integral floats without a decimal point; None for an empty cell.
 
     Raises:
         RecordError: the cell has another type, such as bytes or an object.

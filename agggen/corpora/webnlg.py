@@ -24,14 +24,14 @@ SEEN_CATEGORIES = frozenset(
         *("University", "WrittenWork"),
     )
 )
-"""The ten categories of the training set; test texts of other categories are "unseen"."""
+"""The ten categories of the training set; test records of other categories are "unseen"."""
 
 
 def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
     """Reads one benchmark file, or all ``*.xml`` files below a folder (by size, then name).
 
     Ids are ``webnlg-SPLIT-SIZE-CATEGORY-EID``, the same in 2017 and 1.6. Version 2.1 uses some ids for several entries;
-    the second of them gets the suffix ``-2``, the third ``-3``. The id of a rejected text is the id of its entry with
+    the second entry gets the suffix ``-2``, the third ``-3``. The id of a rejected text is the id of its entry with
     the text's ``lid`` appended.
 
     Raises:
@@ -62,21 +62,21 @@ def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
         if tag == "entry":
             lines[element] = parser.CurrentLineNumber
 
-    def refuse(*_: object) -> None:
+    def reject_doctype(*_: object) -> None:
         # Entities of a document type may expand to gigabytes or refer to local files; WebNLG has none.
         raise CorpusError(f"{file}, line {parser.CurrentLineNumber}: DOCTYPE is not allowed; remove the declaration")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.data
-    parser.StartDoctypeDeclHandler = refuse
+    parser.StartDoctypeDeclHandler = reject_doctype
     with open_source(file) as (stream, name):
         try:
             parser.ParseFile(stream)
         except expat.ExpatError as error:
             message = expat.ErrorString(error.code)
-            hint = "the file is empty" if stream.tell() == 0 else f"not well-formed XML ({message})"
-            raise CorpusError(f"{name}, line {error.lineno}, column {error.offset + 1}: {hint}") from error
+            problem = "the file is empty" if stream.tell() == 0 else f"not well-formed XML ({message})"
+            raise CorpusError(f"{name}, line {error.lineno}, column {error.offset + 1}: {problem}") from error
     return builder.close(), lines
 
 
@@ -106,15 +106,15 @@ def _entry(entry: Element, line: int, file: str, split: str, entries: Counter[st
 def _plan(lex: Element, texts: list[str], triples: tuple[Triple, ...]) -> Plan | None:
     """The sentences of ``sortedtripleset`` as groups; None if they do not contain each triple exactly once."""
     # Triples are compared as a whole, since predicates may repeat, and with normalised whitespace.
-    names: dict[str, list[str]] = defaultdict(list)
+    predicates_of: dict[str, list[str]] = defaultdict(list)
     predicates = Record("plan", triples).predicates
     for text, predicate in zip(texts, predicates, strict=True):
-        names[" ".join(text.split())].append(predicate)
+        predicates_of[" ".join(text.split())].append(predicate)
     groups: list[tuple[str, ...]] = []
     for sentence in lex.iterfind("sortedtripleset/sentence"):
         group: list[str] = []
         for element in sentence.iterfind("striple"):
-            candidates = names.get(" ".join((element.text or "").split()))
+            candidates = predicates_of.get(" ".join((element.text or "").split()))
             if not candidates:
                 return None
             group.append(candidates.pop(0))

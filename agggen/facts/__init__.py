@@ -1,4 +1,4 @@
-"""Facts: contiguous segments of a text, one per event, "who did what to whom" (paper, section 3.1).
+"""Facts: contiguous segments of a text, one per event ("who did what to whom"; paper, section 3.1).
 
 A segmenter splits texts into facts that concatenate exactly to the text; whitespace at a boundary belongs to the fact
 before it. ``agggen.facts.config.segmenter`` returns a segmenter by name.
@@ -14,7 +14,7 @@ from agggen.errors import AggGenError
 
 
 class FactSegmenter(Protocol):
-    """Segments texts into facts. Segmenters with the same fingerprint give the same results."""
+    """Segments texts into facts. Segmenters with the same fingerprint return the same facts."""
 
     name: str
 
@@ -86,11 +86,11 @@ def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
 
 
 class RuleSegmenter:
-    """A segmenter that cuts each text by itself, at the offsets that rules find."""
+    """A segmenter by rules that find the offsets at which facts begin, independently for each text."""
 
     name: str
     rules: Sequence[str]
-    """The texts of the rules, which the fingerprint hashes."""
+    """The definitions of the rules, as hashed by the fingerprint."""
 
     @property
     def fingerprint(self) -> str:
@@ -101,7 +101,6 @@ class RuleSegmenter:
         raise NotImplementedError
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The facts of each text; whitespace between two facts belongs to the first."""
         return [cut(text, self.starts(text)) for text in texts]
 
 

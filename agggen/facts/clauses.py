@@ -1,12 +1,12 @@
-"""Segmentation into clauses by rules, without a model of semantic roles.
+"""Segmentation into clauses by rules, without semantic roles.
 
 Within a sentence (``agggen.facts.sentences``) a new fact starts at a word that begins a clause (a relative pronoun, a
 conjunction before a verb or before a subject with a verb, a participle with its complement, ...) if the current fact
-already has a verb. Thus "Bolt, who was drawn by Gary Cohn, | is a comic character | and was published in 1990" has the
-noun and its relative clause in one fact, like the facts that the paper derives from semantic roles.
+already has a verb. In "Bolt, who was drawn by Gary Cohn, | is a comic character | and was published in 1990", the noun
+and its relative clause form one fact, like the facts that the paper derives from semantic roles.
 
-Precision and recall of boundaries against the paper's released facts, on the development texts for which the rules were
-written: WebNLG P .91 R .80 (P .89 R .80 on tokenised texts), E2E P .91 R .76.
+Precision and recall of boundaries against the facts released with the paper, on the development texts used to write the
+rules: WebNLG P .91 R .80 (P .89 R .80 on tokenised texts), E2E P .91 R .76.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _VERB, _PARTICIPLE, _GERUND, _SUBJECT, _RELATIVE, _CONJUNCTION, _AFTER_COMMA, _A
 )
 _WORD = re.compile(r"\S+")
 _PUNCTUATION = ".,;:!?\"'()[]\u201c\u201d\u2018\u2019"
-_REACH = 9
-"""Maximum number of words after "and" that are searched for the verb of a coordinated clause."""
+_VERB_WINDOW = 9
+"""Number of words after "and" in which a verb indicates a coordinated clause."""
 VERSION = "1"
 
 
@@ -89,7 +89,7 @@ def _clause_starts(text: str, begin: int, end: int) -> Iterator[int]:
 
 
 def _is_participle(words: Sequence[str], index: int) -> bool:
-    """Whether a word is a participle with a complement ("built in 1990"), which forms a fact."""
+    """Whether a word is a participle with a complement ("built in 1990"), so that it forms a fact."""
     following = words[index + 1].lower() if index + 1 < len(words) else ""
     return words[index] in _PARTICIPLE and following in _PREPOSITION
 
@@ -126,7 +126,7 @@ def _opens_coordinate(words: Sequence[str], index: int) -> bool:
     lower = words[index].lower()
     if _is_verb(words, index) or lower in _RELATIVE or words[index] in _PARTICIPLE or words[index] in _GERUND:
         return True
-    return _verb_within(words, index, _REACH)
+    return _verb_within(words, index, _VERB_WINDOW)
 
 
 def _is_verb(words: Sequence[str], index: int) -> bool:
@@ -136,9 +136,9 @@ def _is_verb(words: Sequence[str], index: int) -> bool:
     return word.lower() in _VERB or (len(word) > 4 and word.endswith("ed") and word.islower())
 
 
-def _verb_within(words: Sequence[str], index: int, reach: int) -> bool:
-    """Whether a finite verb follows within `reach` words, before another conjunction or relative clause."""
-    for word in words[index : index + reach]:
+def _verb_within(words: Sequence[str], index: int, window: int) -> bool:
+    """Whether a finite verb is in the next `window` words, before another conjunction or relative clause."""
+    for word in words[index : index + window]:
         lower = word.lower()
         if lower in _VERB:
             return True

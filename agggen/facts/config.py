@@ -19,7 +19,7 @@ SEGMENTERS: tuple[SegmenterName, ...] = get_args(SegmenterName)
 RULES: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
 """Rule-based segmenters: always available, and too fast to need a cache."""
 _ALLENNLP = "agggen_platform.srl.source:AllenNLPFrames"
-"""The frame source that runs AllenNLP's archives; in agggen_platform, since it starts processes and downloads files."""
+"""The frame source for AllenNLP archives; in agggen_platform, since it starts processes and downloads files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class AllenNLPConfig:
     """An AllenNLP archive, and settings of the worker process that runs the archive."""
 
     archive: str
-    """The path on each machine of ``model.tar.gz`` or its unpacked folder. Loading runs code of its author."""
+    """The path, on each machine, of ``model.tar.gz`` or its unpacked folder. Loading runs code of its author."""
     sha256: str | None = None
     """The archive's expected digest; None accepts any archive."""
     bert: str | None = None
@@ -35,7 +35,7 @@ class AllenNLPConfig:
     online: bool = False
     """Whether the model may download missing files from the Hugging Face hub."""
     spacy: str | None = None
-    """A folder with a spaCy model, for `environment`, that finds predicates. [default: the included role tagger]"""
+    """A folder with a spaCy model, compatible with `environment`, to find predicates. [default: the included tagger]"""
     environment: str | None = None
     """The virtual environment with AllenNLP. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"""
     device: str = "cpu"
@@ -51,9 +51,9 @@ class AllenNLPConfig:
 
     def __post_init__(self) -> None:
         if "://" in self.archive:
-            raise ConfigError("the archive of AllenNLP must be a path, not an address: copy it to every machine first")
+            raise ConfigError("the AllenNLP archive must be a local path, not a URL: copy it to every machine first")
         if self.device != "cpu" and not (self.device.startswith("cuda:") and self.device[5:].isdigit()):
-            raise ConfigError(f"device must be cpu, or cuda: with the number of a GPU, not {self.device!r}")
+            raise ConfigError(f"device must be cpu or cuda:N, where N is the number of a GPU, not {self.device!r}")
         if not self.timeout > 0:
             raise ConfigError(f"timeout must be more than 0, not {self.timeout}")
         check_minima(self, {"batch_size": 1, "restarts": 0} | ({} if self.threads is None else {"threads": 1}))
@@ -71,7 +71,7 @@ class FrameSettings:
     """Settings of segmentation by semantic role frames."""
 
     level: Level = "full"
-    """The rules by which frames become facts (``agggen.facts.tree``); ``paper``: exactly the paper's appendix B."""
+    """The rules that turn frames into facts (``agggen.facts.tree``); ``paper``: exactly the paper's appendix B."""
     allennlp: AllenNLPConfig | None = None
     """The archive of the source ``allennlp``."""
 
@@ -88,11 +88,11 @@ class SegmenterConfig(FrameSettings):
 
     def __post_init__(self) -> None:
         if self.source not in SEGMENTERS:
-            raise ConfigError(f"unknown fact segmenter {self.source!r}; known are {', '.join(SEGMENTERS)}")
+            raise ConfigError(f"unknown fact segmenter {self.source!r}; there are {', '.join(SEGMENTERS)}")
         if self.source == "allennlp" and self.allennlp is None:
             raise ConfigError(
-                "the facts source allennlp needs an archive: facts.allennlp.archive=model.tar.gz, and to check its "
-                "content facts.allennlp.sha256=..."
+                "facts.source=allennlp needs an archive: set facts.allennlp.archive=model.tar.gz and, to verify it, "
+                "facts.allennlp.sha256=..."
             )
 
     @property
@@ -125,5 +125,5 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
     try:
         frames = resolve_name(_ALLENNLP)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"the facts source allennlp comes with agggen's platform: {error}") from error
+        raise ConfigError(f"facts.source=allennlp needs the package agggen_platform: {error}") from error
     return FrameSegmenter(frames(config.allennlp), config.level)

@@ -1,4 +1,4 @@
-"""Frames from the included role tagger, which needs no download and tags several hundred sentences per second.
+"""Frames by the included role tagger, without a download, at several hundred sentences per second.
 
 The tagger (``agggen.facts.tagger``) was trained on PropBank EWT; its weights are CC BY-SA 4.0, see
 ``agggen/facts/tagger_model/README.md``.
@@ -20,10 +20,10 @@ SHIPPED = Path(__file__).with_name("tagger_model")
 
 
 class EmbeddedFrames:
-    """A frame source with the included tagger, which is loaded at the first use, once per process.
+    """A frame source with the included tagger, which is loaded on first use, once per process.
 
     Raises:
-        BundleError: a file of the tagger is missing or modified (raised at the first use).
+        BundleError: a file of the tagger is missing or modified (raised on first use).
     """
 
     name = "embedded"
@@ -36,7 +36,7 @@ class EmbeddedFrames:
         return f"{self.name}-{tagger_fingerprint(SHIPPED)[:16]}"
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        """The frames of each sentence, in the order of their predicates. Many sentences per call are faster."""
+        """The frames of each sentence, in the order of their predicates; faster with many sentences per call."""
         tagged = _tagger().tag([sentence.words for sentence in sentences])
         decoded = ([frame_of_tags(tags) for tags in frames] for frames in tagged)
         return [tuple(frame for frame in frames if frame is not None) for frames in decoded]

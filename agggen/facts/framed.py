@@ -42,10 +42,10 @@ class FrameSegmenter:
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
         """The sentences of each text with their frames."""
         split = [split_sentences(text) for text in texts]
-        # Equal sentences are passed to the source once, since frames depend on the words only.
+        # Frames depend on the words only, so each distinct sentence is tagged once.
         distinct = {sentence.words: sentence for sentences in split for sentence in sentences}
         frames = self.source.frames(list(distinct.values())) if distinct else []
         if len(frames) != len(distinct):
-            raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(distinct)} sentences")
+            raise AggGenError(f"{self.source.name} returned frames of {len(frames)} of {len(distinct)} sentences")
         frames_of = dict(zip(distinct, frames, strict=True))
         return [tuple(Sentence(sentence, frames_of[sentence.words]) for sentence in sentences) for sentences in split]

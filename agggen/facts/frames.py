@@ -1,8 +1,8 @@
-"""Semantic role frames, over words with their offsets in the text.
+"""Semantic role frames of tokenised sentences.
 
-A frame is a predicate with its arguments. An argument is contiguous words with a PropBank role: ``ARG0`` .. ``ARG5``,
-``ARGM-LOC`` etc., ``R-ARG0`` for a relative pronoun that refers to an argument, ``C-ARG0`` for the continuation of a
-discontinuous argument. A `FrameSource` returns the frames of sentences.
+A frame is a predicate with its arguments. An argument is a contiguous span of words with a PropBank role: ``ARG0`` ..
+``ARG5``, ``ARGM-LOC`` etc., ``R-ARG0`` for a relative pronoun that refers to an argument, ``C-ARG0`` for the
+continuation of a discontinuous argument.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Phrase(NamedTuple):
 
     @property
     def is_predicate(self) -> bool:
-        """Whether this is the predicate, or the second part of a divided predicate ("take ... off")."""
+        """Whether this is the predicate, or the second part of a discontinuous predicate ("take ... off")."""
         return self.role in ("V", "C-V")
 
     @property
     def is_core(self) -> bool:
-        """Whether the role is numbered (``ARG0`` .. ``ARG5``), so that this is a core argument."""
+        """Whether this is a core argument (``ARG0`` .. ``ARG5``)."""
         return self.role.startswith("ARG") and not self.role.startswith("ARGM")
 
 
@@ -50,7 +50,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of one sentence and their characters [start, end) in the text, in order and without overlap."""
+    """The words of a sentence, in order and without overlap, and their character spans [start, end) in the text."""
 
     words: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
@@ -85,7 +85,7 @@ class FrameSource(Protocol):
 
 
 def frame_of_tags(tags: Sequence[str]) -> Frame | None:
-    """The frame of BIO tags, one per word: ``B-ARG0 I-ARG0 B-V O``; None without a predicate.
+    """The frame of BIO tags, one per word (``B-ARG0 I-ARG0 B-V O``); None if no tag is ``B-V``.
 
     An ``I-`` tag that does not continue a phrase begins a new phrase.
 
@@ -94,13 +94,13 @@ def frame_of_tags(tags: Sequence[str]) -> Frame | None:
     """
     phrases: list[Phrase] = []
     for index, tag in enumerate(tags):
-        mark, _, role = tag.partition("-")
+        bio, _, role = tag.partition("-")
         if tag == "O":
             continue
-        if mark not in ("B", "I") or not role:
+        if bio not in ("B", "I") or not role:
             raise AggGenError(f"tag {index + 1} is {tag!r}; a BIO tag is 'O', 'B-ARG0', 'I-ARG0', ...")
         last = phrases[-1] if phrases else None
-        if mark == "I" and last and last.role == role and last.end == index:
+        if bio == "I" and last and last.role == role and last.end == index:
             phrases[-1] = last._replace(end=index + 1)
         else:
             phrases.append(Phrase(role, index, index + 1))

@@ -5,18 +5,18 @@ belong to the following fact; punctuation and words at the end of a sentence or 
 
 These are the rules of level ``paper``. Level ``full`` adds rules for an argument that contains an embedded frame. As in
 the released facts, the words of the argument belong to the fact of the embedded frame ("has | a runway named 18R"),
-except:
+with these exceptions:
 
 - The antecedent of a relative clause (the words before its ``R-`` argument) belongs to the governing fact: "Bolt was
   drawn by Cohn, | who lives in Rome". The same applies to the antecedent of a reduced clause in an ``ARG2``, the
   complement of a copula, which would otherwise be empty: "Dutch is the language | spoken there". A single labelled word
   between antecedent and clause belongs to the antecedent: "a series first | aired on television".
-- A clause of which only the predicate remains is not a fact: "is the language spoken".
+- A clause reduced to its predicate is not a separate fact: "is the language spoken".
 - At the beginning of the governing frame, the antecedent belongs to the fact of the clause: "Bolt, who was drawn by
   Cohn, | is a comic character".
 
-In level ``full``, an opening bracket or quote belongs to the following fact, a fact of punctuation only is joined with
-the preceding fact, and a fact of conjunctions only with the following fact.
+In level ``full``, an opening bracket or quote belongs to the following fact; a fact that consists of punctuation is
+merged with the preceding fact, one that consists of conjunctions with the following fact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agggen.facts.tree import CONJUNCTIONS, Level, Node, build_tree
 
 _OPENING = frozenset(("(", "[", "{", "-LRB-", "-LSB-", "-LCB-", "``", "\u201c", "\u2018", "\u00ab"))
 RULES = "1"
-"""Part of a segmenter's fingerprint; increase it when this module's rules change."""
+"""Part of segmenters' fingerprints; increase it when this module's rules change."""
 
 Owners = list[Node | None]
 """The node to which each word of a sentence is assigned; None for words outside all arguments."""
@@ -47,7 +47,7 @@ def fact_starts(sentence: Sentence, level: Level = "full") -> list[int]:
             _assign(root, root.start, owners)
     _assign_remaining(words, owners, level)
     starts = [0, *(index for index in range(1, len(words)) if owners[index] is not owners[index - 1])]
-    return _merge_wordless(words, starts) if level == "full" else starts
+    return _merge_function_words(words, starts) if level == "full" else starts
 
 
 def _assign_leaves(node: Node, owners: Owners) -> None:
@@ -69,7 +69,7 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
     for number, children in sorted(node.children.items()):
         phrase = node.phrases[number]
         if phrase.start < start:
-            continue  # part of an antecedent that belongs to the governing fact
+            continue  # in an antecedent, which belongs to the governing fact
         at_beginning = number == 0 and not phrase.is_predicate
         for index, child in enumerate(children):
             begin = None if at_beginning else _start_after_antecedent(child, phrase.role)
@@ -86,7 +86,7 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
 
 
 def _start_after_antecedent(child: Node, role: str) -> int | None:
-    """The first word of the clause `child` after its antecedent; None if the antecedent is in the fact of the clause.
+    """The index of the first word of clause `child` after its antecedent; None if both belong to one fact.
 
     Args:
         role: the role of the governing frame's argument that contains the clause.
@@ -124,8 +124,8 @@ def _is_opening(words: tuple[str, ...], index: int) -> bool:
     return words[index] in _OPENING or (words[index] == '"' and words[:index].count('"') % 2 == 0)
 
 
-def _merge_wordless(words: tuple[str, ...], starts: list[int]) -> list[int]:
-    """`starts` after merging facts of punctuation with the preceding, and of conjunctions with the following fact."""
+def _merge_function_words(words: tuple[str, ...], starts: list[int]) -> list[int]:
+    """`starts` after merging punctuation with the preceding fact and conjunctions with the following fact."""
     merged: list[int] = []
     joins_next = True  # the first fact
     for start, end in pairwise((*starts, len(words))):

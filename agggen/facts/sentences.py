@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from agggen.facts import RuleSegmenter
 
-# Names follow these titles, so a capital letter after one does not indicate a new sentence.
+# After these titles and abbreviations, a capital letter does not indicate a new sentence.
 _TITLES = (
     "Mr Mrs Ms Dr Prof St Ste Mt Ft Gen Col Lt Sgt Capt Cmdr Adm Gov Sen Rep Rev Hon Pres Jr Sr vs "
     "approx ca cf al Fig Trans Inf Syst Admin Sci Abh Math Phys Chem Proc Univ Semin"

@@ -1,9 +1,9 @@
 """Tree construction: nests the frames of a sentence in the arguments that they elaborate (paper, appendix B, step 1).
 
-Frames of fewer than three words ("baked Alaska", "is") state no fact and are ignored; of frames with the same extent,
-only the first is used. The widest frame is the root. Each further frame, by descending width, is inserted into the
-argument (of a frame in the tree) that contains its predicate, and trimmed to this argument. A frame separated from all
-trees by at least one word or punctuation mark becomes another root. All other frames are dropped.
+Frames of fewer than three words ("baked Alaska", "is") are ignored; of frames with the same span, only the first is
+used. The widest frame is the root. Each further frame, by descending width, is inserted into the argument (of a frame
+in the tree) that contains its predicate, and trimmed to this argument. A frame separated from all trees by at least one
+word or punctuation mark becomes another root. All other frames are dropped.
 
 Level ``paper`` inserts at most one frame per argument. ``full`` also inserts:
 
@@ -22,23 +22,23 @@ from agggen.facts.frames import Frame, Phrase, Sentence
 
 Level = Literal["paper", "full"]
 MIN_WORDS = 3
-"""The minimum number of words of a frame that states a fact."""
+"""Frames of fewer words are ignored."""
 CONJUNCTIONS = frozenset(("and", "or", "but", "nor", "yet", "&"))
 RULES = f"1 {MIN_WORDS} {sorted(CONJUNCTIONS)}"
-"""Part of a segmenter's fingerprint; increase the number when this module's rules change."""
+"""Part of segmenters' fingerprints; increase the number when this module's rules change."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A frame in the tree, trimmed to the argument that contains the frame; it covers the words [start, end)."""
+    """A frame in the tree, trimmed to the words [start, end) of the argument that contains the frame."""
 
     predicate: int
     phrases: tuple[Phrase, ...]
-    """The frame's phrases after trimming: the predicate and, unless it is a coordinate, an argument."""
+    """The trimmed phrases: the predicate and at least one argument (a coordinate may have none)."""
     children: dict[int, list[Node]] = field(default_factory=dict)
-    """The frames inside each phrase, by the number of the phrase, in text order."""
+    """The embedded frames of each phrase, by the index of the phrase, in text order."""
     is_coordinate: bool = False
-    """Whether the frame shares its first argument with the preceding node, to which the argument is assigned."""
+    """Whether the first argument is shared with the preceding node, which keeps it."""
 
     @property
     def start(self) -> int:
@@ -50,26 +50,26 @@ class Node:
 
 
 def build_tree(sentence: Sentence, level: Level = "full") -> list[Node]:
-    """The roots of a sentence's trees, in text order; empty without frames that state a fact."""
+    """The roots of a sentence's trees, in text order; empty if all frames are ignored."""
     by_width = sorted(sentence.frames, key=lambda frame: (frame.start - frame.end, frame.predicate, frame.phrases))
-    first: dict[tuple[int, int], Frame] = {}
+    frame_of_span: dict[tuple[int, int], Frame] = {}
     for frame in by_width:
         has_arguments = not all(phrase.is_predicate for phrase in frame.phrases)  # auxiliary verbs have none
         if has_arguments and frame.end - frame.start >= MIN_WORDS:
-            first.setdefault((frame.start, frame.end), frame)
+            frame_of_span.setdefault((frame.start, frame.end), frame)
     roots: list[Node] = []
     words = sentence.words.words
-    for frame in first.values():
-        _place(frame, roots, 0, len(words), words, level)
+    for frame in frame_of_span.values():
+        _insert(frame, roots, 0, len(words), words, level)
     return roots
 
 
-def _place(frame: Frame, nodes: list[Node], start: int, end: int, words: Sequence[str], level: Level) -> None:
+def _insert(frame: Frame, nodes: list[Node], start: int, end: int, words: Sequence[str], level: Level) -> None:
     """Inserts a frame among or below the sibling `nodes` in the words [start, end), or drops it."""
     parent = next((node for node in nodes if node.start <= frame.predicate < node.end), None)
     if parent is None:
         node = _trim(frame, start, end)
-        if node and all(node.end < placed.start or placed.end < node.start for placed in nodes):
+        if node and all(node.end < sibling.start or sibling.end < node.start for sibling in nodes):
             nodes.append(node)
             nodes.sort(key=lambda node: node.start)
         return
@@ -85,13 +85,13 @@ def _place(frame: Frame, nodes: list[Node], start: int, end: int, words: Sequenc
     children = parent.children.get(number, [])
     if children and level == "paper" and not any(node.start <= frame.predicate < node.end for node in children):
         return  # the argument already has a frame
-    _place(frame, children, phrase.start, phrase.end, words, level)
+    _insert(frame, children, phrase.start, phrase.end, words, level)
     if children:
         parent.children[number] = children
 
 
 def _trim(frame: Frame, start: int, end: int) -> Node | None:
-    """The part of a frame in the words [start, end), which contain its predicate; None if this part has no argument."""
+    """The frame without words outside [start, end); None if no argument is left. The predicate must be inside."""
     trimmed = (Phrase(role, max(first, start), min(last, end)) for role, first, last in frame.phrases)
     phrases = tuple(phrase for phrase in trimmed if phrase.start < phrase.end)
     if all(phrase.is_predicate for phrase in phrases):

@@ -1,4 +1,4 @@
-"""Tokenisation by rules, with offsets, as in English treebanks.
+"""Rule-based tokenisation with offsets, as in English treebanks.
 
 Clitics (``'s``, ``n't``), punctuation and hyphens are separate words; numbers with inner points and dotted initials
 (``U.S.``, ``A.F.C``) are one word.

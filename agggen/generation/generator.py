@@ -257,7 +257,7 @@ class Generator:
         copied = [
             span
             for (token, fallback), span in zip(tokens, spans, strict=True)
-            if not (fallback or self.encoder.vocabulary.writes(token)) and span[0] < span[1]
+            if not (fallback or self.encoder.vocabulary.can_generate(token)) and span[0] < span[1]
         ]
         facts, count, start = [], 0, 0
         for number, (group, piece, fallback) in enumerate(pieces):

@@ -18,7 +18,7 @@ from agggen.generation.constraints import State
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import Memory
 from agggen.model.lattice import IMPOSSIBLE
-from agggen.model.transformer import Cache, move
+from agggen.model.transformer import Cache, copy_rows
 
 Number = TypeVar("Number", float, Tensor)
 
@@ -93,7 +93,7 @@ class History:
             slots.append(positions)
         layers = zip(*(history.caches for history, _ in parts), strict=True)
         indices = [index for _, index in parts]
-        caches = [Cache.gathered(list(zip(layer, indices, slots, strict=True)), spare) for layer in layers]
+        caches = [Cache.gather(list(zip(layer, indices, slots, strict=True)), spare) for layer in layers]
         return History(caches, torch.cat(padded(seen)))
 
 
@@ -252,9 +252,9 @@ class ActiveFacts:
         freed, moved = leaving[leaving < n], keep[keep >= n]
         order[freed] = moved
         for cache in (*self.cross, *self.history.caches):
-            cache.leave(freed, moved, n)
+            cache.compact(freed, moved, n)
         ids, triple, _, copy_keys = self.memory
-        move(copy_keys, freed, moved)
+        copy_rows(copy_keys, freed, moved)
         self.memory = Memory(ids[order], triple[order], [], copy_keys[:n])
         self.prefixes = [self.prefixes[row] for row in order.tolist()]
         for prefix in prefixes:
@@ -266,7 +266,7 @@ class ActiveFacts:
         return finished
 
     def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], spare: int) -> ActiveFacts:
-        """Concatenates two batches; `memory` and `cross` are those of all facts, `spare` is as in `Cache.gathered`."""
+        """Concatenates two batches; `memory` and `cross` are those of all facts, `spare` is as in `Cache.gather`."""
         both = self, other
         active = Beams.joined([facts.active.last_words(int(facts.step.max())) for facts in both])
         finished = Beams.joined([facts.finished.last_words(int(facts.step.max())) for facts in both])

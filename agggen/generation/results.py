@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agggen.display import Shown, groups, html, plain
+from agggen.display import PrettyPrinted, groups, html, plain
 from agggen.planning import ScoredPlan
 from agggen.records import Plan
 
@@ -44,7 +44,7 @@ class WrittenFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation(Shown):
+class Generation(PrettyPrinted):
     """A generated text of a record, with natural log-probabilities."""
 
     id: str
@@ -104,7 +104,7 @@ class Generation(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRecord(Shown):
+class PlannedRecord(PrettyPrinted):
     """A plan of a record with log p(z | x) over the plans that the settings allow.
 
     The log-probability is None if there are too many plans to sum over, or if the settings do not allow the plan: one
@@ -124,7 +124,7 @@ class PlannedRecord(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class AlignedText(Shown):
+class AlignedText(PrettyPrinted):
     """The most likely group of each fact of a text, with its posterior probability."""
 
     id: str

@@ -1,7 +1,4 @@
-"""Encoded examples as padded tensors, and the pruning of states by alignment (METHOD 4).
-
-An `Example` is an encoded record with a text. The score of an example does not depend on the batch's other examples.
-"""
+"""Collates `Example`s (encoded records with a text) into padded tensors, and prunes states by alignment."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from torch import Tensor
 from agggen.model.lattice import Lattice
 
 PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
-"""Ids of the special tokens: FACT opens a fact, LAST opens the last fact of a text, END closes any fact."""
+"""Ids of the special tokens: FACT begins a fact, LAST the last fact of a text; END ends every fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +21,8 @@ class Example:
     `source`, `triple` and `role` have an entry per source token: its id (from the vocabulary's size on: the record's
     out-of-vocabulary words), the index of its triple (-1 for [CLS]) and its part (0 special, 1 subject, 2 predicate,
     3 object). `predicates` has the predicate-table id of each triple. `facts` has the token ids of each fact, without
-    marks; `kept` has the index of each fact in the text (facts in which no word starts are dropped). `required` and
-    `forbidden` have a bit mask over triples per fact; `max_size` is the largest number of triples in a group.
+    FACT, LAST and END; `kept` has the index of each fact in the text (facts in which no word starts are dropped).
+    `required` and `forbidden` have a bit mask over triples per fact; a group has at most `max_size` triples.
     """
 
     id: str
@@ -41,7 +38,7 @@ class Example:
 
     @property
     def n_target(self) -> int:
-        """Number of scored positions of the text: its tokens and an end mark per fact."""
+        """Number of scored positions of the text: its tokens and one END per fact."""
         return sum(map(len, self.facts)) + len(self.facts)
 
 
@@ -54,22 +51,22 @@ class Batch:
     role: Tensor  # (B, M) part of the triple, see `Example`
     predicates: Tensor  # (B, J) predicate ids
     counts: Tensor  # (B,) number of triples
-    inputs: Tensor  # (B, N) decoder inputs: per fact its mark (FACT or LAST), then its tokens
+    inputs: Tensor  # (B, N) decoder inputs: per fact FACT or LAST, then its tokens
     targets: Tensor  # (B, N) the token after each input: per fact its tokens, then END; PAD beyond the text
-    fact_start: Tensor  # (B, T) position of the fact's mark
+    fact_start: Tensor  # (B, T) position of the fact's FACT or LAST
     fact_length: Tensor  # (B, T) number of scored positions of the fact; 0 beyond the text's facts
     n_facts: Tensor  # (B,) number of facts
     required: Tensor  # (B, T) bit masks over triples
     forbidden: Tensor  # (B, T) bit masks over triples
     max_size: Tensor  # (B,) largest number of triples in a group
-    original: Batch | None = None  # the batch of which this is a copy on another device
+    original: Batch | None = None  # the batch on the CPU, if this is a copy on a GPU
 
     def __len__(self) -> int:
         return len(self.source)
 
     @property
     def on_cpu(self) -> Batch:
-        """The same batch in main memory, where reading values does not wait for a GPU."""
+        """The same batch in main memory, where reading values does not synchronise with a GPU."""
         return self.original or self
 
     def to(self, device: torch.device | str) -> Batch:
@@ -94,13 +91,14 @@ def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
     return torch.tensor(padded, dtype=torch.long).reshape(len(rows), width)
 
 
-def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
-    """Pads examples into a batch; with `whole`, each text is a single fact, as for the plain Transformer."""
+def collate(examples: Sequence[Example], single_fact: bool = False) -> Batch:
+    """Pads examples into a batch; with `single_fact`, each text is a single fact, as for the plain Transformer."""
     inputs, targets, starts, lengths = [], [], [], []
     for example in examples:
-        facts = [tuple(t for fact in example.facts for t in fact)] if whole and example.facts else list(example.facts)
-        marks = [FACT] * (len(facts) - 1) + [LAST]
-        inputs.append([t for mark, fact in zip(marks, facts, strict=False) for t in (mark, *fact)])
+        merge = single_fact and example.facts
+        facts = [tuple(t for fact in example.facts for t in fact)] if merge else list(example.facts)
+        begin_tokens = [FACT] * (len(facts) - 1) + [LAST]
+        inputs.append([t for begin, fact in zip(begin_tokens, facts, strict=False) for t in (begin, *fact)])
         targets.append([t for fact in facts for t in (*fact, END)])
         lengths.append([len(fact) + 1 for fact in facts])
         starts.append([sum(lengths[-1][:t]) for t in range(len(facts))])
@@ -116,13 +114,13 @@ def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
         fact_start=_padded(starts, 0),
         fact_length=_padded(lengths, 0),
         n_facts=torch.tensor([len(row) for row in starts]),
-        required=_padded(no_constraint if whole else [e.required or [0] * len(e.facts) for e in examples], 0),
-        forbidden=_padded(no_constraint if whole else [e.forbidden or [0] * len(e.facts) for e in examples], 0),
+        required=_padded(no_constraint if single_fact else [e.required or [0] * len(e.facts) for e in examples], 0),
+        forbidden=_padded(no_constraint if single_fact else [e.forbidden or [0] * len(e.facts) for e in examples], 0),
         max_size=torch.tensor([e.max_size for e in examples]),
     )
 
 
-def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
+def alignment_violations(batch: Batch, lattice: Lattice) -> Tensor:
     """(B, T, C): for each fact and set, the number of required triples outside the set plus forbidden triples in it."""
     triples = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
     required, forbidden = ((masks[..., None] & triples) != 0 for masks in (batch.required, batch.forbidden))
@@ -130,16 +128,16 @@ def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
     return (required.float() @ (1 - members).T + forbidden.float() @ members.T).round().long()
 
 
-def allowed_sets(batch: Batch, lattice: Lattice, most_broken: int = 0) -> Tensor:
+def allowed_sets(batch: Batch, lattice: Lattice, max_violations: int = 0) -> Tensor:
     """(B, T, C): whether a set may emit a fact, after pruning by alignment.
 
-    A set must break at most `most_broken` of the fact's alignments and have at most `max_size` triples. A fact without
-    any such set keeps all sets of at most `max_size` or, without these, all sets of the record.
+    A set must violate at most `max_violations` of the fact's alignments and have at most `max_size` triples. If no set
+    does, all sets of at most `max_size` are allowed or, if there are none, all sets of the record.
     """
     missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
     in_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)
     small = in_record & (lattice.set_size <= batch.max_size[:, None])
-    keep = small[:, None] & (broken_alignments(batch, lattice) <= most_broken)
+    keep = small[:, None] & (alignment_violations(batch, lattice) <= max_violations)
     for fallback in (small, in_record):
         keep = torch.where(keep.any(-1, keepdim=True), keep, fallback[:, None])
     return keep & (batch.fact_length > 0)[..., None]

@@ -1,4 +1,4 @@
-"""The HMM's dynamic programs as pure functions of log-potentials (paper section 3.3, METHOD 2).
+"""The HMM's dynamic programs as pure functions of log-potentials (paper section 3.3).
 
 One backward recursion computes the likelihood, the best path and the k best paths in different semirings. Posteriors
 and paths are gradients of the result with respect to the node potentials.
@@ -34,11 +34,11 @@ class Potentials(NamedTuple):
 
 
 Sum = Callable[[Tensor, int], Tensor]
-"""The semiring's sum over a dimension of messages (..., width), with one value or the k best values."""
+"""The semiring's sum over a dimension of messages (..., width); width is 1, or k for the k best values."""
 
 
 def _k_max(messages: Tensor, dim: int, k: int) -> Tensor:
-    """The k best values in descending order, including equal values; k = 1 is Viterbi."""
+    """The k best values in descending order, with repetitions; k = 1 is Viterbi."""
     return messages.movedim(dim, -2).flatten(-2).topk(k, dim=-1).values
 
 
@@ -50,15 +50,14 @@ def backward(potentials: Potentials, lattice: Lattice, semiring_sum: Sum, width:
     final[..., 0] = 0.0
     beta = final.expand(batch, lattice.n_predicates, width)
 
-    def arrive(t: int, beta: Tensor) -> Tensor:  # m_t: (B, J, width)
-        through = node[:, t, :, None] + beta[:, lattice.last]
-        grouped = through.unflatten(1, (lattice.n_predicates, lattice.per_first))
-        return semiring_sum(grouped, 2)
+    def message(t: int, beta: Tensor) -> Tensor:  # m_t: (B, J, width)
+        by_state = node[:, t, :, None] + beta[:, lattice.last]
+        return semiring_sum(by_state.unflatten(1, (lattice.n_predicates, lattice.per_first)), 2)
 
     for t in range(n_facts - 1, 0, -1):
-        earlier = semiring_sum(out[..., None] + arrive(t, beta)[:, None], 2)
+        earlier = semiring_sum(out[..., None] + message(t, beta)[:, None], 2)
         beta = torch.where((t < lengths)[:, None, None], earlier, beta)
-    return semiring_sum(start[..., None] + arrive(0, beta), 1)
+    return semiring_sum(start[..., None] + message(0, beta), 1)
 
 
 def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
@@ -84,8 +83,8 @@ def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
 def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tensor, Tensor]:
     """The k best state sequences of each text: log-potentials (B, k) in descending order and states (B, k, T).
 
-    States are -1 beyond a text's length, and in missing paths of a text with fewer than k, whose log-potentials are at
-    most `IMPOSSIBLE` / 2. A path consists of the states at which the gradient of its value is 1.
+    States are -1 beyond a text's length. A text with fewer than k paths is padded with paths of states -1 and
+    log-potentials of at most `IMPOSSIBLE` / 2. A path consists of the states at which the gradient of its value is 1.
     """
     with torch.inference_mode(False), torch.enable_grad():
         copies = _differentiable(potentials)

@@ -1,12 +1,12 @@
-"""The joint model: p(y, z | x) = transitions over plans times emissions of facts (paper section 3, METHOD 2-3).
+"""The joint model: p(y, z | x) = transitions over plans times emissions of facts (paper section 3).
 
 Emission: the decoder generates fact t token by token, with cross-attention to the tokens of the triples in z_t only and
 self-attention to all earlier tokens of the text. The emission depends on the *set* of triples, so each distinct set is
 scored once per fact, in one batched pass over rows (fact, set), and the score is used for all orderings of the set.
 
-History, two named variants (METHOD 3): `shared` encodes y_1..t-1 once, with cross-attention to all triples, for all
-sets and later facts; `masked` encodes it again for each set, with cross-attention to its triples only, as the original
-does.
+The decoder encodes the history y_1..t-1 in one of two variants: `shared` encodes it once for all sets, with
+cross-attention to all triples; `masked` encodes it again for each set, with cross-attention to the set's triples only,
+as the authors' code does.
 
 The plain Transformer (the paper's baseline) is the same network with the whole text as a single fact.
 """
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from agggen.errors import ConfigError, check_below_one, check_minima
-from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments, to_device
+from agggen.model.batch import END, PAD, UNK, Batch, alignment_violations, allowed_sets, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.tensors import full_precision, largest
@@ -30,7 +30,7 @@ from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, sinusoid
 from agggen.model.transitions import Transitions, TransitionScores, Variant
 
 _CHUNK = 4096  # decoded positions per call of the decoder
-_HISTORY = 1 << 16  # positions of history per call of the decoder, copied for each row
+_HISTORY = 1 << 16  # history positions per call of the decoder; the history is copied for each row
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class ModelConfig:
     max_group_size: int = 3  # L: the largest number of triples that share a fact
     transition: Variant = "normalised"
     history: Literal["shared", "masked"] = "shared"
-    copy: bool = True  # copy words of the source as well as generate words of the vocabulary
+    copy: bool = True  # whether words of the source can be copied (pointer-generator)
     copy_next: bool = False  # a learned bonus for copying the source word that follows the last generated word
-    unseen_words: int = 0  # number of vectors for a record's out-of-vocabulary words; 0: all have the vector of UNK
+    unseen_words: int = 0  # number of embeddings for a record's out-of-vocabulary words; 0: all share that of UNK
     predicate_dropout: float = 0.02  # fraction of predicates replaced by the unknown predicate (row 0) in training
 
     def __post_init__(self) -> None:
@@ -118,8 +118,8 @@ class JointModel(nn.Module):
     def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
         """Embeddings of token ids (any shape) at positions less than `length`.
 
-        The k-th out-of-vocabulary word of a record has the vector of UNK, to which vector k is added if `unseen_words`
-        is set, so that a name of several such words can be copied in order.
+        The k-th out-of-vocabulary word of a record has the embedding of UNK plus, if `unseen_words` is set, the k-th
+        vector of `unseen`, so that a name of several such words can be copied in order.
         """
         if length > len(self.positions):  # extend the table of sinusoids for longer texts
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)
@@ -157,7 +157,7 @@ class JointModel(nn.Module):
     def copy_attention(
         self, hidden: Tensor, inputs: Tensor, memory: Memory, visible: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-attention (R, n, M) of copying, and log-gates (R, n) to generate and to copy; see `token_log_probs`."""
+        """Log-attention over source tokens (R, n, M), log p(generate) and log p(copy) (R, n); see `token_log_probs`."""
         scores = full_precision(self.copy_query(hidden) @ memory.copy_keys.mT) * self.config.width**-0.5
         if self.config.copy_next:
             follows = F.pad(memory.ids[:, None, :-1] == inputs[..., None], (1, 0)) & (memory.ids > END)[:, None]
@@ -180,13 +180,13 @@ class JointModel(nn.Module):
 
         A word that can be neither generated nor copied from a visible token is scored as UNK, so the likelihood is
         finite. With label smoothing, the mean log-probability of all output words replaces the fraction `smoothing` of
-        each score. If `scored` is in main memory, the CPU does not wait for a GPU.
+        each score. If `scored` is in main memory, the CPU does not synchronise with a GPU.
         """
         scored_index = tuple(to_device(axis, hidden.device) for axis in scored.nonzero(as_tuple=True))
-        packed = targets[scored_index]
-        writable = packed < self.n_output
+        scored_targets = targets[scored_index]
+        writable = scored_targets < self.n_output
         logits = full_precision(self.word_logits(hidden[scored_index]))
-        result = -F.cross_entropy(logits, torch.where(writable, packed, UNK), reduction="none")
+        result = -F.cross_entropy(logits, torch.where(writable, scored_targets, UNK), reduction="none")
         if self.config.copy:
             attention, log_generate, log_copy = self.copy_attention(hidden, inputs, memory, visible)
             same = (memory.ids[:, None] == targets[..., None]) & visible[:, None]
@@ -204,26 +204,26 @@ class JointModel(nn.Module):
         inputs: Tensor,
         memory: Memory,
         visible: Tensor,
-        blocked: Tensor,
+        forbidden_at: Tensor,
         k: int,
-        barred: Tensor | None = None,
+        forbidden_in_row: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Candidates for the next word after the words `inputs` (R, n) with hidden (R, n, D).
 
         Args:
             visible: (R, M), whether a source token may be copied.
-            blocked: (R, n, any), ids that are forbidden at a position, padded with PAD.
+            forbidden_at: (R, n, any), ids that are forbidden at a position, padded with PAD.
             k: at least 1.
-            barred: (R, ids), whether an id, out-of-vocabulary words included, is forbidden at all positions of a row.
+            forbidden_in_row: (R, ids), whether an id (also of an out-of-vocabulary word) is forbidden in the row.
 
         Returns:
             log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n). The last M columns are the words of the
             source, generated or copied. The k columns before them (fewer if the vocabulary has fewer words) are the
-            most probable other words, which can only be generated. No word has two columns; unused ones are IMPOSSIBLE.
+            most probable other words, which can only be generated. Every word has one column; the rest are IMPOSSIBLE.
         """
         ids = memory.ids
         same_word = ids[:, None] == ids[:, :, None]
-        first = ~same_word.tril(-1).any(-1) & (ids > END)  # only the first occurrence of each word; marks are not words
+        first = ~same_word.tril(-1).any(-1) & (ids > END)  # the first occurrence of each word; no special tokens
         writable = torch.where(ids < self.n_output, ids, UNK)[:, None].expand(*hidden.shape[:2], -1)
         generated = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
         source_log_p = generated.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
@@ -236,21 +236,21 @@ class JointModel(nn.Module):
         end = generated[..., END] + log_generate
         generated[..., : END + 1] = IMPOSSIBLE
         generated.scatter_(2, writable, IMPOSSIBLE)
-        row, query, number = blocked.nonzero(as_tuple=True)
+        row, query, number = forbidden_at.nonzero(as_tuple=True)
         if len(row):
-            word = blocked[row, query, number]
+            word = forbidden_at[row, query, number]
             generated[row, query, torch.where(word < self.n_output, word, PAD)] = IMPOSSIBLE
             match, column = (ids[row] == word[:, None]).nonzero(as_tuple=True)
             source_log_p[row[match], query[match], column] = IMPOSSIBLE
-        if barred is not None:
-            generated.masked_fill_(barred[:, None, : self.n_output], IMPOSSIBLE)
-            source_log_p.masked_fill_(barred.gather(1, ids)[:, None], IMPOSSIBLE)
+        if forbidden_in_row is not None:
+            generated.masked_fill_(forbidden_in_row[:, None, : self.n_output], IMPOSSIBLE)
+            source_log_p.masked_fill_(forbidden_in_row.gather(1, ids)[:, None], IMPOSSIBLE)
         log_p, words = largest(generated, min(k, self.n_output))
         log_p = torch.cat((log_p + log_generate[..., None], source_log_p), 2)
         return log_p, torch.cat((words, ids[:, None].expand_as(source_log_p)), 2), end
 
     def text_log_probs(self, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """log p(y | x) of the texts under the plain Transformer, (B,); `batch` is collated with `whole=True`."""
+        """log p(y | x) of the texts under the plain Transformer, (B,); `batch` is collated with `single_fact=True`."""
         memory = self.encode(batch)
         visible = memory.triples()
         hidden, _ = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
@@ -274,7 +274,7 @@ class JointModel(nn.Module):
     def emissions(self, batch: Batch, allowed: Tensor, states: Lattice) -> Tensor:
         """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False.
 
-        The rows and calls are chosen on the CPU; if `allowed` is in main memory, the CPU does not wait for a GPU.
+        Rows are divided on the CPU, without synchronising with a GPU if `allowed` is in main memory.
         """
         memory = self.encode(batch)
         rows = allowed.nonzero().cpu()  # (R, 3): record, fact, set
@@ -294,7 +294,7 @@ class JointModel(nn.Module):
         def score(chunk: Tensor) -> Tensor:
             return self._score_rows(batch, memory, history, rows[chunk], states)
 
-        # A text that exceeds the budget: its activations are recomputed in the backward pass.
+        # Gradient checkpointing, if a single text exceeds the budget.
         if len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled():
             chunks = _chunks(order, sizes, starts, _CHUNK // 4)
             scores = [checkpoint(score, chunk, use_reentrant=False) for chunk in chunks]
@@ -307,7 +307,7 @@ class JointModel(nn.Module):
     def _score_rows(
         self, batch: Batch, memory: Memory, history: list[KeysValues] | None, rows: Tensor, states: Lattice
     ) -> Tensor:
-        """log p of the facts in `rows` (R, 3), in main memory, each under its set: (R,)."""
+        """log p, (R,), of the facts in `rows` (R, 3; on the CPU), each under its set."""
         texts, device = batch.on_cpu, memory.ids.device
         record, fact, group = rows.T
         start, length = texts.fact_start[record, fact], texts.fact_length[record, fact]
@@ -329,27 +329,27 @@ class JointModel(nn.Module):
             past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
             n = inputs.shape[1]
             before = torch.arange(n_past, device=device) < start[:, None]
-            own_earlier = torch.ones(n, n, dtype=torch.bool, device=device).tril().expand(len(rows), -1, -1)
-            mask = torch.cat((before[:, None].expand(-1, n, -1), own_earlier), -1)[:, None]
-        own = memory.rows(record)
-        visible = own.tokens_of(states.set_members[group])
+            causal = torch.ones(n, n, dtype=torch.bool, device=device).tril().expand(len(rows), -1, -1)
+            mask = torch.cat((before[:, None].expand(-1, n, -1), causal), -1)[:, None]
+        row_memory = memory.rows(record)
+        visible = row_memory.tokens_of(states.set_members[group])
         x = self.embed_target(inputs, position, batch.inputs.shape[1])
-        hidden, _ = self.decoder(x, own.cross, visible[:, None, None], past, mask)
-        return self.token_log_probs(hidden, inputs, targets, scored, own, visible).sum(1)
+        hidden, _ = self.decoder(x, row_memory.cross, visible[:, None, None], past, mask)
+        return self.token_log_probs(hidden, inputs, targets, scored, row_memory, visible).sum(1)
 
     def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts.
 
-        States that break an alignment are excluded (paper section 3.3, METHOD 4); with a penalty, in nats, this is
-        subtracted from states that break one alignment, and states that break more are excluded.
+        States that violate an alignment are excluded (paper section 3.3). With a penalty, in nats, states
+        with one violation are penalised, and states with more are excluded.
         """
         states = self.lattice_of(batch)
-        most_broken = 0 if alignment_penalty is None else 1
-        allowed = allowed_sets(batch.on_cpu, self.lattice_of(batch.on_cpu), most_broken)
+        max_violations = 0 if alignment_penalty is None else 1
+        allowed = allowed_sets(batch.on_cpu, self.lattice_of(batch.on_cpu), max_violations)
         scores = self.transition_scores(batch, states)
         emission = self.emissions(batch, allowed, states)
         if alignment_penalty is not None:
-            emission = emission - alignment_penalty * broken_alignments(batch, states).to(emission.dtype)
+            emission = emission - alignment_penalty * alignment_violations(batch, states).to(emission.dtype)
         weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
         node = emission[..., states.set_of] + weights[..., None] * scores.within[:, None]
         return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), states
@@ -357,7 +357,7 @@ class JointModel(nn.Module):
     def log_likelihood(self, batch: Batch, alignment_penalty: float | None = None) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3); see `potentials`.
 
-        With a penalty, p(y, z | x) is weighted by exp(-penalty) per broken alignment.
+        With a penalty, p(y, z | x) is weighted by exp(-penalty) per violated alignment.
         """
         return log_likelihood(*self.potentials(batch, alignment_penalty))
 

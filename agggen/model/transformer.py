@@ -17,16 +17,16 @@ KeysValues = tuple[Tensor, Tensor]
 """Keys and values of one layer, each (rows, H, length, D / H)."""
 
 
-def move(values: Tensor, targets: Tensor, rows: Tensor) -> None:
+def copy_rows(values: Tensor, targets: Tensor, rows: Tensor) -> None:
     """Copies the rows `rows` of a tensor to its rows `targets`, in place."""
     if len(rows):
         values[targets] = values[rows]
 
 
 class Cache:
-    """The keys and values of one layer at `length` positions, with memory for further positions; for inference only.
+    """The keys and values of one layer at `length` positions, with spare capacity; for inference only.
 
-    `append` and `leave` write in place. Keys are stored transposed, for fast products with few queries.
+    `append` and `compact` write in place. Keys are stored transposed, for fast products with few queries.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
@@ -43,13 +43,13 @@ class Cache:
         return self._keys[..., : self.length].mT, self._values[:, :, : self.length]
 
     def append(self, keys_values: KeysValues) -> KeysValues:
-        """Appends keys and values of further positions and returns those of all positions; doubles the size if full."""
+        """Appends keys and values, doubling the capacity if full; returns those of all positions."""
         key, value = keys_values
         end = self.length + key.shape[2]
         if end > self._keys.shape[-1]:
-            added = max(end, 2 * self.length) - self.length
-            self._keys = F.pad(self._keys[..., : self.length], (0, added))
-            self._values = F.pad(self._values[:, :, : self.length], (0, 0, 0, added))
+            growth = max(end, 2 * self.length) - self.length
+            self._keys = F.pad(self._keys[..., : self.length], (0, growth))
+            self._values = F.pad(self._values[:, :, : self.length], (0, 0, 0, growth))
         self._keys[..., self.length : end] = key.mT
         self._values[:, :, self.length : end] = value
         self.length = end
@@ -59,17 +59,17 @@ class Cache:
         """A copy of the rows `index`."""
         return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
 
-    def leave(self, targets: Tensor, rows: Tensor, n: int) -> None:
-        """Moves the rows `rows` to `targets`, then keeps only the first n rows."""
-        move(self._keys[..., : self.length], targets, rows)
-        move(self._values[:, :, : self.length], targets, rows)
+    def compact(self, targets: Tensor, rows: Tensor, n: int) -> None:
+        """Moves the rows `rows` to `targets`, then truncates the cache to its first n rows."""
+        copy_rows(self._keys[..., : self.length], targets, rows)
+        copy_rows(self._values[:, :, : self.length], targets, rows)
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod
-    def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], spare: int = 0) -> Cache:
-        """A new cache of rows of several caches, each with the rows (n,) and their positions (n, any) to copy.
+    def gather(parts: Sequence[tuple[Cache, Tensor, Tensor]], spare: int = 0) -> Cache:
+        """A new cache with rows of several caches; each part is a cache, its rows (n,) and their positions (n, any).
 
-        Shorter rows are padded with zeros. `spare` further positions can be appended without a reallocation.
+        Shorter rows are padded with zeros. The capacity is the longest row plus `spare` positions.
         """
         first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
         (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)
@@ -107,15 +107,15 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attends from x (rows, n, D).
 
-        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or a bias that is added to the scores. With
-        a bias, plain products are used, which take half the time of the fused kernel for few queries to a `Cache`.
+        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or a bias that is added to the scores. A
+        bias uses matrix products, which are twice as fast as the fused kernel for few queries to a `Cache`.
         """
         query, (key, value) = self._split(self.query(x)), keys_values
         if mask is not None and mask.is_floating_point():
-            mixed = ((query * key.shape[-1] ** -0.5) @ key.mT + mask).softmax(-1) @ value
+            attended = ((query * key.shape[-1] ** -0.5) @ key.mT + mask).softmax(-1) @ value
         else:
-            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
-        return self.output(mixed.transpose(1, 2).flatten(-2))
+            attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
+        return self.output(attended.transpose(1, 2).flatten(-2))
 
 
 class FeedForward(nn.Module):
@@ -195,13 +195,13 @@ class Decoder(nn.Module):
         Args:
             memory: per layer keys and values of the source of each row.
             memory_mask: (rows, 1, 1, M), see `Attention.forward`.
-            past: per layer the keys and values of P earlier positions; if in a `Cache`, x is appended to the cache.
+            past: per layer the keys and values of P earlier positions; if in a `Cache`, x is appended to it.
             mask: (rows or 1, 1, n, P + n), see `Attention.forward`; None is a causal mask, only allowed without `past`.
 
         Returns:
             The normalised hidden states (rows, n, D) and per layer the keys and values of `past` and x.
         """
-        assert past is None or mask is not None, "the causal default is wrong with a past"
+        assert past is None or mask is not None, "a mask is required with `past`"
         caches: list[KeysValues] = []
         for number, layer in enumerate(self.layers):
             x, cache = layer(x, past[number] if past is not None else None, mask, memory[number], memory_mask)
@@ -209,7 +209,7 @@ class Decoder(nn.Module):
         return self.norm(x), caches
 
     def keys_values_only(self, x: Tensor, memory: list[KeysValues], memory_mask: Tensor) -> list[KeysValues]:
-        """The keys and values that a causal `forward` without a past returns; skips the last layer's blocks."""
+        """The keys and values that a causal `forward` without `past` returns; skips the rest of the last layer."""
         caches: list[KeysValues] = []
         for number, layer in enumerate(self.layers[:-1]):
             x, cache = layer(x, None, None, memory[number], memory_mask)

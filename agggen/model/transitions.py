@@ -1,14 +1,14 @@
-"""Transition distributions over predicates (paper section 3.2, equation 3; METHOD 2).
+"""Transition distributions over predicates (paper section 3.2, equation 3).
 
-There are two pairs of predicate embeddings, `A_in B_in` within a state and `A_out B_out` between states, and a start
-state. Softmax is over the record's own predicates only. Two variants:
+There are two pairs of predicate embeddings, `A_in B_in` within a state and `A_out B_out` between states, each with a
+start state. The softmax is over the record's predicates only. There are two variants:
 
 `normalised` (default): a proper distribution. Within a state, the next predicate is one of the record's predicates that
 are not yet in the state. A learned stop probability (by last predicate, size and number of triples) gives the length:
 p(z_t | z_{t-1}) = p_out(o^1 | last of z_{t-1}) * prod_l (1 - stop) p_in(o^{l+1} | o^l) * stop.
 
-`paper`: as printed in the paper: p(z) = p_in(o^1 | start) * prod p_in(o^l | o^{l-1}). The transition from z_{t-1} has
-p(z_{t-1}) as a factor again, so p(z) of every state but the last is squared. There is no length model.
+`paper`: the equations of the paper: p(z) = p_in(o^1 | start) * prod p_in(o^l | o^{l-1}). The transition from z_{t-1}
+contains p(z_{t-1}) as a factor again, so p(z) of every state but the last is squared. There is no length model.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Transitions(nn.Module):
         self.b_in = nn.Parameter(torch.randn(n_predicates, dim) * scale)
         self.a_out = nn.Parameter(torch.randn(n_predicates + 1, dim) * scale)
         self.b_out = nn.Parameter(torch.randn(n_predicates, dim) * scale)
-        # Logits of stopping after a state's l-th predicate, l = 1..L-1: by this predicate, and by the record's size.
+        # Logits of ending a state after its l-th predicate, l = 1..L-1, by this predicate and by number of triples.
         self.stop = nn.Parameter(torch.zeros(n_predicates, max(max_group_size - 1, 1)))
         self.stop_by_size = nn.Parameter(torch.zeros(_SIZES, max(max_group_size - 1, 1)))
 
     def forward(self, predicates: Tensor, counts: Tensor, lattice: Lattice) -> TransitionScores:
-        """Scores of records given as predicate ids (B, J), padded with any id beyond `counts` (B,)."""
+        """Scores of records with predicate ids (B, J); ids beyond `counts` (B,) are padding."""
         present = torch.arange(predicates.shape[1], device=predicates.device) < counts[:, None]  # (B, J)
         start_row = self.a_in.shape[0] - 1
         out = _log_softmax(self.a_out[predicates] @ self.b_out[predicates].mT, present[:, None])
@@ -73,15 +73,15 @@ class Transitions(nn.Module):
         allowed = present[:, None] & ~lattice.members[None]  # (B, S, J) predicates that may follow
         choice = torch.logsumexp(logits[:, last].masked_fill(~allowed, IMPOSSIBLE), -1)  # (B, S)
         stop_logit = stop[:, last, (size - 1).clamp(max=stop.shape[-1] - 1)]  # (B, S)
-        may_grow = size < torch.clamp(counts, max=lattice.max_group_size)[:, None]
-        ends = torch.where(may_grow, nn.functional.logsigmoid(stop_logit), 0.0)
-        grows = nn.functional.logsigmoid(-stop_logit) - choice
-        grown = torch.zeros_like(ends)  # log-probability of the predicates after the first, excluding the stop
+        may_continue = size < torch.clamp(counts, max=lattice.max_group_size)[:, None]
+        log_stop = torch.where(may_continue, nn.functional.logsigmoid(stop_logit), 0.0)
+        log_continue = nn.functional.logsigmoid(-stop_logit) - choice
+        rest = torch.zeros_like(log_stop)  # log-probability of the predicates after the first, without the stop
         for k in range(2, min(lattice.max_group_size, lattice.n_predicates) + 1):
             prefix = lattice.prefix.clamp(min=0)
-            step = grown[:, prefix] + grows[:, prefix] + logits[:, last[prefix], last]
-            grown = torch.where(size == k, step, grown)
-        return torch.where(_in_record(lattice, present), grown + ends, IMPOSSIBLE)
+            step = rest[:, prefix] + log_continue[:, prefix] + logits[:, last[prefix], last]
+            rest = torch.where(size == k, step, rest)
+        return torch.where(_in_record(lattice, present), rest + log_stop, IMPOSSIBLE)
 
     def _paper(self, inside_start: Tensor, logits: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
         """log p(z) of variant `paper`, (B, S)."""
@@ -101,8 +101,8 @@ class Transitions(nn.Module):
     def node_weights(self, lengths: Tensor, n_facts: int) -> Tensor:
         """The exponents (B, T) of `within` for the states of texts with `lengths` (B,) facts."""
         facts = torch.arange(n_facts, device=lengths.device)
-        once = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
-        return once + (self.inner_weight - 1) * (facts < lengths[:, None] - 1)
+        weights = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
+        return weights + (self.inner_weight - 1) * (facts < lengths[:, None] - 1)
 
 
 _SIZES = 16  # rows of stop_by_size; records with more triples use the last row

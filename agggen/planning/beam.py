@@ -11,10 +11,7 @@ from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, lexicograp
 
 
 def beam_plans(scores: PlanScores, k: int, prefix: IndexPlan = (), width: int = 32) -> list[ScoredPlan]:
-    """At most `k` distinct plans, best first, from max(`width`, `k`) partial plans per number of used predicates.
-
-    `prefix` is as in `exact.k_best`.
-    """
+    """At most `k` distinct plans, best first, by a beam of max(`width`, `k`); `prefix` is as in `exact.k_best`."""
     width, n, order = max(width, k), scores.n_predicates, lexicographic(scores.states)
     by_size = [
         np.array([i for i in order if len(scores.states[i]) == size]) for size in range(1, scores.max_group_size + 1)

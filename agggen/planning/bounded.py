@@ -1,14 +1,14 @@
 """The k best plans of records that are too large for the tables of `exact`: a beam search with a proof of optimality.
 
-The bound comes from a relaxation of the search space (Christofides, Mingozzi and Toth 1981, Networks 11): a state of
-the relaxed recursion has the number of unused predicates, not their set, so a relaxed plan may repeat one predicate and
-omit another. Prices of predicates (Lagrange multipliers), optimised by subgradient steps, penalise this (Held and Karp
-1971). With f(n, p) the greatest value, minus prices, of a relaxed continuation by n predicates after predicate p,
+The bound is that of a state-space relaxation (Christofides, Mingozzi and Toth 1981, Networks 11): the recursion tracks
+the number of unused predicates instead of their set, so a relaxed plan may repeat one predicate and omit another.
+Lagrange multipliers (prices of predicates), optimised by subgradient steps, penalise this (Held and Karp 1971). If
+f(n, p) is the greatest value, minus prices, of a relaxed continuation by n predicates after predicate p,
 
     value of any continuation of (used set, p)  <=  f(J - |used|, p) + sum of the prices of the unused predicates.
 
 An A* search with this bound keeps only prefixes whose bound reaches the score of the k-th plan of the beam search. The
-search stops when the k best plans are found, or after `MAX_EXPANSIONS` extended prefixes.
+search ends when the k best plans are found, or after `MAX_EXPANSIONS` extended prefixes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TOLERANCE = 1e-9
 
 
 def search(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> tuple[list[ScoredPlan], bool]:
-    """The k best plans, best first, and whether they are proven to be the best; arguments as in `exact.k_best`.
+    """The k best plans, best first, and whether their optimality is proven; arguments as in `exact.k_best`.
 
-    Optimality is proven if the tables of `exact` fit or the bound suffices; otherwise a beam search finds the plans.
+    If neither `exact` nor the A* search finds the plans within its limits, they are those of the beam search.
     """
     if exact.is_exact(scores):
         return exact.k_best(scores, k, prefix), True
@@ -41,7 +41,7 @@ def search(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> tuple[list[Sco
 
 
 class _Relaxation:
-    """The bound f of the module's docstring for all n and p, and the prices. Rows are groups, lexicographic."""
+    """The bound f(n, p) of the module's docstring, and the prices. Rows are groups in lexicographic order."""
 
     def __init__(self, scores: PlanScores) -> None:
         self.scores, self.states = scores, np.array(lexicographic(scores.states))
@@ -64,22 +64,22 @@ class _Relaxation:
         self.f = np.full((unused + 1, n), -np.inf)
         self.f[0] = 0.0
         self.values: list[Floats] = []  # by n - 1: (rows,) value, minus prices, of a next group and its continuation
-        for left in range(1, unused + 1):
-            fits = self.size <= left
-            future = self.f[np.maximum(left - self.size, 0), self.last]
-            own = self.scores.group_scores(self.states, self.size == left)
-            self.values.append(np.where(fits, own + future - price, -np.inf))
+        for n_left in range(1, unused + 1):
+            fits = self.size <= n_left
+            future = self.f[np.maximum(n_left - self.size, 0), self.last]
+            scores = self.scores.group_scores(self.states, self.size == n_left)
+            self.values.append(np.where(fits, scores + future - price, -np.inf))
             best_into = np.maximum.reduceat(self.values[-1], self.begins)
-            self.f[left] = (self.transition + best_into).max(1)
+            self.f[n_left] = (self.transition + best_into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """The best relaxed plan of `unused` predicates after `transition` (J,): value minus prices, and counts."""
+        """Value (minus prices) and predicate counts of the best relaxed plan after `transition` (J,), in log p."""
         counts: Counter[int] = Counter()
-        value, left = float((transition[self.first] + self.values[unused - 1]).max()), unused
-        while left:
-            best = int((transition[self.first] + self.values[left - 1]).argmax())
+        value, n_left = float((transition[self.first] + self.values[unused - 1]).max()), unused
+        while n_left:
+            best = int((transition[self.first] + self.values[n_left - 1]).argmax())
             counts.update(self.scores.states[self.states[best]])
-            left -= int(self.size[best])
+            n_left -= int(self.size[best])
             transition = self.transition[self.last[best]]
         return value, counts
 
@@ -98,7 +98,7 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
     root = np.where([start >> index & 1 for index in range(n)], -np.inf, root)
     _set_prices(relaxation, root, unused_predicates, incumbents[0].score)
 
-    visits: Counter[tuple[int, int]] = Counter()  # how often a (used set, last predicate) was extended
+    visits: Counter[tuple[int, int]] = Counter()  # number of extensions of each (used set, last predicate)
     best_plans: list[ScoredPlan] = []
     queue: list[tuple[float, IndexPlan, float, int]] = [(-np.inf, prefix, 0.0, start)]  # (-bound, plan, score, used)
     expansions = 0
@@ -109,7 +109,7 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
             continue
         cell = (used, plan[-1][-1] if plan else n)
         visits[cell] += 1
-        if visits[cell] > k:  # k prefixes with the same continuations and at least the same score were extended already
+        if visits[cell] > k:  # k prefixes with the same continuations and scores at least as high were extended
             continue
         expansions += 1
         if expansions > MAX_EXPANSIONS:
@@ -118,9 +118,9 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
         transition = root if used == start else scores.out[plan[-1][-1]]
         price = sum(relaxation.prices[index] for index in range(n) if not used >> index & 1)
         bound = score + transition[relaxation.first] + relaxation.values[n_left - 1] + price
-        own = scores.group_scores(relaxation.states, relaxation.size == n_left)
+        group_scores = scores.group_scores(relaxation.states, relaxation.size == n_left)
         for row in np.flatnonzero((bound >= threshold) & (relaxation.bits & used == 0)):
-            new_score = score + float(transition[relaxation.first[row]] + own[row])
+            new_score = score + float(transition[relaxation.first[row]] + group_scores[row])
             group = scores.states[relaxation.states[row]]
             entry = (-float(bound[row]), (*plan, group), new_score, used | int(relaxation.bits[row]))
             heapq.heappush(queue, entry)
@@ -128,7 +128,7 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
 
 
 def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[int], best: float) -> None:
-    """Sets the prices that give the lowest bound at the root; `best` is the score of the best known plan."""
+    """Sets the prices with the lowest bound at the root; `best` is the score of the best known plan."""
     lowest, prices = np.inf, relaxation.prices.copy()
     for step in range(_SUBGRADIENT_STEPS):
         relaxation.solve(len(unused_predicates))

@@ -1,7 +1,4 @@
-"""Human plans, checked against their records (paper section 3.5).
-
-`PlanDistribution.complete` adds the predicates that a plan omits.
-"""
+"""Validates human plans against their records (paper section 3.5)."""
 
 from __future__ import annotations
 
@@ -13,29 +10,28 @@ from agggen.records import Plan, Record
 
 
 def resolve_plan(record: Record, plan: Plan, partial: bool = False) -> IndexPlan:
-    """A human plan in the indices of `record.predicates`.
+    """A human plan as indices of `record.predicates`.
 
     The plan must have each predicate exactly once, or at most once if `partial`. Groups may be larger than the model's
-    L: texts can be generated for any set of triples, but such a plan has no probability.
+    L: texts can be generated for any group, but such a plan has no probability.
 
     Raises:
-        PlanError: a predicate is unknown or omitted. The message names the record and predicates similar to an unknown
-            predicate.
+        PlanError: a predicate is unknown (the message names similar ones) or omitted.
     """
-    where = f"plan for record {record.id!r}"
+    label = f"plan for record {record.id!r}"
     index_of = {name: index for index, name in enumerate(record.predicates)}
     for name in plan.predicates:
         if name not in index_of:
             lower = {known.lower(): known for known in record.predicates}
             nearest = [lower[match] for match in get_close_matches(name.lower(), lower)]
             hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"it has {', '.join(record.predicates)}"
-            raise PlanError(f"{where}: the record has no predicate {name!r}; {hint}")
+            raise PlanError(f"{label}: the record has no predicate {name!r}; {hint}")
     omitted = [name for name in record.predicates if name not in plan.predicates]
     if omitted and not partial:
-        raise PlanError(f"{where} omits {', '.join(omitted)}; add them, or let the model complete the plan")
+        raise PlanError(f"{label} omits {', '.join(omitted)}; add them, or let the model complete the plan")
     return tuple(tuple(index_of[name] for name in group) for group in plan.states)
 
 
 def named_plan(record: Record, plan: IndexPlan) -> Plan:
-    """A plan with the names of the record's predicates; inverse of `resolve_plan`."""
+    """A plan with the record's predicate names; inverse of `resolve_plan`."""
     return Plan(tuple(tuple(record.predicates[index] for index in group) for group in plan))

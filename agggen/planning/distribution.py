@@ -1,6 +1,6 @@
 """p(z | x), the distribution over the plans of a record.
 
-Plans consist of indices of the record's predicates. Unknown predicates, which are not in the training records, are not
+Plans consist of indices of the record's predicates. Predicates that are not in the training records (unknown) are not
 part of the distribution; their groups are appended to the plan of the known predicates.
 """
 
@@ -39,14 +39,13 @@ class PlanDistribution:
 
     @cached_property
     def log_partition(self) -> float | None:
-        """`exact.log_partition`; None if there are too many plans to sum over, or no known predicates."""
+        """`exact.log_partition`; None if it is intractable, or no predicate is known."""
         return None if self.scores is None else exact.log_partition(self.scores)
 
     def scored(self, plan: IndexPlan) -> ScoredPlan:
-        """A plan of all predicates with its log-probability; if this is unknown, with its log-score.
+        """A plan of all predicates, scored by its log-probability or, if this is intractable, its unnormalised score.
 
-        The log-probability is also the score. A plan outside the distribution (with a group larger than the level) has
-        the score 0.
+        A plan outside the distribution (with a group larger than the level) has the score 0.
         """
         score = None if self.scores is None else plan_score(self.scores, restricted(plan, self.known))
         if score is None or max(map(len, plan)) > self.largest_group:
@@ -56,14 +55,14 @@ class PlanDistribution:
         probability = min(score - self.log_partition, 0.0)
         return ScoredPlan(plan, probability, probability)
 
-    def search(self, search: Callable[[PlanScores], Iterable[ScoredPlan]]) -> list[ScoredPlan]:
-        """The plans that a search over the known predicates returns, as scored plans of the record.
+    def search(self, algorithm: Callable[[PlanScores], Iterable[ScoredPlan]]) -> list[ScoredPlan]:
+        """The plans that `algorithm` finds for the known predicates, extended to the record by the unknown ones.
 
-        If no predicate is known, the plan of the unknown predicates.
+        If no predicate is known, the result is the plan of the unknown predicates.
         """
         if self.scores is None:
             return [ScoredPlan(self.unknown, 0.0)]
-        return [self.scored((*self._to_record(plan.states), *self.unknown)) for plan in search(self.scores)]
+        return [self.scored((*self._to_record(plan.states), *self.unknown)) for plan in algorithm(self.scores)]
 
     def k_best(self, k: int) -> tuple[list[ScoredPlan], bool]:
         """The k most probable plans, best first, and whether their optimality is proven (`bounded.search`)."""

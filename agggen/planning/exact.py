@@ -2,9 +2,8 @@
 
 Since p_out depends only on the last predicate of a group and the first of the next, the continuations of a prefix
 depend only on its cell (set of used predicates, last predicate). One backward recursion over the cells, from the full
-set to the empty set, is used with two semirings: with log-sums, the result is the partition function; with maxima, the
-exact value of the best completion of every prefix, so that a best-first search expands only prefixes of the k best
-plans.
+to the empty set, is used with two semirings: log-sums yield the partition function; maxima yield the exact value of the
+best completion of every prefix, so that a best-first search expands only prefixes of the k best plans.
 
 Cost: sum over sizes l of J!/(J-l)! * 2^(J-l) transitions (5 152 for J = 7, L = 3; 120 320 for J = 10), without a Python
 loop over transitions.
@@ -40,8 +39,8 @@ class _Layer:
     sets: Ints  # (n,) bit masks
     used: Ints  # (n, p) ascending
     unused: Ints  # (n, r) ascending
-    states: Ints  # (n, r, C) positions in PlanScores.states, lexicographic: the groups without used predicates
-    cells: Ints  # (n, r, C) cell (used set | group, last of group) to which the group leads, as set * J + last
+    states: Ints  # (n, r, C) groups of unused predicates, lexicographic, as positions in PlanScores.states
+    cells: Ints  # (n, r, C) cell after the group (used set | group, last of group), as set * J + last
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,9 @@ def _tables(n_predicates: int, max_group_size: int) -> _Tables:
 
 
 def _backward(scores: PlanScores, reduce: Reduce) -> list[Floats]:
-    """By cardinality p of the used set: values (n, r, C) of a next group with its best (or summed) continuations.
+    """Values (n, r, C) of each next group, by cardinality p of the used set.
 
-    A value includes the group's weight and its continuations, but not the transition into the group.
+    A value includes the group's weight and its best (or summed) continuations, but not the transition into the group.
     """
     n, full_set = scores.n_predicates, (1 << scores.n_predicates) - 1
     future = np.zeros((1 << n) * n)  # by cell: value of the continuations; 0 once all predicates are used
@@ -102,10 +101,10 @@ def _log_sum(values: Floats) -> Floats:
 
 
 def _next_groups(scores: PlanScores, reduce: Reduce) -> Callable[[int, int | None], tuple[Floats, Floats, Ints, Ints]]:
-    """A function of a prefix's used set and last predicate (None: no prefix) that returns its possible next groups.
+    """A function from a prefix's used set and last predicate (None: no prefix) to its possible next groups.
 
-    By group, in lexicographic order: the log-weight of the transition, the group and its best (or summed)
-    continuations; the transition alone; the position in `PlanScores.states`; the used set after the group.
+    It returns, by group in lexicographic order: log-weights of transition, group and best (or summed) continuations;
+    log-weights of the transitions; positions in `PlanScores.states`; used sets after the groups.
     """
     tables, values = _tables(scores.n_predicates, scores.max_group_size), _backward(scores, reduce)
 
@@ -127,7 +126,7 @@ def is_exact(scores: PlanScores) -> bool:
 
 
 def log_partition(scores: PlanScores) -> float | None:
-    """log of the summed weight of all plans; None if the tables would be too large (`is_exact`).
+    """The log of the sum of all plans' weights; None if the tables would be too large (`is_exact`).
 
     ``plan_score(scores, z) - log_partition(scores)`` is log p(z | x), a proper distribution over the record's plans.
     """
@@ -137,7 +136,7 @@ def log_partition(scores: PlanScores) -> float | None:
 
 
 def k_best(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> list[ScoredPlan]:
-    """The k best plans, best first, ties in lexicographic order; fewer if there are fewer.
+    """The k best plans (all, if there are fewer), best first, ties in lexicographic order.
 
     With a `prefix`, whose groups may have any size, only plans that begin with `prefix` are returned, and scores are of
     their continuations only. For records that are too large (`is_exact`), use `bounded.search`.
@@ -147,7 +146,7 @@ def k_best(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> list[ScoredPla
 
     @cache
     def extensions(used: int, last: int | None) -> list[tuple[float, float, IndexState, int]]:
-        """The k best next groups: value with the best continuation, log-score of the group alone, group, used set."""
+        """The k best next groups: value with the best continuation, log-score without it, group, used set after it."""
         value, transition, states, used_after = next_groups(used, last)
         best = np.argsort(-value, kind="stable")[:k]
         step_score = transition[best] + scores.group_scores(states[best], used_after[best] == full_set)
@@ -164,7 +163,7 @@ def k_best(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> list[ScoredPla
             continue
         for value, step_score, group, used_after in extensions(used, plan[-1][-1] if plan else None):
             heapq.heappush(queue, (-(score + value), (*plan, group), score + step_score, used_after))
-    # The bounds and the scores round differently: order the plans by their scores.
+    # The order of the bounds may differ from that of the scores by rounding.
     return sorted(best_plans, key=lambda plan: (-plan.score, plan.states))
 
 

@@ -1,7 +1,6 @@
 """The log-probabilities of a record's transitions, and the score of a plan.
 
-Plans consist of indices of ``record.predicates``: in ``((2,), (0, 1))``, predicate 2 is a group of its own, followed by
-a group of 0 and 1.
+Plans consist of indices of ``record.predicates``: ``((2,), (0, 1))`` is the group of 2, then the group of 0 and 1.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class PlanScores:
 
     start: Floats  # (J,) log p_out(first predicate of the first group | start)
     out: Floats  # (J, J) log p_out(first predicate of the next group | last of this group); rows are the last predicate
-    inside_start: Floats  # (J,) log p_in(first predicate | start), with which the two-stage ordering begins
+    inside_start: Floats  # (J,) log p_in(first predicate | start), for `two_stage`
     inside: Floats  # (J, J) logits of p_in; rows are the previous predicate; `two_stage` normalises them
     # (2, S) log-weight of a group's other predicates and length given its first predicate, in the order of `states`;
     # the second row is for the last group of a plan
@@ -55,11 +54,11 @@ class PlanScores:
 
     @property
     def states(self) -> tuple[IndexState, ...]:
-        """All S ordered groups of 1..L distinct predicates, the HMM's states in its order (`agggen.model.lattice`)."""
+        """All S ordered groups of 1..L distinct predicates, in the order of `agggen.model.lattice`."""
         return ordered_states(self.n_predicates, self.max_group_size)
 
     def group_scores(self, states: NDArray[np.intp], last: NDArray[np.bool_]) -> Floats:
-        """The log-weights of the groups with these indices; `last` (broadcastable) marks the last groups of plans."""
+        """The log-weights of the groups at these positions; `last` (broadcastable) marks the last groups of plans."""
         return self.within[last.astype(np.intp), states]
 
     def adjusted(self, level: int | None = None, reward: float = 0.0) -> PlanScores:
@@ -78,8 +77,8 @@ class ScoredPlan:
     """A plan in predicate indices with its log-score (natural logarithm)."""
 
     states: IndexPlan
-    score: float  # by which plans were ranked; not always normalised over plans
-    # log p(z | x) by a `PlanDistribution`; None for plans outside it, or if there are too many plans to sum over
+    score: float  # the ranking criterion; not always normalised over plans
+    # log p(z | x) of a `PlanDistribution`; None for plans outside it, or if it is intractable
     log_probability: float | None = None
 
 
@@ -94,7 +93,7 @@ def lexicographic(states: Sequence[IndexState]) -> list[int]:
 
 
 def restricted(plan: IndexPlan, indices: Sequence[int]) -> IndexPlan:
-    """`plan` without predicates that are not in `indices`; the others are replaced by their positions in `indices`."""
+    """`plan` without predicates outside `indices`, renumbered by their positions in `indices`."""
     position = {index: number for number, index in enumerate(indices)}
     groups = (tuple(position[index] for index in group if index in position) for group in plan)
     return tuple(group for group in groups if group)

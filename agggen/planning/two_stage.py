@@ -1,4 +1,4 @@
-"""The paper's planning: first the order of the predicates, then their aggregation (paper section 3.4, METHOD 6).
+"""The paper's planner: first the order of the predicates, then their aggregation (section 3.4).
 
 Plans are scored as in the paper, by log p_in of the order plus log p_out at the boundaries between groups. These scores
 differ from `scores.plan_score`, which also includes the order within groups and their lengths.
@@ -37,26 +37,26 @@ def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float
 def aggregations(scores: PlanScores, order: IndexState, top: int = 2) -> list[ScoredPlan]:
     """Input aggregation: the `top` best segmentations of `order` into groups of at most L predicates.
 
-    The score is log p_out at the boundaries (last predicate of a group, first of the next) only. The paper enumerates
-    all patterns of wait and emit; keeping the best `top` segmentations of each prefix of `order` gives the same result.
+    The score is only log p_out at the boundaries (last predicate of a group, first of the next). Keeping the `top` best
+    segmentations of each prefix of `order` is equivalent to the paper's enumeration of all wait and emit patterns.
     """
-    best: list[list[tuple[float, IndexPlan]]] = [[(0.0, ())]]  # best[j]: the cuts of the first j predicates
+    best: list[list[tuple[float, IndexPlan]]] = [[(0.0, ())]]  # best[j]: segmentations of the first j predicates
     for end in range(1, len(order) + 1):
-        cuts: list[tuple[float, IndexPlan]] = []
+        segmentations: list[tuple[float, IndexPlan]] = []
         for begin in range(max(0, end - scores.max_group_size), end):
             boundary = float(scores.out[order[begin - 1], order[begin]]) if begin else 0.0
             group = order[begin:end]
-            cuts += [(score + boundary, (*plan, group)) for score, plan in best[begin]]
-        best.append(sorted(cuts, key=lambda cut: (-cut[0], cut[1]))[:top])
+            segmentations += [(score + boundary, (*plan, group)) for score, plan in best[begin]]
+        best.append(sorted(segmentations, key=lambda item: (-item[0], item[1]))[:top])
     return [ScoredPlan(plan, score) for score, plan in best[-1]]
 
 
 def two_stage(scores: PlanScores, beam: int = 3, top: int = 2) -> list[ScoredPlan]:
     """The paper's plans, best first: the `top` best aggregations of each of the `beam` best orders."""
     plans = [
-        ScoredPlan(cut.states, score + cut.score)
+        ScoredPlan(plan.states, score + plan.score)
         for order, score in orderings(scores, beam)
-        for cut in aggregations(scores, order, top)
+        for plan in aggregations(scores, order, top)
     ]
     return sorted(plans, key=lambda plan: (-plan.score, plan.states))
 
@@ -65,9 +65,9 @@ def random_order(scores: PlanScores, rng: np.random.Generator, top: int = 2) -> 
     """The ablation -OD: the `top` best aggregations of one random order, whose probability is 1/J!."""
     order = tuple(rng.permutation(scores.n_predicates).tolist())
     log_p_order = -lgamma(scores.n_predicates + 1)
-    return [ScoredPlan(cut.states, log_p_order + cut.score) for cut in aggregations(scores, order, top)]
+    return [ScoredPlan(plan.states, log_p_order + plan.score) for plan in aggregations(scores, order, top)]
 
 
 def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:
-    """The ablation -AG: every predicate alone, in the `beam` best orders, with the scores of the orders."""
+    """The ablation -AG: every predicate in its own group, in the `beam` best orders, with the scores of the orders."""
     return [ScoredPlan(tuple((index,) for index in order), score) for order, score in orderings(scores, beam)]

@@ -1,4 +1,4 @@
-"""Tokenisation with character offsets, linearisation of records, vocabulary with copying."""
+"""Tokenisation with character offsets, linearisation of records, and a vocabulary with copying."""
 
 from __future__ import annotations
 

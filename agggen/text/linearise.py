@@ -13,7 +13,7 @@ CLS, SEP = "[CLS]", "[SEP]"
 ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE, ROLE_OBJECT = range(4)
 
 _DATATYPE = re.compile(r'(?<=")(?:\^\^\S+|@[A-Za-z]+(?:-[A-Za-z0-9]+)*)$')
-HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """The boundaries between the words of ``camelCase``."""
 
 
@@ -45,7 +45,7 @@ def predicate_words(text: str) -> str:
 
     All words but acronyms are lower-cased: ``LCCN_number`` -> ``LCCN number``.
     """
-    words = [word for part in text.replace("_", " ").split() for word in HUMP.split(part)]
+    words = [word for part in text.replace("_", " ").split() for word in CAMEL_CASE.split(part)]
     return " ".join(word if len(word) > 1 and word.isupper() else word.lower() for word in words) or text
 
 

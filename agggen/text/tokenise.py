@@ -1,7 +1,7 @@
 """Reversible tokenisation: detokenised tokens equal the text.
 
 A text is split into numbers with inner points or commas (``16,000``, ``3.5``, ``5.2e3``), words, clitics (``'s``,
-``n't``) and other visible characters, each a token of its own. A single space between tokens is implied. If two tokens
+``n't``) and other visible characters, each a separate token. A single space between tokens is implied. If two tokens
 are adjacent in the text, one of them has the joiner ``￭`` (U+FFED) on that side. If one of them is a punctuation mark,
 the mark has the joiner, so that all occurrences of a word are the same token::
 
@@ -59,7 +59,7 @@ def tokenise(text: str, normalise: bool = False) -> list[Token]:
     """The tokens of `text`; ``detokenise(token.text for token in tokenise(text)) == text`` for every string.
 
     With `normalise` (for the model's input and output) there are no raw tokens: each sequence of whitespace and joiners
-    is read as one space, or as nothing at the ends of the text. The space before closing punctuation or a clitic
+    becomes one space, or is dropped at the ends of the text. The space before closing punctuation or a clitic
     (``Arion ,``, ``Roma 's``) and after an opening bracket is removed, and a space is added between a comma or
     semicolon and a word (``Akita,Japan``). Offsets always refer to the original `text`.
     """

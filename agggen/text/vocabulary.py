@@ -42,7 +42,7 @@ _A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
 
 
 def _an_suffix(word: str, current: str) -> str:
-    """The suffix of "a" before a word: "n" or ""; `current` if the spelling is not decisive (``hour``, ``US``)."""
+    """The suffix of "a" before a word: "n" or ""; `current` if the spelling is ambiguous (``hour``, ``US``)."""
     lower = word[:1].lower() + word[1:]
     return "n" if _AN.match(lower) else "" if _A.match(lower) else current
 
@@ -55,7 +55,7 @@ def _adjacent_in_name(word: str, following: str, record: Record) -> bool:
 
 
 class Vocabulary:
-    """Words and their ids, in the order that the module's docstring states; immutable."""
+    """Words and their ids, in the order described in the module's docstring; immutable."""
 
     PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
 
@@ -89,8 +89,8 @@ class Vocabulary:
     def grown(self, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
         """This vocabulary with the words of further records, selected as in `build`.
 
-        Ids below `n_output` do not change. They are followed by the new words of texts, including words that only the
-        source had before, and then by the other words of the source.
+        Ids below `n_output` do not change. New words of texts, including former source-only words, follow; then the
+        remaining source-only words.
         """
         if min_count < 1:
             raise ConfigError(f"min_count must be at least 1, not {min_count}")
@@ -111,7 +111,7 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
-    def writes(self, word: str) -> bool:
+    def can_generate(self, word: str) -> bool:
         """Whether the output layer can generate the word; if not, the word can only be copied."""
         return self._ids.get(word, self.n_output) < self.n_output
 
@@ -145,8 +145,8 @@ class Vocabulary:
             while ends[fact] <= token.start:
                 fact += 1
             token_id = self._ids.get(token.text, extras.get(token.text, self.UNK))
-            writable = token_id < self.n_output or token_id in in_source
-            ids.setdefault(fact, []).append(token_id if writable else self.UNK)
+            available = token_id < self.n_output or token_id in in_source
+            ids.setdefault(fact, []).append(token_id if available else self.UNK)
         if not ids:
             raise RecordError(f"the text {text!r:.80} contains no words")
         return ids

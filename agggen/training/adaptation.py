@@ -1,6 +1,6 @@
-"""Configuration and data of adaptation, which continues the training of a bundle on the texts of a new domain.
+"""Configuration and data for adaptation: fine-tuning of a bundle on texts of a new domain.
 
-Old texts, on which the bundle was trained, are mixed in (replay) to reduce forgetting.
+Texts of the bundle's training corpora (old texts) are mixed in (replay) against catastrophic forgetting.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from agggen.datasets import Dataset, fingerprint_of, load_dataset
 from agggen.errors import AggGenError, ConfigError, TrainingError
 from agggen.records import Record
 from agggen.run import RunConfig, weights_of
-from agggen.training.choice import own_corpus
+from agggen.training.choice import corpus_overrides
 from agggen.training.data import Data, bundle_folder, training_data, training_dataset
 
 C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
-_MIN_REPLAYED = 200  # training texts; with fewer old texts the model overfits them and forgets more of the old domain
+_MIN_REPLAYED = 200  # training texts; with fewer, the model overfits them and forgets more of the old domain
 
 
 def adaptation(
-    kind: type[C],
+    cls: type[C],
     address: Path | str,
     data: Dataset,
     replay: Any = None,
@@ -38,13 +38,14 @@ def adaptation(
     note: Note = lambda message: None,
     preset: str = PRESET,
 ) -> tuple[C, Data]:
-    """The configuration, of class `kind`, that adapts the bundle at `address` (`bundle_folder`) to `data`; the records.
+    """The configuration, of class `cls`, and the records to adapt the bundle at `address` to `data`.
 
     Args:
+        address: see `bundle_folder`.
         data: the texts of the new domain, with splits train and dev.
-        replay: the corpus of the old texts, a source of `load_dataset`. [default: the corpora that the bundle names, if
-            they are available and unchanged]
-        overrides: override the settings of the bundle and of the preset.
+        replay: the corpus of the old texts, a source of `load_dataset`. [default: the bundle's training corpora, if
+            available and unchanged]
+        overrides: take precedence over the settings of the bundle and of the preset.
         note: receives messages about new predicates and about replay.
 
     Raises:
@@ -61,32 +62,32 @@ def adaptation(
                 "train and dev, so name their column (text) or give records with references"
             )
     old: dict[str, Dataset] = {}
-    if configuration(kind, address, bundle, preset, overrides).training.replay:
+    if configuration(cls, address, bundle, preset, overrides).training.replay:
         if replay is None:
             old = _corpora_of_bundle(bundle, note)
         else:
-            named = training_dataset(replay)
-            old = {named.name: Dataset(named.name, {"train": named.train, "dev": named.dev})}
-    corpus = own_corpus(data, data, *old.values())
-    config = configuration(kind, address, bundle, preset, [*corpus, *overrides])
+            replayed = training_dataset(replay)
+            old = {replayed.name: Dataset(replayed.name, {"train": replayed.train, "dev": replayed.dev})}
+    corpus = corpus_overrides(data, data, *old.values())
+    config = configuration(cls, address, bundle, preset, [*corpus, *overrides])
     new_data = training_data(config, max_reject_share, data)
     if config.training.grow:
         known = set(bundle.encoder.predicates)
-        new = {name for record in new_data.train if record.references for name in record.predicates} - known
-        note(f"{len(new)} predicates are new to the model, which knows {len(known) - 1}")
+        used = {name for record in new_data.train if record.references for name in record.predicates}
+        note(f"{len(used - known)} predicates are new to the model, which knows {len(known) - 1}")
     return config, _with_replay(new_data, old, config, note)
 
 
-def configuration(kind: type[C], address: Path | str, bundle: Bundle, preset: str, overrides: Sequence[str] = ()) -> C:
+def configuration(cls: type[C], address: Path | str, bundle: Bundle, preset: str, overrides: Sequence[str] = ()) -> C:
     """The configuration of an adaptation: settings of the bundle, overridden by the preset, then by `overrides`."""
     settings: dict[str, Any] = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
     settings["facts"] = asdict(bundle.segmenter)
     settings["facts"]["constraints"] = bundle.config.get("facts", {}).get("constraints", "release")
     defaults, start = as_overrides(settings), f"training.start={json.dumps(str(address))}"
-    config = load_config(kind, preset, [start, *overrides], defaults=defaults)
+    config = load_config(cls, preset, [start, *overrides], defaults=defaults)
     if not config.training.grow:
         defaults += as_overrides({"text": bundle.config.get("text", {})})
-        config = load_config(kind, preset, [start, *overrides], defaults=defaults)
+        config = load_config(cls, preset, [start, *overrides], defaults=defaults)
     weights_of(bundle, config)
     return config
 
@@ -99,7 +100,7 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
     if "name" in corpus:
         splits_of[corpus["name"]] = {"train": corpus.get("train", "train"), "dev": corpus.get("dev", "dev")}
     if not splits_of:
-        note("No old texts are mixed in, so the model may forget: the bundle names no corpus. Name one for replay")
+        note("No old texts are mixed in, so the model may forget: the bundle names no corpus. Give one with replay")
     old: dict[str, Dataset] = {}
     for name, splits in splits_of.items():
         prefix = _REPLAY if name in replayed else ""
@@ -107,21 +108,21 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
             dataset = load_dataset(name, splits=tuple(dict.fromkeys(splits.values())))
             for split in splits.values():
                 if fingerprint_of(dataset.split(split)) != bundle.sources.get(f"{prefix}{name}/{split}"):
-                    raise ConfigError(f"its split {split} is not the one that the bundle was trained on")
+                    raise ConfigError(f"its split {split} differs from the one that the bundle was trained on")
         except AggGenError as error:
-            note(f"No old texts of {name} are mixed in, so the model may forget: {error}. Name a corpus for replay")
+            note(f"No old texts of {name} are mixed in, so the model may forget: {error}. Give a corpus with replay")
             continue
         old[name] = Dataset(name, {role: dataset.split(split) for role, split in splits.items()})
     return old
 
 
 def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
-    """Adds texts of `old` to both splits: the fraction ``training.replay`` of all texts, if `old` has enough."""
+    """Adds texts of `old` to both splits until they are the fraction ``training.replay``, or all are used."""
     share, rng = config.training.replay, random.Random(config.training.seed)
     mixed: dict[str, list[Record]] = {}
     for split, records, minimum in (("train", data.train, _MIN_REPLAYED if share else 0), ("dev", data.dev, 0)):
         pool = [record for corpus in old.values() for record in corpus.split(split) if record.references]
-        n_missing = max(round(_texts(records) * share / (1 - share)), minimum)
+        n_missing = max(round(_n_texts(records) * share / (1 - share)), minimum)
         chosen: list[Record] = []
         for record in rng.sample(pool, len(pool)):
             if n_missing <= 0:
@@ -130,7 +131,7 @@ def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note
             n_missing -= len(record.references)
         mixed[split] = [*records, *chosen]
         if old and split == "train":
-            note(f"{_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_texts(records):,} new ones")
+            note(f"{_n_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_n_texts(records):,} new ones")
     fingerprints = {
         f"{_REPLAY}{name}/{split}": fingerprint_of(records)
         for name, corpus in old.items()
@@ -139,5 +140,5 @@ def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note
     return replace(data, train=mixed["train"], dev=mixed["dev"], fingerprints=data.fingerprints | fingerprints)
 
 
-def _texts(records: Sequence[Record]) -> int:
+def _n_texts(records: Sequence[Record]) -> int:
     return sum(len(record.references) for record in records)

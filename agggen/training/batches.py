@@ -1,4 +1,4 @@
-"""Batches of examples of similar length under a cost budget, determined by seed and epoch."""
+"""Batches of examples of similar size under a cost budget, determined by seed and epoch."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from agggen.model.lattice import lattice
 _SHUFFLE_WINDOW = 40  # batches per sorting window: a compromise between randomness and padding
 
 
-def joint_costs(examples: Sequence[Example], max_group_size: int, most_broken: int = 0) -> list[int]:
-    """Decoded positions of the joint objective per example: the text, and each fact once per set of `allowed_sets`."""
+def joint_costs(examples: Sequence[Example], max_group_size: int, max_violations: int = 0) -> list[int]:
+    """Decoded positions of the joint model per example: its text, and each fact once per set of `allowed_sets`."""
     costs: list[int] = []
     for begin in range(0, len(examples), 512):
         batch = collate(examples[begin : begin + 512])
-        sets = allowed_sets(batch, lattice(batch.predicates.shape[1], max_group_size), most_broken)
+        sets = allowed_sets(batch, lattice(batch.predicates.shape[1], max_group_size), max_violations)
         costs += ((sets.sum(-1) * batch.fact_length).sum(-1) + batch.fact_length.sum(-1)).tolist()
     return costs
 
 
 def text_costs(examples: Sequence[Example]) -> list[int]:
-    """Decoded positions of the plain Transformer per example: its tokens and an end mark."""
+    """Decoded positions of the plain Transformer per example: its tokens and END."""
     return [sum(map(len, example.facts)) + 1 for example in examples]
 
 
@@ -35,13 +35,13 @@ def fingerprint(examples: Iterable[Example]) -> str:
     return digest.hexdigest()
 
 
-def sizes(examples: Iterable[Example]) -> list[tuple[int, int]]:
-    """The sort key of each example: its numbers of triples and of scored positions."""
+def sort_keys(examples: Iterable[Example]) -> list[tuple[int, int]]:
+    """The sort key of each example: (number of triples, number of scored positions)."""
     return [(len(example.predicates), example.n_target) for example in examples]
 
 
 def epoch_batches(
-    sizes: Sequence[tuple[int, int]], costs: Sequence[int], budget: int, max_records: int, seed: int, epoch: int
+    sort_keys: Sequence[tuple[int, int]], costs: Sequence[int], budget: int, max_records: int, seed: int, epoch: int
 ) -> list[list[int]]:
     """The example indices of each batch of an epoch; every example occurs exactly once.
 
@@ -49,7 +49,7 @@ def epoch_batches(
     costs sum to at most `budget` (an example that costs more is a batch of its own); the batches are shuffled.
     """
     rng = random.Random(f"{seed}-{epoch}")
-    order = list(range(len(sizes)))
+    order = list(range(len(sort_keys)))
     rng.shuffle(order)
     mean_cost = max(sum(costs) / max(len(costs), 1), 1.0)
     window = max(int(_SHUFFLE_WINDOW * min(budget / mean_cost, max_records)), 1)
@@ -57,7 +57,7 @@ def epoch_batches(
     for begin in range(0, len(order), window):
         # The sort is stable: examples of equal size stay shuffled, so batches differ between epochs.
         bucket = order[begin : begin + window]
-        bucket.sort(key=sizes.__getitem__)
+        bucket.sort(key=sort_keys.__getitem__)
         batch: list[int] = []
         total = 0
         for index in bucket:

@@ -13,7 +13,7 @@ Metrics = Mapping[str, float]
 
 
 class Callback:
-    """Receives the events of the loop.
+    """Base class: receives the events of the loop.
 
     If a callback sets ``trainer.stop_requested`` on any worker, `Trainer.run` returns on all workers after the current
     update, with ``progress.done`` False.
@@ -23,7 +23,7 @@ class Callback:
         """Called after every update."""
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        """Called every `log_every` updates, with averages since the last call."""
+        """Called every `log_every` updates, with means since the last call."""
 
     def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
         """Called after each epoch, with scores on the development set; `dev_loss` is in nats per token."""
@@ -32,8 +32,8 @@ class Callback:
         """Called at the end of the stage, after the best weights were restored."""
 
 
-class Keeper(Protocol):
-    """Stores checkpoints."""
+class Checkpointer(Protocol):
+    """Saves and restores checkpoints."""
 
     def restore(self, trainer: Trainer) -> bool:
         """Restores the newest checkpoint of the trainer's stage on every worker; False if there is none."""
@@ -45,8 +45,8 @@ class Keeper(Protocol):
 class CheckpointEvery(Callback):
     """Saves a checkpoint at least `seconds` after the last checkpoint, and after each evaluation."""
 
-    def __init__(self, keeper: Keeper, seconds: float = 120.0) -> None:
-        self.keeper, self.seconds = keeper, seconds
+    def __init__(self, checkpointer: Checkpointer, seconds: float = 120.0) -> None:
+        self.checkpointer, self.seconds = checkpointer, seconds
         self._saved = time.monotonic()
 
     def on_update(self, trainer: Trainer) -> None:
@@ -58,5 +58,5 @@ class CheckpointEvery(Callback):
 
     def _save(self, trainer: Trainer) -> None:
         if trainer.group.rank == 0:
-            self.keeper.save(trainer)
+            self.checkpointer.save(trainer)
         self._saved = time.monotonic()

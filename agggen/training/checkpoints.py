@@ -1,6 +1,6 @@
-"""Checkpoints: the complete state of training, as tensors and JSON in one safetensors file, without pickles.
+"""Checkpoints: the complete training state, as tensors and JSON in one safetensors file, without pickles.
 
-Files are written atomically. They do not depend on the number of workers, so any number of workers may resume.
+Files are written atomically and do not depend on the number of workers, so any number of workers may resume.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Snapshot:
     stage: str
     step: int
     tensors: Mapping[str, Tensor]
-    described: Mapping[str, Any]
+    metadata: Mapping[str, Any]
 
     @staticmethod
     def of(trainer: Trainer) -> Snapshot:
@@ -44,27 +44,27 @@ class Snapshot:
         for index, state in trainer.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
         copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-        described = _identity(trainer) | {"progress": asdict(trainer.progress)}
-        return Snapshot(trainer.stage, trainer.progress.step, copies, described)
+        metadata = _identity(trainer) | {"progress": asdict(trainer.progress)}
+        return Snapshot(trainer.stage, trainer.progress.step, copies, metadata)
 
     def write(self, path: Path) -> None:
         """Writes the checkpoint to `path` atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(path.name + ".tmp")
-        save_tensors(temporary, self.tensors, {"agggen": json.dumps(self.described)})
+        save_tensors(temporary, self.tensors, {"agggen": json.dumps(self.metadata)})
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
 
 
-class FileKeeper:
+class FileCheckpointer:
     """Stores one checkpoint per stage in a local folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def restore(self, trainer: Trainer) -> bool:
-        """See `Keeper.restore` and `load_checkpoint`."""
+        """See `Checkpointer.restore` and `load_checkpoint`."""
         path = self._path(trainer)
         if path.exists():
             load_checkpoint(path, trainer)
@@ -78,7 +78,7 @@ class FileKeeper:
 
 
 def _identity(trainer: Trainer) -> dict[str, Any]:
-    """What must be equal in a checkpoint and in a run that resumes from it."""
+    """The settings that must be equal in a checkpoint and in a run that resumes from it."""
     return {
         "format": FORMAT,
         "stage": trainer.stage,
@@ -100,13 +100,13 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
 
     try:
         with safe_open(path, framework="pt") as file:
-            described = json.loads((file.metadata() or {}).get("agggen", "null"))
+            metadata = json.loads((file.metadata() or {}).get("agggen", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, json.JSONDecodeError, RecursionError) as error:
         raise TrainingError(f"{path} is not a readable checkpoint ({error}); delete it to start over") from error
-    if not isinstance(described, dict):
+    if not isinstance(metadata, dict):
         raise TrainingError(f"{path} is not a checkpoint of a training run; delete it to start over")
-    stored = _flatten_once(described)
+    stored = _flatten_once(metadata)
     for key, expected in _flatten_once(_identity(trainer)).items():
         if (value := stored.get(key)) != expected:
             raise TrainingError(
@@ -114,7 +114,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
                 "continue with the same configuration and corpus, or delete the checkpoint to start over"
             )
     try:
-        trainer.progress = Progress(**described["progress"])
+        trainer.progress = Progress(**metadata["progress"])
     except (KeyError, TypeError) as error:
         raise TrainingError(f"{path} is not a complete checkpoint ({error}); delete it to start over") from error
 
@@ -125,7 +125,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         trainer.model.load_state_dict(part("model."))
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise TrainingError(f"{path} belongs to a model of another shape: {reason}") from error
+        raise TrainingError(f"{path} does not fit this model ({reason}); delete it to start over") from error
     trainer.best = part("best.")
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in part("optimizer.").items():
@@ -134,9 +134,9 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
     trainer.optimizer.load_state_dict({"state": state, "param_groups": trainer.optimizer.state_dict()["param_groups"]})
 
 
-def _flatten_once(described: dict[str, Any]) -> dict[str, Any]:
+def _flatten_once(description: dict[str, Any]) -> dict[str, Any]:
     """Flattens the first level: ``{"config": {"epochs": 3}}`` becomes ``{"config.epochs": 3}``."""
     flat: dict[str, Any] = {}
-    for key, value in described.items():
+    for key, value in description.items():
         flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
     return flat

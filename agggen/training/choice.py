@@ -1,4 +1,4 @@
-"""Settings that are chosen by the data: the preset, the corpus, and the source of facts."""
+"""Settings derived from the data: preset, corpus, and source of facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agggen.run import RunConfig
 
 AUTO = "auto"
 _SIZES = (("tiny", 500), ("small", 10_000))
-"""Presets for corpora with fewer training texts than the number; `medium` is for larger corpora."""
+"""(preset, exclusive maximum of training texts); `medium` is for larger corpora."""
 _MINUTES = {"tiny": (2.0, 4.0), "small": (1.3, 1.6), "medium": (2.0, 2.5)}
 """Minutes per 1,000 texts on one CPU core, measured by tests/benchmarks/presets.py on two corpora."""
 C = TypeVar("C", bound=RunConfig)
@@ -21,7 +21,7 @@ C = TypeVar("C", bound=RunConfig)
 def preset_for(data: Dataset) -> str:
     """The preset for data of this size: ``tiny``, ``small`` or ``medium``."""
     texts = sum(len(record.references) for record in data.train)
-    return next((name for name, below in _SIZES if texts < below), "medium")
+    return next((name for name, limit in _SIZES if texts < limit), "medium")
 
 
 def minutes_for(data: Dataset) -> tuple[float, float]:
@@ -31,17 +31,17 @@ def minutes_for(data: Dataset) -> tuple[float, float]:
     return low * texts / 1000, high * texts / 1000
 
 
-def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
-    """The configuration of a run on `data` (`load_config`); the preset ``auto`` is that of `preset_for`.
+def config_for(cls: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
+    """The configuration of a run on `data` (`load_config`); the preset ``auto`` means `preset_for`.
 
     With the presets ``tiny``, ``small`` and ``medium``, the facts in the data are used if all texts have facts.
     """
-    chosen = preset_for(data) if preset == AUTO else preset
-    settings = own_corpus(data, *((data,) if chosen in _MINUTES else ()))
-    return load_config(kind, chosen, [*settings, *overrides])
+    preset_name = preset_for(data) if preset == AUTO else preset
+    settings = corpus_overrides(data, *((data,) if preset_name in _MINUTES else ()))
+    return load_config(cls, preset_name, [*settings, *overrides])
 
 
-def own_corpus(data: Dataset, *trained: Dataset) -> list[str]:
+def corpus_overrides(data: Dataset, *trained: Dataset) -> list[str]:
     """Overrides that set the corpus to `data`, and ``facts.source=corpus`` if all texts of `trained` have facts."""
     settings = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
     records = [record for dataset in trained for split in (dataset.train, dataset.dev) for record in split]

@@ -1,4 +1,4 @@
-"""The records of a run, and fingerprints of the records, so that a run only resumes with the same data."""
+"""The records of a run, and their fingerprints, so that a run resumes only with the same data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, place_of
+from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, resolve_included
 from agggen.config import flatten
 from agggen.corpora.catalogue import list_corpora
 from agggen.corpora.rejects import Reject, check_reject_share
@@ -47,7 +47,7 @@ class Data:
 
     @property
     def sources(self) -> dict[str, str]:
-        """The fingerprints that a bundle lists: of the splits and of the initial bundle."""
+        """The fingerprints of the splits and of the initial bundle, for `Bundle.sources`."""
         return self.fingerprints | self._start
 
     @property
@@ -55,8 +55,8 @@ class Data:
         return {"start": self.start.fingerprint} if self.start else {}
 
     @property
-    def decisive(self) -> dict[str, str]:
-        """The fingerprints of all inputs that determine the result besides the configuration."""
+    def input_fingerprints(self) -> dict[str, str]:
+        """The fingerprints of all inputs other than the configuration that determine the result."""
         data = {f"data {name}": value for name, value in self.fingerprints.items()}
         return data | {"segmenter": self.segmenter} | self._start
 
@@ -115,21 +115,21 @@ def bundle_folder(address: Path | str) -> Path:
     """
     if "://" in str(address) or str(address).startswith("models:"):
         return resolve_name(_REMOTE)(address)
-    path = Path(place_of(str(address)))
+    path = Path(resolve_included(str(address)))
     if (path / "bundle" / "manifest.json").is_file():
         path = path / "bundle"
     check_bundle(path)
     return path
 
 
-def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, instead: str) -> None:
-    """Raises ConfigError if a run was started with another flattened configuration or `Data.decisive`.
+def check_same(stored: Mapping[str, Any], current: Mapping[str, Any], run: str, remedy: str) -> None:
+    """Raises ConfigError if the flattened configuration or `Data.input_fingerprints` of a run changed.
 
-    The initial bundle is compared by its fingerprint, not its path. Settings that `before` lacks, since they were added
-    to agggen later, have their defaults; settings of a stage without epochs are ignored. The message names the `run`,
-    and what the user may change `instead`.
+    The initial bundle is compared by its fingerprint, not its path. Settings that `stored` lacks, from an older version
+    of agggen, have their defaults; settings of a stage without epochs are ignored. The message names the `run`, and the
+    `remedy`, an option to start another run.
     """
-    old, new = _comparable(before), _comparable(now)
+    old, new = _comparable(stored), _comparable(current)
     changed = [
         f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
         for key in sorted(old.keys() | new.keys())
@@ -139,16 +139,16 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, inst
         others = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise ConfigError(
             f"{run} was started with another configuration or other data: {'; '.join(changed[:5])}{others}. "
-            f"Give {instead} to start over"
+            f"Give {remedy} to start over"
         )
 
 
 def _comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run that determine its result."""
     known = flatten(RunConfig()) | dict(settings)
-    idle = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
+    skipped = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
     return {
         key: value
         for key, value in known.items()
-        if key != "training.start" and (key.endswith(".epochs") or not key.startswith(idle))
+        if key != "training.start" and (key.endswith(".epochs") or not key.startswith(skipped))
     }

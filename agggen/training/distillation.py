@@ -1,8 +1,8 @@
-"""Sequence-level distillation (Kim and Rush 2016): a model is trained on texts that trained models generated.
+"""Sequence-level distillation (Kim and Rush 2016): a student model is trained on texts that teacher models generated.
 
-Several models generate texts for the training records and for subsets of their triples. Of the probable texts of a
-record that the constrained search accepts (`Generator.accepts`), the consensus is kept. A model that is trained on
-these texts needs fewer candidate plans for texts of the same quality, and its texts seldom have a fault.
+Teachers generate texts for the training records and for subsets of their triples. The reference of a record is the
+consensus of its probable texts that pass `Generator.accepts`. The student needs fewer candidate plans for the same
+quality, and its texts seldom have a fault.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agggen.generation.consensus import MARGIN, by_consensus
 from agggen.generation.results import Generation
 from agggen.records import Fact, Record, Reference, Triple
 
-_TRIES = 20  # random draws per requested subset, at most
+_MAX_TRIES = 20  # random draws per requested subset
 
 
 def subsets_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequence[Record] = ()) -> list[Record]:
@@ -28,7 +28,7 @@ def subsets_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequ
     large = [record for record in records if len(record.triples) > 2]
     seen = {frozenset(record.triples) for record in (*records, *known)}
     subsets: list[Record] = []
-    for _ in range(_TRIES * count if large else 0):
+    for _ in range(_MAX_TRIES * count if large else 0):
         if len(subsets) == count:
             break
         record = rng.choice(large)
@@ -43,21 +43,21 @@ def subsets_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequ
 def _connected(triples: Sequence[Triple]) -> bool:
     """Whether the triples, as edges between subjects and objects, form one connected graph."""
     names, remaining = {triples[0].subject, triples[0].object}, list(triples[1:])
-    while near := [triple for triple in remaining if triple.subject in names or triple.object in names]:
-        names |= {name for triple in near for name in (triple.subject, triple.object)}
-        remaining = [triple for triple in remaining if triple not in near]
+    while adjacent := [triple for triple in remaining if triple.subject in names or triple.object in names]:
+        names |= {name for triple in adjacent for name in (triple.subject, triple.object)}
+        remaining = [triple for triple in remaining if triple not in adjacent]
     return not remaining
 
 
 def with_consensus(
     record: Record, texts: Sequence[Generation], accepts: Callable[[Record, Generation], bool]
 ) -> Record | None:
-    """The record with one reference: the consensus among its accepted texts, with facts and plan; None without any.
+    """The record with one reference: the consensus of its accepted texts, with facts and plan; None without any.
 
     Texts with a score more than `MARGIN` below the best fulfilled text (`Generation.fulfilled`) are ignored.
 
     Args:
-        texts: the samples of `agggen.generation.consensus`: texts of one or several models, with comparable scores. A
+        texts: texts of one or several models, with comparable scores, as samples of `agggen.generation.consensus`; a
             text that several models generated is several samples.
         accepts: whether a text may be the reference (`Generator.accepts`).
     """
@@ -65,8 +65,8 @@ def with_consensus(
     if not passed:
         return None
     lowest = max(text.score for text in passed) - MARGIN
-    others = [text for text in texts if not text.fulfilled and text.score >= lowest]
-    ranked = by_consensus([text for text in passed if text.score >= lowest], others)
+    unfulfilled = [text for text in texts if not text.fulfilled and text.score >= lowest]
+    ranked = by_consensus([text for text in passed if text.score >= lowest], unfulfilled)
     best = next((text for text in ranked if accepts(record, text)), None)
     if best is None:
         return None

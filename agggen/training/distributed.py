@@ -1,9 +1,9 @@
-"""Data-parallel training: communication between workers, and the division of a batch.
+"""Data-parallel training: collective operations of workers, and the partition of a batch among them.
 
-The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its
-share of the batch, divided by the scored positions of the whole batch, and the gradients are summed: the result is the
-gradient of the whole batch. DistributedDataParallel is not used, since it requires that every `forward` uses all
-parameters; here a stage does not use all parameters and a worker's share may be empty.
+The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its part
+of the batch, divided by the scored positions of the complete batch; the sum of the gradients is then the gradient of
+the complete batch. DistributedDataParallel is not used, since it requires that every `forward` uses all parameters;
+here a stage uses only some parameters, and a worker's part may be empty.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from torch import Tensor, nn
 T = TypeVar("T")
 
 
-class Group:
-    """The workers of a run, which make the same calls in the same order; this class is a group of one worker."""
+class WorkerGroup:
+    """A group of one worker, and the interface of larger groups, whose workers must make the same calls in order."""
 
     rank, size = 0, 1
 
-    def add_up(self, tensor: Tensor) -> None:
+    def all_reduce(self, tensor: Tensor) -> None:
         """Replaces `tensor` in place by its sum over all workers; the result is identical on all workers."""
 
     def any(self, flag: bool) -> bool:
         """Whether `flag` is set on any worker."""
         return flag
 
-    def from_first(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """The `value` of worker 0."""
         return value
 
 
-ALONE = Group()
+SINGLE_WORKER = WorkerGroup()
 
 
-class Connected(Group):
+class DistributedGroup(WorkerGroup):
     """The default process group of torch.distributed (gloo, or NCCL for CUDA), which the caller has initialised."""
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else None
 
-    def add_up(self, tensor: Tensor) -> None:
-        moved = tensor.to(self._device)  # the tensor itself, if it is there already
-        dist.all_reduce(moved)
-        if moved is not tensor:
-            tensor.copy_(moved)
+    def all_reduce(self, tensor: Tensor) -> None:
+        on_device = tensor.to(self._device)  # the tensor itself, if it is on this device
+        dist.all_reduce(on_device)
+        if on_device is not tensor:
+            tensor.copy_(on_device)
 
     def any(self, flag: bool) -> bool:
         flags = torch.tensor([int(flag)])
-        self.add_up(flags)
+        self.all_reduce(flags)
         return bool(flags.item())
 
-    def from_first(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         values = [value]
         dist.broadcast_object_list(values, src=0, device=self._device)
         return values[0]
 
 
-def share(costs: Sequence[float], rank: int, size: int) -> range:
-    """The examples of a batch for worker `rank`: a contiguous share of about 1 / `size` of the cost; may be empty.
+def worker_share(costs: Sequence[float], rank: int, size: int) -> range:
+    """The indices of the examples of worker `rank`: a contiguous part with about 1 / `size` of the cost; may be empty.
 
-    Since a batch is sorted by size, contiguous shares need little padding. An example belongs to the worker whose part
+    Since a batch is sorted by size, contiguous parts need little padding. An example belongs to the worker whose part
     of the cumulative cost contains the midpoint of the example's cost.
     """
     total, before = sum(costs) or 1, 0.0
@@ -76,11 +76,11 @@ def share(costs: Sequence[float], rank: int, size: int) -> range:
     return range(owners.index(rank), owners.index(rank) + owners.count(rank)) if rank in owners else range(0)
 
 
-def add_up_gradients(model: nn.Module, group: Group) -> None:
+def all_reduce_gradients(model: nn.Module, group: WorkerGroup) -> None:
     """Replaces each gradient by its sum over the workers, in one all-reduce.
 
-    A missing gradient is added as zeros. If no worker has a gradient of a parameter, the gradient stays None, so that
-    the optimiser skips the parameter.
+    A missing gradient counts as zeros. If no worker has a gradient of a parameter, it stays None, so that the optimiser
+    skips the parameter.
     """
     if group.size == 1:
         return
@@ -88,7 +88,7 @@ def add_up_gradients(model: nn.Module, group: Group) -> None:
     bucket = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters])
     counts = bucket.new_tensor([float(parameter.grad is not None) for parameter in parameters])
     bucket = torch.cat([bucket, counts])
-    group.add_up(bucket)
+    group.all_reduce(bucket)
     sizes = [parameter.numel() for parameter in parameters]
     *gradients, counts = bucket.split([*sizes, len(parameters)])
     for parameter, gradient, count in zip(parameters, gradients, counts.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Reports a training stage as a sequence of `TrainingEvent`s, with generated samples."""
+"""Reports a training stage as `TrainingEvent`s, with generated samples."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SampleWriter:
 
 
 class EventReporter(Callback):
-    """A callback for worker 0 only, which passes each event to `send`, with samples of `writer` at evaluations."""
+    """A callback, for worker 0 only, that passes each event to `send`; evaluations include samples by `writer`."""
 
     def __init__(self, send: SendEvent, writer: SampleWriter | None = None) -> None:
         self.send, self.writer = send, writer

@@ -23,14 +23,14 @@ from torch import Tensor
 from agggen.errors import ConfigError, TrainingError, check_below_one, check_minima
 from agggen.model.batch import Batch, Example, collate
 from agggen.model.joint import JointModel
-from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sizes, text_costs
+from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sort_keys, text_costs
 from agggen.training.callbacks import Callback
-from agggen.training.distributed import ALONE, Group, add_up_gradients, share
+from agggen.training.distributed import SINGLE_WORKER, WorkerGroup, all_reduce_gradients, worker_share
 from agggen.training.schedules import ScheduleName, schedule
 from agggen.training.substitution import Substitute
 
 Stage = Literal["baseline", "joint"]
-"""The plain Transformer, to which a text is a single fact; the marginal over plans (paper section 3.3)."""
+"""baseline: the plain Transformer, a text as a single fact; joint: the marginal over plans (paper section 3.3)."""
 Precision = Literal["auto", "float32", "bfloat16"]
 """The precision of matrix products in training; auto is bfloat16 on a GPU and float32 on a CPU."""
 
@@ -71,15 +71,15 @@ class StageConfig:
 
 
 @contextmanager
-def repeatable(device: torch.device) -> Iterator[None]:
-    """Makes gradients on a CPU deterministic: by default, threads sum those of an indexed tensor in any order.
+def deterministic(device: torch.device) -> Iterator[None]:
+    """Makes gradients on a CPU deterministic: by default, threads sum gradients of indexed tensors in any order.
 
-    Nothing is changed on a GPU, where some operations have no deterministic version.
+    It has no effect on a GPU, where some operations have no deterministic version.
     """
     options: Any = torch.utils.deterministic
     filled, before = options.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
     if device.type == "cpu":
-        options.fill_uninitialized_memory = False  # filling is slow, and uninitialised memory is never read here
+        options.fill_uninitialized_memory = False  # slow and unnecessary: uninitialised memory is never read
         torch.use_deterministic_algorithms(True)
     try:
         yield
@@ -98,7 +98,7 @@ def isolated_randomness(device: torch.device) -> Iterator[None]:
 
 @dataclass
 class Progress:
-    """The position of the loop, as saved in checkpoints."""
+    """The progress of a stage, as saved in checkpoints."""
 
     epoch: int = 0
     batch: int = 0  # completed batches of the epoch
@@ -112,18 +112,18 @@ class Progress:
 class _Update(NamedTuple):
     """The input of an update, on the trainer's device."""
 
-    chosen: list[list[int]]  # example indices per forward pass
-    shares: list[Batch]  # this worker's non-empty shares of these forward passes
+    passes: list[list[int]]  # example indices per forward pass
+    shares: list[Batch]  # this worker's non-empty parts of these forward passes
     positions: int  # scored positions of all workers
 
 
 class Trainer:
-    """Runs one stage. At its end, `model`, which is changed in place, has the weights of the best evaluation or, with
-    ``initial_share``, their mean with the initial weights (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
-    models").
+    """Trains `model` in place for one stage. Its final weights are those of the best evaluation or, with
+    ``initial_share``, their weighted mean with the initial weights (Wortsman et al. 2022, "Robust fine-tuning of
+    zero-shot models").
 
     All workers of `group` pass the same arguments, except for the callbacks. `stop` is called before every update; if
-    it returns True on any worker, all workers stop. `substitute` changes each training example.
+    it returns True on any worker, all workers stop. `substitute` augments each training example.
 
     Raises:
         TrainingError: there are no training or no development texts.
@@ -139,7 +139,7 @@ class Trainer:
         seed: int = 0,
         callbacks: Sequence[Callback] = (),
         precision: Precision = "auto",
-        group: Group = ALONE,
+        group: WorkerGroup = SINGLE_WORKER,
         stop: Callable[[], bool] = lambda: False,
         substitute: Substitute | None = None,
     ) -> None:
@@ -153,9 +153,11 @@ class Trainer:
         self.device = next(model.parameters()).device
         self._bfloat16 = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         self.fingerprint = fingerprint(chain(train, dev))  # identifies the texts of a checkpoint
-        limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
-        self._costs = [joint_costs(x, limit, most_broken) if stage == "joint" else text_costs(x) for x in (train, dev)]
-        self._sizes = [sizes(train), sizes(dev)]
+        limit, max_violations = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
+        self._costs = [
+            joint_costs(x, limit, max_violations) if stage == "joint" else text_costs(x) for x in (train, dev)
+        ]
+        self._sort_keys = [sort_keys(train), sort_keys(dev)]
         transitions = list(model.transitions.parameters())
         transition_ids = {id(p) for p in transitions}
         self.optimizer = torch.optim.Adam(
@@ -176,18 +178,18 @@ class Trainer:
 
     def _batches(self, epoch: int) -> list[list[int]]:
         budget, max_records = self.config.batch_positions, self.config.max_records
-        return epoch_batches(self._sizes[0], self._costs[0], budget, max_records, self.seed, epoch)
+        return epoch_batches(self._sort_keys[0], self._costs[0], budget, max_records, self.seed, epoch)
 
     def run(self) -> Progress:
-        """Trains until the last epoch or early stopping, which set `done`, or until a stop is requested.
+        """Trains to the last epoch or early stopping (``progress.done``), or until a stop is requested.
 
-        A stopped or restored run is resumed; if it is finished, only the best weights are restored.
+        A stopped or restored run is resumed; a finished run only restores the best weights.
 
         Raises:
             TrainingError: a loss is not finite.
         """
         while self.progress.epoch < self.config.epochs and not self.progress.done:
-            with repeatable(self.device):
+            with deterministic(self.device):
                 completed = self._epoch()
             if not completed:
                 return self.progress
@@ -208,7 +210,7 @@ class Trainer:
         return self.progress
 
     def _epoch(self) -> bool:
-        """Makes the remaining updates of the epoch; False if a stop was requested."""
+        """Makes the remaining updates of the epoch; returns False if a stop was requested."""
         batches = self._batches(self.progress.epoch)
         # Loss, gradient norm, positions and texts of each update since the last log line.
         window: list[tuple[Tensor, Tensor, int, int]] = []
@@ -218,8 +220,8 @@ class Trainer:
                 return False
             with isolated_randomness(self.device):
                 total, norm = self._update(update)
-            window.append((total, norm, update.positions, sum(map(len, update.chosen))))
-            self.progress.batch += len(update.chosen)
+            window.append((total, norm, update.positions, sum(map(len, update.passes))))
+            self.progress.batch += len(update.passes)
             self.progress.step += 1
             for callback in self.callbacks:
                 callback.on_update(self)
@@ -241,14 +243,14 @@ class Trainer:
     def _updates(self, batches: list[list[int]]) -> Iterator[_Update]:
         """The remaining updates of the epoch; on a GPU, a thread prepares the next update during the current one."""
         begins = range(self.progress.batch, len(batches), self.config.accumulate)
-        chosen = [batches[begin : begin + self.config.accumulate] for begin in begins]
-        steps = range(self.progress.step, self.progress.step + len(chosen))
+        updates = [batches[begin : begin + self.config.accumulate] for begin in begins]
+        steps = range(self.progress.step, self.progress.step + len(updates))
         if self.device.type == "cpu":
-            yield from map(self._prepare, chosen, steps)
+            yield from map(self._prepare, updates, steps)
             return
         with ThreadPoolExecutor(1) as background:
             current: Future[_Update] | None = None
-            for arguments in zip(chosen, steps, strict=True):
+            for arguments in zip(updates, steps, strict=True):
                 following = background.submit(self._prepare, *arguments)
                 if current:
                     yield current.result()
@@ -260,23 +262,23 @@ class Trainer:
         self.stop_requested = self.group.any(self.stop_requested or self._stop())
         return self.stop_requested
 
-    def _prepare(self, chosen: list[list[int]], step: int) -> _Update:
-        """The input of update `step` + 1, from the example indices `chosen` of its forward passes."""
-        examples = {i: self.train_examples[i] for batch in chosen for i in batch}
+    def _prepare(self, passes: list[list[int]], step: int) -> _Update:
+        """The input of update `step` + 1, whose forward passes have the example indices `passes`."""
+        examples = {i: self.train_examples[i] for batch in passes for i in batch}
         if self._substitute:  # the seed depends on the update, not on the worker
             for i, example in examples.items():
                 examples[i] = self._substitute(example, random.Random(f"{self.seed} {self.stage} {step} {i}"))
         shares: list[Batch] = []
-        for batch in chosen:
-            own_share = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
+        for batch in passes:
+            own_share = worker_share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
             if own_share:
                 shares.append(self._collated([examples[batch[position]] for position in own_share]))
-        return _Update(chosen, shares, self._scored_positions(list(examples.values())))
+        return _Update(passes, shares, self._scored_positions(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
         """Makes one optimiser step; returns the summed loss and gradient norm of all workers, as float64 on the device.
 
-        On a GPU, these are checked only before log lines and checkpoints (`check_finite`), to avoid waiting.
+        On a GPU, `check_finite` is called only before log lines and checkpoints, to avoid synchronisation.
         """
         for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
             parameters["lr"] = rate * factor(self.progress.step + 1)
@@ -288,23 +290,23 @@ class Trainer:
             loss = self._loss(batch)
             (loss / update.positions).backward()
             total += loss.detach()
-        add_up_gradients(self.model, self.group)
-        self.group.add_up(total)
+        all_reduce_gradients(self.model, self.group)
+        self.group.all_reduce(total)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip).double()
-        self._last = (self.progress.step + 1, update.chosen, total, norm)
+        self._last = (self.progress.step + 1, update.passes, total, norm)
         if self.device.type == "cpu":
             self.check_finite()
         self.optimizer.step()
         return total, norm
 
     def check_finite(self) -> None:
-        """Raises TrainingError if the loss or gradient norm of the last update is not finite; waits for the device."""
+        """Raises TrainingError if the last loss or gradient norm is not finite; synchronises with the device."""
         if self._last is None:
             return
-        step, chosen, *numbers = self._last
+        step, passes, *numbers = self._last
         total, norm = map(float, numbers)
         if not math.isfinite(total) or not math.isfinite(norm):
-            ids = ", ".join(self.train_examples[i].id for batch in chosen for i in batch[:3])
+            ids = ", ".join(self.train_examples[i].id for batch in passes for i in batch[:3])
             raise TrainingError(
                 f"update {step}: loss {total} and gradient norm {norm} must be finite "
                 f"(records {ids}, ...); try a smaller learning_rate or a longer warmup"
@@ -316,7 +318,7 @@ class Trainer:
         return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
 
     def _collated(self, examples: list[Example]) -> Batch:
-        return collate(examples, whole=self.stage == "baseline").to(self.device)
+        return collate(examples, single_fact=self.stage == "baseline").to(self.device)
 
     def _loss(self, batch: Batch) -> Tensor:
         """-log p(y | x), summed over the batch."""
@@ -327,7 +329,7 @@ class Trainer:
             return -model.log_likelihood(batch, config.alignment_penalty).sum()
 
     def _scored_positions(self, examples: Sequence[Example]) -> int:
-        """The plain Transformer has one end mark per text, the joint model one per fact."""
+        """Tokens plus END tokens: one END per text for the plain Transformer, one per fact for the joint model."""
         return sum(text_costs(examples) if self.stage == "baseline" else (e.n_target for e in examples))
 
     @torch.no_grad()
@@ -338,10 +340,10 @@ class Trainer:
         self.model.eval()
         config, begin = self.config, time.monotonic()
         summed = torch.zeros((), dtype=torch.float64, device=self.device)
-        batches = epoch_batches(self._sizes[1], self._costs[1], config.batch_positions, config.max_records, 0, 0)
+        batches = epoch_batches(self._sort_keys[1], self._costs[1], config.batch_positions, config.max_records, 0, 0)
         for batch in batches[self.group.rank :: self.group.size]:
             summed += self._loss(self._collated([self.dev_examples[i] for i in batch]))
-        self.group.add_up(summed)
+        self.group.all_reduce(summed)
         total, positions = float(summed), self._scored_positions(self.dev_examples)
         if not math.isfinite(total):
             raise TrainingError(

@@ -1,4 +1,4 @@
-"""Prints the progress of training, at each evaluation and every half minute between evaluations, and of generation."""
+"""Prints the progress of training (at each evaluation, and every 30 seconds between evaluations) and of generation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProgressLines:
 
 
 def writing_lines(total: int, print_line: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
-    """A function that prints the number of records with generated texts, at most every ten seconds."""
+    """A function that prints the number of finished records, at most every ten seconds."""
     last = time.monotonic()
 
     def show(done: int) -> None:

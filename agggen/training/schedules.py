@@ -1,4 +1,4 @@
-"""Learning-rate schedules by name: factors of the learning rate, as functions of the update number s = 1, 2, ..."""
+"""Learning-rate schedules: factors of the learning rate by update number s = 1, 2, ..."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from agggen.errors import StoppedError
 
 
 class StopRequest:
-    """Whether a stop is requested; called by the loop before each update.
+    """A stop flag; the training loop calls it before each update and stops if it returns True.
 
     As a context manager in the main thread, this object handles the first SIGINT or SIGTERM; a second signal has its
-    usual effect. In other threads, which cannot handle signals, the context manager does nothing.
+    default effect. In other threads, which cannot handle signals, the context manager does nothing.
     """
 
     def __init__(self) -> None:
@@ -24,15 +24,15 @@ class StopRequest:
     def __call__(self) -> bool:
         return self._requested
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Requests a stop without a signal."""
         self._requested = True
 
     def stopped(self, error: StoppedError) -> StoppedError:
-        """`error` with a message for the command line and, if a signal requested the stop, the signal's exit status."""
+        """`error` with a message for the command line and, after a signal, exit status 128 + its number."""
         message = str(error).partition(";")[0]
         code = error.exit_code if self.signal is None else 128 + self.signal
-        return StoppedError(f"{message}; the same command continues there", code)
+        return StoppedError(f"{message}; the same command resumes it", code)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -41,7 +41,7 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if threading.current_thread() is threading.main_thread():  # a block in another thread installed no handlers
+        if threading.current_thread() is threading.main_thread():  # no handlers were installed in other threads
             self._restore()
 
     def _handle(self, number: int, frame: object) -> None:

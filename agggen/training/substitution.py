@@ -1,7 +1,7 @@
-"""Data augmentation for copying: names (subjects and objects) are substituted, both in the record and in its text.
+"""Data augmentation for copying: replaces names (subjects and objects) in a record and its text.
 
-A model can memorise names of training texts, but must copy substituted names. All occurrences of a name are replaced by
-a name of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and McKeown 2019, who use
+A model can memorise names of training texts, but must copy replaced names. All occurrences of a name are replaced by a
+name of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and McKeown 2019, who use
 noisy samples of the model). Plans and hard alignments do not change.
 """
 
@@ -20,7 +20,7 @@ from agggen.text.vocabulary import SPECIALS
 from agggen.verification.values import FUNCTION_WORDS
 
 Name = tuple[int, ...]
-"""The token ids of a subject or object. As a replacement, its k-th out-of-vocabulary word has the id -k."""
+"""The token ids of a subject or object. In a replacement, the k-th out-of-vocabulary word has the id -k."""
 Substitute = Callable[[Example, random.Random], Example]
 
 _SAME_PREDICATE, _UNSEEN = 0.6, 0.2
@@ -31,8 +31,8 @@ replacements are random names."""
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: float) -> Substitute:
     """A function that replaces each name of an example with probability `share` by a name of `examples`.
 
-    A name is kept if the text does not contain the complete name, or contains one of the name's content words outside
-    names: after a substitution, the text would have a word that is no longer in the record.
+    A name is kept if the text does not contain it completely, or contains one of its content words outside names: after
+    a replacement, the text would contain a word that is not in the record.
     """
     n_words = len(vocabulary)
     common = frozenset(
@@ -64,10 +64,10 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
                 continue
             chance = rng.random()
             pool = by_part[part_of[name]] if chance < _SAME_PREDICATE + _UNSEEN else all_names
-            other = rng.choice(pool)
+            drawn = rng.choice(pool)
             if chance < _UNSEEN:
-                other = tuple(word if word in common else -number for number, word in enumerate(other, start=1))
-            new = tuple(word if word >= 0 else next_id - 1 - word for word in other)
+                drawn = tuple(word if word in common else -number for number, word in enumerate(drawn, start=1))
+            new = tuple(word if word >= 0 else next_id - 1 - word for word in drawn)
             next_id = max(next_id, *(word + 1 for word in new))
             if new not in spans_of:
                 changes[name] = new

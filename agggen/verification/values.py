@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from agggen.text.linearise import HUMP, entity_words
+from agggen.text.linearise import CAMEL_CASE, entity_words
 from agggen.verification.normal import (
     MONTHS,
     OMITTED,
@@ -243,7 +243,7 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
     """The wordings of `value` by rule, the literal one first; empty if the value contains no word or number."""
     literal = entity_words(value)
     wordings: dict[object, Wording] = {}
-    units = [word.form for word in words(HUMP.sub(" ", _BRACKETS.sub(" ", literal))) if word.kind == "unit"]
+    units = [word.form for word in words(CAMEL_CASE.sub(" ", _BRACKETS.sub(" ", literal))) if word.kind == "unit"]
     remark = "".join(letters(words(part), 0) for part in REMARK.findall(literal))
 
     def add(text: str, how: MatchKind) -> None:

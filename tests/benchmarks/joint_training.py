@@ -29,7 +29,7 @@ from agggen.model.batch import Example, collate
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
-from agggen.training.batches import epoch_batches, joint_costs, sizes
+from agggen.training.batches import epoch_batches, joint_costs, sort_keys
 
 History = Literal["shared", "masked"]
 
@@ -107,7 +107,7 @@ def main() -> None:
         return
     examples, encoder = examples_of(options.share)
     costs = joint_costs(examples, ModelConfig().max_group_size)
-    chosen = epoch_batches(sizes(examples), costs, options.positions, 512, seed=0, epoch=0)[: options.updates]
+    chosen = epoch_batches(sort_keys(examples), costs, options.positions, 512, seed=0, epoch=0)[: options.updates]
     batches = [[examples[index] for index in batch] for batch in chosen]
     texts = sum(map(len, batches))
     variants = {history: (*new_model(encoder, history), False) for history in get_args(History)}

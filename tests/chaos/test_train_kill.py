@@ -12,8 +12,8 @@ import torch.multiprocessing as processes
 from agggen.bundle import fingerprint, save_bundle
 from agggen.config import load_config
 from agggen.run import bundle_of, fit, prepare
-from agggen.training.checkpoints import FileKeeper
-from agggen.training.distributed import Connected
+from agggen.training.checkpoints import FileCheckpointer
+from agggen.training.distributed import DistributedGroup
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.training.job import data_of, train_job
 from tests.processes import Running
@@ -68,7 +68,7 @@ def _undisturbed_worker(rank: int, size: int, folder: Path, job_config: JobConfi
     dist.init_process_group("gloo", init_method=f"file://{out}.rendezvous", rank=rank, world_size=size)
     config, data = result_of(job_config), data_of(job_config)
     prepared = prepare(config, data.train, data.dev)
-    model, metrics = fit(config, prepared, FileKeeper(folder / "checkpoints"), group=Connected())
+    model, metrics = fit(config, prepared, FileCheckpointer(folder / "checkpoints"), group=DistributedGroup())
     if rank == 0:
         save_bundle(out, bundle_of(config, prepared, model, metrics, data.fingerprints))
     dist.destroy_process_group()

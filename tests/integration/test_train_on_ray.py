@@ -71,7 +71,7 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_resumes(config: JobConfig, tm
         if (event.stage, event.kind, event.step) == ("baseline", "log", 20):
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(StoppedError, match=r"was stopped after update .*; the same command continues there") as stopped:
+    with pytest.raises(StoppedError, match=r"was stopped after update .*; the same command resumes it") as stopped:
         train_job(on(config, 2), "cut", runs_dir=tmp_path, show=interrupt)
     assert stopped.value.exit_code == 130
     assert not (tmp_path / "cut" / "bundle").exists()

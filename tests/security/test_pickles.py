@@ -77,7 +77,7 @@ def test_a_role_tagger_with_pickled_weights_is_refused(tmp_path: Path, canary: C
     weights.write_bytes(form(canary))
     hashes = json.loads(manifest.read_text()) | {weights.name: sha256(weights.read_bytes()).hexdigest()}
     manifest.write_text(json.dumps(hashes))
-    with pytest.raises(BundleError, match="do not fit each other"):
+    with pytest.raises(BundleError, match="are inconsistent"):
         load_tagger(tmp_path / "tagger")
     assert not canary.was_loaded
 

@@ -124,7 +124,7 @@ def test_an_output_of_another_run_is_refused(model: agggen.Model, stopped: Path)
 
 def test_an_output_whose_bundle_is_no_model_is_refused_before_training(tmp_path: Path) -> None:
     (tmp_path / "bundle").mkdir()
-    with pytest.raises(BundleError, match=r"bundle is no model"):
+    with pytest.raises(BundleError, match=r"bundle is not a bundle"):
         train(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 

@@ -149,7 +149,7 @@ def test_an_invalid_override_is_refused_by_name(override: str, message: str) -> 
         ("extends: [a, b]\n", "{path}, line 1: 'extends' takes the name of one preset"),
         ("extends: missing.yaml\n", "missing.yaml: No such file or directory"),
         ("extends: nonesuch\n", "no preset is called 'nonesuch'"),
-        ("extends: mine.yaml\n", "presets extend each other in a circle"),
+        ("extends: mine.yaml\n", "presets extend each other in a cycle"),
     ],
 )
 def test_an_invalid_preset_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -133,7 +133,7 @@ def test_an_interrupted_run_resumes_exactly(
     at: tuple[str, int],
     second: dict[str, int],
 ) -> None:
-    message = f"{at[0]} was stopped after update {at[1]}; the same command continues there" if act is stopped else None
+    message = f"{at[0]} was stopped after update {at[1]}; the same command resumes it" if act is stopped else None
     with pytest.raises((KeyboardInterrupt, StoppedError), match=message):
         run(tmp_path, at, act)
     assert not (tmp_path / "bundle").exists()
@@ -198,7 +198,7 @@ WORDLESS = Record("wordless", TRAIN[0].triples, (Reference(JOINER, (Fact(JOINER)
         (WITHOUT_TEXTS, DEV, 0.05, TrainingError, "0 training and 3 development records have reference texts"),
         ([*TRAIN, LARGE], DEV, 0.05, CorpusError, r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0%"),
         (TRAIN, [*DEV, WORDLESS], 0.05, CorpusError, r"people/dev: 1 of 9 texts were rejected .* contains no words"),
-        (TRAIN, [LARGE], 1, TrainingError, r"no text of people/dev can be used; the first: .* has 40 triples"),
+        (TRAIN, [LARGE], 1, TrainingError, r"no text of people/dev can be used; the first reject: .* has 40 triples"),
     ],
 )
 def test_data_with_too_few_texts_are_refused(

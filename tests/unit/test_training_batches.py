@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.model.batch import Example
-from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sizes, text_costs
+from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sort_keys, text_costs
 from agggen.training.schedules import ScheduleName, schedule
 from tests.unit.model.enumeration import kept_sets, members, random_example
 
@@ -33,13 +33,13 @@ def corpora(draw: st.DrawFn) -> list[Example]:
     return examples
 
 
-def cost_twin(example: Example, max_group_size: int, most_broken: int) -> int:
+def cost_twin(example: Example, max_group_size: int, max_violations: int) -> int:
     """`joint_costs` of an example, by enumeration."""
     total = 0
     for fact, tokens in enumerate(example.facts):
         required = members(example.required[fact]) if example.required else frozenset()
         forbidden = members(example.forbidden[fact]) if example.forbidden else frozenset()
-        sets = kept_sets(len(example.predicates), max_group_size, example.max_size, required, forbidden, most_broken)
+        sets = kept_sets(len(example.predicates), max_group_size, example.max_size, required, forbidden, max_violations)
         total += (len(sets) + 1) * (len(tokens) + 1)
     return total
 
@@ -47,11 +47,11 @@ def cost_twin(example: Example, max_group_size: int, most_broken: int) -> int:
 @given(corpora(), st.integers(1, 3), st.integers(0, 1))
 @settings(max_examples=40)
 def test_joint_costs_equal_enumeration_in_any_batch(
-    examples: list[Example], max_group_size: int, most_broken: int
+    examples: list[Example], max_group_size: int, max_violations: int
 ) -> None:
-    costs = joint_costs(examples, max_group_size, most_broken)
-    assert costs == [cost_twin(example, max_group_size, most_broken) for example in examples]
-    alone = [joint_costs([example], max_group_size, most_broken) for example in examples]
+    costs = joint_costs(examples, max_group_size, max_violations)
+    assert costs == [cost_twin(example, max_group_size, max_violations) for example in examples]
+    alone = [joint_costs([example], max_group_size, max_violations) for example in examples]
     assert [cost for (cost,) in alone] == costs
 
 
@@ -69,7 +69,7 @@ def test_an_epoch_has_every_example_once_within_the_budget(
     examples: list[Example], budget: int, max_records: int, seed: int, epoch: int
 ) -> None:
     costs = text_costs(examples)
-    batches = epoch_batches(sizes(examples), costs, budget, max_records, seed, epoch)
+    batches = epoch_batches(sort_keys(examples), costs, budget, max_records, seed, epoch)
     assert sorted(index for batch in batches for index in batch) == list(range(len(examples)))
     for batch in batches:
         assert 1 <= len(batch) <= max_records
@@ -81,7 +81,7 @@ MANY = [random_example(seed, 1 + seed % 3, [1 + seed % 5, 2]) for seed in range(
 
 def test_batches_are_determined_by_seed_and_epoch() -> None:
     def batches(seed: int, epoch: int) -> list[list[int]]:
-        return epoch_batches(sizes(MANY), text_costs(MANY), 30, 8, seed, epoch)
+        return epoch_batches(sort_keys(MANY), text_costs(MANY), 30, 8, seed, epoch)
 
     keys = list(product(range(3), range(3)))
     assert all(batches(*key) == batches(*key) for key in keys)
@@ -89,7 +89,7 @@ def test_batches_are_determined_by_seed_and_epoch() -> None:
 
 
 def test_examples_of_similar_length_are_batched_together() -> None:
-    batches = epoch_batches(sizes(MANY), text_costs(MANY), 1000, 6, 1, 0)
+    batches = epoch_batches(sort_keys(MANY), text_costs(MANY), 1000, 6, 1, 0)
 
     def spread(groups: Sequence[Sequence[int]]) -> float:
         triples = [[len(MANY[i].predicates) for i in group] for group in groups]

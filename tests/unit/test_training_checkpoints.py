@@ -17,7 +17,7 @@ from agggen.errors import TrainingError
 from agggen.model.joint import JointModel
 from agggen.training import checkpoints
 from agggen.training.callbacks import CheckpointEvery
-from agggen.training.checkpoints import FileKeeper, Snapshot, load_checkpoint
+from agggen.training.checkpoints import FileCheckpointer, Snapshot, load_checkpoint
 from agggen.training.loop import Stage, StageConfig, Trainer
 from tests.unit.toy_training import (
     CONFIG,
@@ -65,11 +65,11 @@ def test_a_stopped_run_resumes_exactly(
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
 def test_a_finished_stage_is_restored_without_training(tmp_path: Path, config: StageConfig) -> None:
     """After its last epoch, and after early stopping."""
-    finished = trainer(config=config, callbacks=[CheckpointEvery(FileKeeper(tmp_path))])
+    finished = trainer(config=config, callbacks=[CheckpointEvery(FileCheckpointer(tmp_path))])
     finished.run()
     log = Log()
     repeated = trainer(config=config, model=fresh_model(3), callbacks=[log])
-    assert FileKeeper(tmp_path).restore(repeated)
+    assert FileCheckpointer(tmp_path).restore(repeated)
     assert repeated.run() == finished.progress
     assert log.events == ["end"]
     assert same(weights(repeated.model), weights(finished.model))
@@ -94,7 +94,7 @@ def test_the_baseline_does_not_train_the_transitions(checkpoint: Path) -> None:
 def checkpoint(tmp_path: Path) -> Path:
     stopped = trainer(callbacks=[Log(3)])
     stopped.run()
-    FileKeeper(tmp_path / "runs").save(stopped)
+    FileCheckpointer(tmp_path / "runs").save(stopped)
     return tmp_path / "runs" / "baseline.safetensors"
 
 
@@ -118,10 +118,10 @@ def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
     saved: list[int] = []
     clock = [0]
     monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: clock[-1])
-    monkeypatch.setattr(FileKeeper, "save", lambda self, trainer: saved.append(trainer.progress.step))
+    monkeypatch.setattr(FileCheckpointer, "save", lambda self, trainer: saved.append(trainer.progress.step))
     tick = callback(on_update=lambda trainer: clock.append(clock[-1] + 50))
     config = replace(CONFIG, epochs=2, log_every=1000)
-    trainer(config=config, callbacks=[tick, CheckpointEvery(FileKeeper(tmp_path), 120)]).run()
+    trainer(config=config, callbacks=[tick, CheckpointEvery(FileCheckpointer(tmp_path), 120)]).run()
     assert saved == [3, 5, 8, 10]
 
 
@@ -132,7 +132,7 @@ def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
     assert (snapshots[7].stage, snapshots[7].step) == ("baseline", 8)
     snapshots[7].write(tmp_path / "baseline.safetensors")
     resumed = trainer(model=fresh_model(2))
-    FileKeeper(tmp_path).restore(resumed)
+    FileCheckpointer(tmp_path).restore(resumed)
     assert resumed.progress.step == 8
     resumed.run()
     assert same(weights(resumed.model), weights(full.model))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from agggen.training.checkpoints import FileKeeper
-from agggen.training.distributed import ALONE, share
+from agggen.training.checkpoints import FileCheckpointer
+from agggen.training.distributed import SINGLE_WORKER, worker_share
 from tests.unit import training_workers
 from tests.unit.toy_training import CONFIG, fresh_model, same, trainer, weights
 
@@ -74,11 +74,11 @@ def test_a_stopped_distributed_run_resumes_exactly(workers: Workers) -> None:
 def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) -> None:
     assert all(facts["restored"] for facts in workers.facts)
     one = trainer(model=fresh_model(1))
-    FileKeeper(workers.folder / "runs").restore(one)
+    FileCheckpointer(workers.folder / "runs").restore(one)
     assert one.progress.step == 6
     assert one.run().step == one.total_steps
     before = weights(one.model)
-    FileKeeper(workers.folder / "runs" / "second").restore(one)
+    FileCheckpointer(workers.folder / "runs" / "second").restore(one)
     assert one.progress.epoch == CONFIG.epochs and before.keys() == weights(one.model).keys()
 
 
@@ -94,15 +94,15 @@ def test_texts_stop_requests_and_errors_reach_all_workers(workers: Workers) -> N
 
 
 def test_a_group_of_one_changes_nothing() -> None:
-    group, tensor = ALONE, torch.ones(2)
-    group.add_up(tensor)
-    assert tensor.tolist() == [1, 1] and group.from_first("x") == "x"
+    group, tensor = SINGLE_WORKER, torch.ones(2)
+    group.all_reduce(tensor)
+    assert tensor.tolist() == [1, 1] and group.broadcast("x") == "x"
     assert (group.any(True), group.any(False), group.rank, group.size) == (True, False, 0, 1)
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=60), st.integers(1, 9))
 def test_shares_partition_a_batch_by_cost(costs: list[int], size: int) -> None:
-    shares = [share(costs, rank, size) for rank in range(size)]
+    shares = [worker_share(costs, rank, size) for rank in range(size)]
     assert [index for part in shares for index in part] == list(range(len(costs)))
     for part in shares:
         assert sum(costs[index] for index in part) <= sum(costs) / size + max(costs)
@@ -117,4 +117,4 @@ def test_shares_partition_a_batch_by_cost(costs: list[int], size: int) -> None:
     ],
 )
 def test_shares(costs: list[int], size: int, shares: list[list[int]]) -> None:
-    assert [list(share(costs, rank, size)) for rank in range(size)] == shares
+    assert [list(worker_share(costs, rank, size)) for rank in range(size)] == shares

@@ -18,8 +18,8 @@ from torch.nn.utils import clip_grad_norm_
 from agggen.errors import TrainingError
 from agggen.model.batch import CLS, SEP, Example, collate
 from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
-from agggen.training.checkpoints import FileKeeper
-from agggen.training.loop import Stage, StageConfig, Trainer, repeatable
+from agggen.training.checkpoints import FileCheckpointer
+from agggen.training.loop import Stage, StageConfig, Trainer, deterministic
 from agggen.training.stopping import StopRequest
 from tests.unit.model.enumeration import random_example, tiny_model
 from tests.unit.toy_training import (
@@ -73,7 +73,7 @@ def test_a_gradient_is_the_mean_over_scored_positions_and_is_clipped(stage: Stag
     model = tiny_model(predicate_dropout=0.0)
     training = trainer(stage, replace(CONFIG, clip=1e9), model=model)
     whole = stage == "baseline"
-    batch = collate(TRAIN, whole=whole)
+    batch = collate(TRAIN, single_fact=whole)
     log_probs = model.text_log_probs(batch) if whole else model.log_likelihood(batch)
     expected = torch.autograd.grad(-log_probs.sum() / (batch.targets != 0).sum(), [model.output_bias])[0]
     update = training._prepare([ALL], 0)
@@ -142,7 +142,7 @@ def test_the_development_loss_is_per_scored_position_and_not_smoothed(stage: Sta
     loss = training.evaluate()["dev_loss"]
     with torch.no_grad():
         if stage == "baseline":
-            totals = [float(model.text_log_probs(collate([e], whole=True))) for e in DEV]
+            totals = [float(model.text_log_probs(collate([e], single_fact=True))) for e in DEV]
             positions = sum(sum(map(len, e.facts)) + 1 for e in DEV)
         else:
             totals = [float(model.log_likelihood(collate([e]))) for e in DEV]
@@ -150,7 +150,7 @@ def test_the_development_loss_is_per_scored_position_and_not_smoothed(stage: Sta
     assert loss == pytest.approx(-sum(totals) / positions, rel=1e-5)
     if stage == "baseline":
         model.train()
-        assert float(training._loss(collate(DEV, whole=True))) > loss * positions + 1e-3, "the training loss is"
+        assert float(training._loss(collate(DEV, single_fact=True))) > loss * positions + 1e-3, "the training loss is"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_early_stopping_restores_the_best_weights(
 def test_a_stage_ends_with_the_mean_of_its_weights_and_those_before_it(stage: Stage, tmp_path: Path) -> None:
     plain, mixed = trainer(stage), trainer(stage, replace(CONFIG, initial_share=0.4))
     before = weights(plain.model)
-    mixed.callbacks = [CheckpointEvery(FileKeeper(tmp_path))]
+    mixed.callbacks = [CheckpointEvery(FileCheckpointer(tmp_path))]
     plain.run()
     mixed.run()
     trained = weights(plain.model)
@@ -195,7 +195,7 @@ def test_a_stage_ends_with_the_mean_of_its_weights_and_those_before_it(stage: St
         share = 0.0 if name.startswith("transitions.") else 0.4
         torch.testing.assert_close(mean, share * before[name] + (1 - share) * trained[name])
     repeated = trainer(stage, mixed.config)
-    assert FileKeeper(tmp_path).restore(repeated)
+    assert FileCheckpointer(tmp_path).restore(repeated)
     repeated.run()
     assert same(weights(repeated.model), weights(mixed.model)), "a finished stage is averaged once"
 
@@ -283,7 +283,7 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with repeatable(torch.device("cpu")):
+        with deterministic(torch.device("cpu")):
             first = gradient()
             assert all(torch.equal(first, gradient()) for _ in range(20))
     finally:

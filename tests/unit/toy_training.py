@@ -13,7 +13,7 @@ from torch import Tensor
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.training.callbacks import Callback, Metrics
-from agggen.training.distributed import ALONE, Group
+from agggen.training.distributed import SINGLE_WORKER, WorkerGroup
 from agggen.training.loop import Stage, StageConfig, Trainer
 from tests.unit.model.enumeration import random_example, tiny_model
 
@@ -78,7 +78,7 @@ def trainer(
     return Trainer(model or fresh_model(), stage=stage, config=config, callbacks=callbacks, **arguments)
 
 
-def gradients(stage: Stage, batches: list[list[int]], group: Group = ALONE) -> dict[str, Tensor]:
+def gradients(stage: Stage, batches: list[list[int]], group: WorkerGroup = SINGLE_WORKER) -> dict[str, Tensor]:
     """The gradients of one update in float64, without dropout."""
     model = tiny_model(seed=3, predicate_dropout=0.0)
     training = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)

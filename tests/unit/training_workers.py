@@ -14,8 +14,8 @@ from torch import Tensor
 
 from agggen.errors import TrainingError
 from agggen.training.callbacks import CheckpointEvery
-from agggen.training.checkpoints import FileKeeper
-from agggen.training.distributed import ALONE, Connected, Group
+from agggen.training.checkpoints import FileCheckpointer
+from agggen.training.distributed import SINGLE_WORKER, DistributedGroup, WorkerGroup
 from agggen.training.loop import Stage
 from tests.unit.model.enumeration import tiny_model
 from tests.unit.toy_training import ALL, CONFIG, STAGES, TRAIN, Log, fresh_model, gradients, trainer, weights
@@ -24,23 +24,24 @@ UPDATES = {"all": [ALL], "two-forward-passes": [ALL[:5], ALL[5:]], "one-example"
 LONG = replace(CONFIG, epochs=2)
 
 
-def whole_run(stage: Stage, group: Group) -> dict[str, Tensor]:
+def whole_run(stage: Stage, group: WorkerGroup) -> dict[str, Tensor]:
     """The weights and losses of a run in float64, without dropout."""
     log, model = Log(), tiny_model(seed=3, predicate_dropout=0.0)
     trainer(stage, LONG, model=model, callbacks=[log], group=group).run()
     return weights(model) | {"(losses)": torch.tensor(log.losses + log.dev_losses, dtype=torch.float64)}
 
 
-def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def resumed(folder: Path, group: WorkerGroup) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A run with dropout, stopped by its last worker and resumed by new trainers; and an uninterrupted one."""
-    keeper = FileKeeper(folder)
+    checkpointer = FileCheckpointer(folder)
     first = trainer(callbacks=[Log(6 if group.rank == group.size - 1 else 0)], group=group)
     facts: dict[str, Any] = {"stopped_at": first.run().step, "done": first.progress.done}
     if group.rank == 0:
-        keeper.save(first)
+        checkpointer.save(first)
     dist.barrier()
-    second = trainer(model=fresh_model(99), group=group, callbacks=[CheckpointEvery(FileKeeper(folder / "second"))])
-    facts["restored"] = keeper.restore(second)
+    second_callback = CheckpointEvery(FileCheckpointer(folder / "second"))
+    second = trainer(model=fresh_model(99), group=group, callbacks=[second_callback])
+    facts["restored"] = checkpointer.restore(second)
     facts["seeds"] = second._random_seed()
     second.run()
     whole = trainer(group=group)
@@ -49,7 +50,7 @@ def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, An
     return state | {f"whole.{n}": t for n, t in weights(whole.model).items()}, facts
 
 
-def refused(group: Group) -> str:
+def refused(group: WorkerGroup) -> str:
     """The error of a worker if only the last worker's weights are NaN."""
     model = fresh_model()
     if group.rank == group.size - 1:
@@ -62,7 +63,7 @@ def refused(group: Group) -> str:
     return "nothing"
 
 
-def everything(group: Group) -> dict[str, Tensor]:
+def everything(group: WorkerGroup) -> dict[str, Tensor]:
     """All results that must not depend on the number of workers."""
     tensors: dict[str, Tensor] = {}
     for stage in STAGES:
@@ -75,14 +76,14 @@ def everything(group: Group) -> dict[str, Tensor]:
 def work(rank: int, size: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=size)
-    group = Connected()
+    group = DistributedGroup()
     save_file(everything(group), folder / f"everything-{rank}.safetensors")
     states, facts = resumed(folder / "runs", group)
     save_file(states, folder / f"resumed-{rank}.safetensors")
     facts |= {
         "group": [group.rank, group.size],
-        "text": group.from_first(f"Café {rank} 🂡"),
-        "empty": group.from_first(""),
+        "text": group.broadcast(f"Café {rank} 🂡"),
+        "empty": group.broadcast(""),
         "any": [group.any(False), group.any(rank == size - 1), group.any(True)],
         "refused": refused(group),
     }
@@ -91,4 +92,4 @@ def work(rank: int, size: int, folder: Path) -> None:
 
 
 def alone() -> dict[str, Tensor]:
-    return everything(ALONE)
+    return everything(SINGLE_WORKER)

@@ -17,8 +17,8 @@ Tags = tuple[str, ...]
 
 
 def tags_of(roles: Sequence[str]) -> Tags:
-    """The tags for `roles` (all roles but V), in the order of their numbers: O, B-V, then B- and I- of each role."""
-    return ("O", "B-V", *(f"{edge}-{role}" for role in roles for edge in "BI"))
+    """The tags of `roles` (all roles except V) by tag number: O, B-V, then B- and I- of each role."""
+    return ("O", "B-V", *(f"{bio}-{role}" for role in roles for bio in "BI"))
 
 
 def best_frames(
@@ -27,7 +27,7 @@ def best_frames(
     """The best valid tag numbers of each frame with each numbered role (ARG0, ARG1, ...) at most once.
 
     If the best sequence has a role twice, the phrase nearest to the predicate keeps the role, and the frame is decoded
-    again with this role forbidden outside the phrase. Arguments as in `best_tags`; `roles` as in ``tags_of``.
+    again with the role forbidden elsewhere. `roles` is as in `tags_of`, the other arguments as in `best_tags`.
     """
     paths = best_tags(scores, predicates, lengths)
     begin_tags = [2 * number + 2 for number, role in enumerate(roles) if role.startswith("ARG") and role[3:].isdigit()]
@@ -50,7 +50,7 @@ def best_frames(
 
 
 def _forbid_duplicates(path: Sequence[int], predicate: int, begin_tags: Sequence[int], forbidden: np.ndarray) -> bool:
-    """Sets `forbidden` (T, K) for roles (by `begin_tags`) that `path` has twice; returns whether there are any."""
+    """Sets `forbidden` (T, K) for the roles (by B- tag) that `path` has twice; returns whether there are any."""
     any_duplicate = False
     for begin in begin_tags:
         starts = [position for position, number in enumerate(path) if number == begin]

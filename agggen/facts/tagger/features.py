@@ -1,7 +1,7 @@
-"""Features of words as numbers: lower-cased form, prefix, suffixes and shape, so that unseen words have features too.
+"""Feature ids of words (lower-cased form, prefix, suffixes, shape), so that unseen words have features too.
 
-Each feature has a table of the values in the training text; other values have the number 0. Sentences are batched by
-length to reduce padding.
+Each feature has a table of the values in the training text; other values have the id 0. Sentences are batched by length
+to reduce padding.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ def shape(word: str) -> str:
 class Features:
     def __init__(self, tables: Mapping[str, Sequence[str]]) -> None:
         self.tables = {name: tuple(tables[name]) for name in TABLES}
-        self._numbers = [{value: i for i, value in enumerate(self.tables[name], start=1)} for name in TABLES]
+        self._id_of = [{value: i for i, value in enumerate(self.tables[name], start=1)} for name in TABLES]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The number of entries per table, including the entry 0 for unknown values."""
+        """The number of entries per table, including entry 0 for unknown values."""
         return tuple(len(table) + 1 for table in self.tables.values())
 
-    def numbers(self, word: str) -> tuple[int, ...]:
-        """The feature numbers of a word, one per table."""
-        return tuple(numbers.get(value, 0) for numbers, value in zip(self._numbers, values(word), strict=True))
+    def ids(self, word: str) -> tuple[int, ...]:
+        """The feature ids of a word, one per table."""
+        return tuple(id_of.get(value, 0) for id_of, value in zip(self._id_of, values(word), strict=True))
 
 
 def batch_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Batches of the indices of non-empty sentences, longest first.
 
-    A batch has at most `budget` words with padding, or is a single longer sentence.
+    A batch has at most `budget` words, padding included, or is a single longer sentence.
     """
     order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: -lengths[index])
     batches: list[list[int]] = []
@@ -71,9 +71,9 @@ def batch_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def collate_words(sentences: Sequence[Sequence[str]], features: Features) -> tuple[Tensor, Tensor]:
-    """Feature numbers (B, T, E) and lengths (B,) of non-empty sentences, which must be ordered by descending length."""
+    """Feature ids (B, T, E) and lengths (B,) of non-empty sentences, which must be sorted by descending length."""
     lengths = [len(words) for words in sentences]
     array = np.zeros((len(sentences), lengths[0], len(TABLES)), dtype=np.int64)
     for row, words in enumerate(sentences):
-        array[row, : len(words)] = [features.numbers(word) for word in words]
+        array[row, : len(words)] = [features.ids(word) for word in words]
     return torch.from_numpy(array), torch.tensor(lengths)

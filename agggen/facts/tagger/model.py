@@ -1,8 +1,8 @@
 """The network: two bidirectional LSTM layers per sentence, then a smaller one per predicate.
 
 Shapes: B sentences, T words, F frames (predicates of all sentences), E features per word, H hidden units, K role tags.
-Rows are padded at the end. Padding does not affect words, since it is last in both directions: for the backward
-direction, each row is reversed within its length.
+Rows are padded at the end. Padding does not affect words, since it is last in both directions: the backward LSTM reads
+each row reversed within its length.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-FAR = 12
+MAX_DISTANCE = 12
 """Distances to the predicate are clipped to this many words."""
 
 
@@ -41,12 +41,12 @@ class TaggerModel(nn.Module):
         self.word_side = nn.Linear(state_size, config.role)
         self.predicate_side = nn.Linear(state_size, config.role)
         self.product_side = nn.Linear(state_size, config.role, bias=False)
-        self.distance = nn.Embedding(2 * FAR + 1, config.role)
+        self.distance = nn.Embedding(2 * MAX_DISTANCE + 1, config.role)
         self.frame = BiLSTM(config.role, config.role_hidden)
         self.tag = nn.Linear(2 * config.role_hidden + config.role, n_tags)
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """States (B, T, 2H) and predicate logits (B, T) of sentences: feature numbers (B, T, E), lengths (B,)."""
+        """States (B, T, 2H) and predicate logits (B, T) of sentences with feature ids (B, T, E) and lengths (B,)."""
         columns = [embedding(features[..., i]) for i, embedding in enumerate(self.embeddings)]
         reversal = _reversal(lengths, features.shape[1])
         states = self.second(self.first(torch.cat(columns, -1), reversal), reversal)
@@ -58,14 +58,14 @@ class TaggerModel(nn.Module):
         predicates = self.predicate_side(states[sentence, predicate]).unsqueeze(1)  # (F, 1, role)
         products = self.product_side(states)[sentence] * predicates  # a low-rank bilinear term
         positions = torch.arange(states.shape[1], device=states.device)
-        distance = (positions.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-FAR, FAR) + FAR
+        distance = (positions.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
         relations = torch.relu(words + predicates + products + self.distance(distance))
         contexts = self.frame(relations, _reversal(lengths[sentence], states.shape[1]))
         return self.tag(torch.cat((contexts, relations), -1))
 
 
 class BiLSTM(nn.Module):
-    """A bidirectional LSTM over padded rows, made of two unidirectional LSTMs."""
+    """A bidirectional LSTM over padded rows."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
@@ -73,14 +73,14 @@ class BiLSTM(nn.Module):
         self.backwards = nn.LSTM(inputs, hidden)
 
     def forward(self, inputs: Tensor, reversal: Tensor) -> Tensor:
-        """(B, T, inputs) to (B, T, 2 hidden), with the order (B * T,) of `_reversal`."""
+        """(B, T, inputs) to (B, T, 2 hidden); `reversal` is the result (B * T,) of `_reversal`."""
         forward = self.forwards(inputs.transpose(0, 1))[0].transpose(0, 1)
         backward = self.backwards(_reorder(inputs, reversal).transpose(0, 1))[0].transpose(0, 1)
         return torch.cat((forward, _reorder(backward, reversal)), -1)
 
 
 def _reversal(lengths: Tensor, width: int) -> Tensor:
-    """The order (B * `width`,) of flattened rows in which each row is reversed within its length."""
+    """Indices (B * `width`,) into flattened rows that reverse each row within its length."""
     positions = torch.arange(width, device=lengths.device).unsqueeze(0)
     lengths = lengths.unsqueeze(1)
     sources = torch.where(positions < lengths, lengths - 1 - positions, positions)

@@ -61,7 +61,7 @@ class RoleTagger:
 
 
 def tagger_fingerprint(path: Path | str) -> str:
-    """SHA-256 of the manifest, which identifies the tagger; the files are checked first.
+    """SHA-256 of the manifest, which identifies the tagger, after a check of all files.
 
     Raises:
         BundleError: a file is missing or was modified.
@@ -94,7 +94,7 @@ def load_tagger(path: Path | str) -> RoleTagger:
     if description.get("format") != FORMAT:
         raise BundleError(f"{path} has tagger format {description.get('format')}; this version reads {FORMAT}")
     try:
-        # "dropout" is a setting of training only.
+        # "dropout" is used in training only.
         sizes = {name: size for name, size in description["model"].items() if name != "dropout"}
         config = TaggerConfig(**(sizes | {"features": tuple(sizes["features"])}))
         features = Features(description["features"])
@@ -104,4 +104,4 @@ def load_tagger(path: Path | str) -> RoleTagger:
         model.load_state_dict({name: value.float() for name, value in weights.items()})
         return RoleTagger(model.eval(), features, roles)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise BundleError(f"the files of the role tagger {path} do not fit each other: {error}") from error
+        raise BundleError(f"the files of the role tagger {path} are inconsistent: {error}") from error

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.delimited import NEEDED, delimiter_in, identifier_of
+from agggen.corpora.delimited import TRIPLE_COLUMNS, delimiter_in, identifier_of
 from agggen.corpora.delimited import read_rows as read_csv_rows
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import read_lines
@@ -207,8 +207,8 @@ def _csv_layout(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
 
 
 def _has_triples(columns: Iterable[str]) -> bool:
-    """Whether a table has one triple per row: it has two of the columns `NEEDED`. Without the third, reading fails."""
-    return len({name.lower() for name in columns} & set(NEEDED)) > 1
+    """Whether a table has one triple per row: it has two of `TRIPLE_COLUMNS`. Without the third, reading fails."""
+    return len({name.lower() for name in columns} & set(TRIPLE_COLUMNS)) > 1
 
 
 def _id_of(item: tuple[int, Any] | Reject, prefix: str, triples: bool) -> str:
@@ -241,7 +241,7 @@ def _values(
     """
     if not delimiter:
         return read_values(stream, address, "reject", line)
-    needed = NEEDED if triples else ()
+    needed = TRIPLE_COLUMNS if triples else ()
     return read_csv_rows(stream, address, needed, delimiter, "keep", columns, line)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from agggen.checks import RISKY, check_all
+from agggen.checks import RISK_THRESHOLD, check_all
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen.generation.generator import Generator
@@ -103,7 +103,7 @@ class Counts(Tally):
     failed: int = 0  # rejects because the generator failed; a later run retries them
     fulfilled: int = 0  # records whose best text passes the strict check
     scored: int = 0  # records whose texts a critic scored; 0 if the job has no critic
-    risky: int = 0  # scored records whose best text has a risk over `agggen.checks.RISKY`
+    risky: int = 0  # scored records whose best text has a risk over `agggen.checks.RISK_THRESHOLD`
     plan_lengths: dict[str, int] = field(default_factory=dict)  # records by the number of facts of their best text
     unknown_predicates: dict[str, int] = field(default_factory=dict)  # records by predicate that training never saw
 
@@ -226,7 +226,7 @@ class RowWriter:
                 scores = {"risk": check.risk} | check.scores
                 task.scores.append({name: round(scores[name], 4) for name in SCORES})
             self.counts.scored += 1
-            self.counts.risky += task.scores[0]["risk"] > RISKY
+            self.counts.risky += task.scores[0]["risk"] > RISK_THRESHOLD
 
     def _texts(self, task: _Task) -> Iterator[dict[str, Any]]:
         best = task.texts[0]

@@ -47,7 +47,7 @@ def bulk(
     import json
     from functools import partial
 
-    from agggen.checks import RISKY
+    from agggen.checks import RISK_THRESHOLD
     from agggen.config import config_hash, resolved
     from agggen.report.review import check_review, write_review
     from agggen_platform.bulk.job import generate
@@ -75,7 +75,7 @@ def bulk(
     console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), [row])
     name_unknown(counts.unknown_predicates)
     if counts.scored:
-        console.note(f"{counts.risky:,} of {counts.scored:,} records have a risk over {RISKY}")
+        console.note(f"{counts.risky:,} of {counts.scored:,} records have a risk over {RISK_THRESHOLD}")
     if review:
         write_review(review, report.review)
         console.note(f"Correct the texts in {review}, then: agggen adapt {bundle} {review}")

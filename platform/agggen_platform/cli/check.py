@@ -129,7 +129,7 @@ def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
 
 def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
     """Prints the riskiest texts to stdout and the means over all texts to stderr."""
-    from agggen.checks import RISKY
+    from agggen.checks import RISK_THRESHOLD
 
     rows = []
     for entry in riskiest:
@@ -141,17 +141,17 @@ def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> N
         console.print_table(["id", "risk", "coverage", "correctness", "fluency", "not said", "text"], rows)
     whole = sum(entry.result.whole for entry in checked)
     faultless = sum(not entry.faults for entry in checked)
-    risky = sum(entry.risk > RISKY for entry in checked)
+    risky = sum(entry.risk > RISK_THRESHOLD for entry in checked)
     means = ", ".join(f"{name} {fmean(entry.scores[name] for entry in checked):.3f}" for name in checked[0].scores)
     console.note(
         f"{len(checked):,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; {means}; "
-        f"{risky:,} have a risk over {RISKY}"
+        f"{risky:,} have a risk over {RISK_THRESHOLD}"
     )
 
 
 def _meta_evaluate(path: Path, critic: Critic) -> None:
     """Prints how scores correlate with human ratings, and the share of passing texts that people rate incorrect."""
-    from agggen.checks import RISKY, check_all
+    from agggen.checks import RISK_THRESHOLD, check_all
     from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings, reference_scores
     from agggen.verification.lenient import verify
 
@@ -184,7 +184,7 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     if all("Correctness" in text.ratings for text in rated):
         for name, passes in (
             ("no fault by words", [not entry.faults for entry in checked]),
-            (f"risk of at most {RISKY}", [entry.risk <= RISKY for entry in checked]),
+            (f"risk of at most {RISK_THRESHOLD}", [entry.risk <= RISK_THRESHOLD for entry in checked]),
         ):
             share, wrong = passed_but_incorrect(rated, passes)
             console.note(f"{name}: {share:.1%} of the texts pass; people call {wrong:.1%} of these incorrect")

@@ -146,7 +146,7 @@ class _Trial(tune.Trainable):
 
     def cleanup(self) -> None:
         """Ends training gracefully: it saves a checkpoint, and its workers release their resources."""
-        self._stop.ask()
+        self._stop.request()
         # Tune gives no reason. A trial that waits for the next step was stopped early, unless it received a signal.
         fell_behind = StoppedEarlyError("it fell behind other trials")
         ended = self._unanswered and self._stop.signal is None

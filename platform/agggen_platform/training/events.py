@@ -177,4 +177,4 @@ class EventSink:
             self._tracker.log_text(event.samples, f"samples/{event.stage}-{event.epoch:03d}.txt")
         self._show(event)
         if event.kind == "evaluation" and self._on_evaluation is not None and self._on_evaluation(event):
-            self._stop.ask()
+            self._stop.request()

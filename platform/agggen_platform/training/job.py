@@ -33,7 +33,7 @@ from agggen.errors import StoppedEarlyError, StoppedError
 from agggen.model.joint import JointModel
 from agggen.run import Prepared, bundle_of, fit, new_model
 from agggen.training.data import Data, check_same, training_data
-from agggen.training.distributed import ALONE
+from agggen.training.distributed import SINGLE_WORKER
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
 from agggen.training.loop import Stage
 from agggen.training.stopping import StopRequest
@@ -76,7 +76,7 @@ def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
 
 def default_name(preset: str, config: JobConfig, data: Data) -> str:
     """``PRESET-`` and a hash of everything that affects the result, so that the same command continues its run."""
-    decisive = json.dumps([config_hash(result_of(config)), *data.decisive.values()])
+    decisive = json.dumps([config_hash(result_of(config)), *data.input_fingerprints.values()])
     return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"
 
 
@@ -170,9 +170,9 @@ def train_job(
                     model, metrics = _trained(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
-                    with StoreKeeper(checkpoints, ALONE, lambda: meter.checkpoint(time.time())) as keeper:
+                    with StoreKeeper(checkpoints, SINGLE_WORKER, lambda: meter.checkpoint(time.time())) as keeper:
                         seconds = config.storage.checkpoint_seconds
-                        model, metrics = fit(config, prepared, keeper, [reporter], ALONE, stopped, seconds)
+                        model, metrics = fit(config, prepared, keeper, [reporter], SINGLE_WORKER, stopped, seconds)
             except StoppedEarlyError:
                 raise
             except StoppedError as error:
@@ -244,7 +244,7 @@ class _Run:
         self.folder.write(_RUN, (json.dumps(self._identity(data), indent=1, ensure_ascii=False) + "\n").encode())
 
     def _identity(self, data: Data) -> dict[str, Any]:
-        return flatten(result_of(self.config)) | data.decisive
+        return flatten(result_of(self.config)) | data.input_fingerprints
 
     def describe(self, data: Data) -> None:
         """Logs the configuration and the data."""

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from agggen.training.checkpoints import Snapshot, load_checkpoint
-from agggen.training.distributed import Group
+from agggen.training.distributed import WorkerGroup
 from agggen.training.loop import Progress, Trainer
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.errors import StorageError, explained
@@ -53,13 +53,13 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 class StoreKeeper:
-    """A `Keeper` that saves in a `CheckpointStore`; a context manager that waits for the last checkpoint at its end.
+    """A `Checkpointer` that saves in a `CheckpointStore`; as a context manager, it waits for the last checkpoint.
 
     `save` copies the trainer's state; a thread stores and verifies the copy. A newer copy replaces one that still
     waits. An error of the thread is raised by the next `save`, or at the end of the block.
     """
 
-    def __init__(self, store: CheckpointStore, group: Group, on_saved: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: CheckpointStore, group: WorkerGroup, on_saved: Callable[[], None] = lambda: None) -> None:
         """`on_saved`: called in the thread after each verified checkpoint."""
         self.store, self.group, self._on_saved = store, group, on_saved
         self._pending: dict[str, Snapshot] = {}  # by stage
@@ -93,7 +93,7 @@ class StoreKeeper:
             StorageError: the store cannot be read.
         """
         path = self._folder / "restored.safetensors"
-        saved = self.group.from_first(self.store.restore(trainer.stage, path) if self.group.rank == 0 else None)
+        saved = self.group.broadcast(self.store.restore(trainer.stage, path) if self.group.rank == 0 else None)
         if saved is None:
             return False
         if self.group.rank:

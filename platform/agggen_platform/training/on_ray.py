@@ -20,7 +20,7 @@ from typing import Any
 from agggen.errors import AggGenError, ConfigError, StoppedError, TrainingError
 from agggen.records import Record
 from agggen.run import fit
-from agggen.training.distributed import Connected
+from agggen.training.distributed import DistributedGroup
 from agggen.training.events import EventReporter, SampleWriter
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, room_for
@@ -130,7 +130,7 @@ def train_on_workers(
                 stopping = True
                 ray.get(coordinator.stop.remote())
             if stopping and not monitor.alive and not ended:
-                raise StoppedError("training was stopped while no workers ran; the same call continues there")
+                raise StoppedError("training was stopped while no workers ran; the same call resumes it")
         error = ray.get(running)
         result = ray.get(coordinator.result.remote())
     except RayError as lost:
@@ -251,7 +251,7 @@ def _work(loop_config: dict[str, Any]) -> None:
     task: _Task = loop_config["task"]
     if ray.get(task.coordinator.result.remote()) is not None:
         return  # another attempt would end the same way
-    group = Connected()
+    group = DistributedGroup()
     if group.rank == 0:
         _send(task, WorkerMessage("attempt"))
     try:
@@ -265,7 +265,7 @@ def _send(task: _Task, message: WorkerMessage) -> Any:
     return task.coordinator.send.remote(message)
 
 
-def _fit(task: _Task, group: Connected) -> None:
+def _fit(task: _Task, group: DistributedGroup) -> None:
     import ray
     import torch
 

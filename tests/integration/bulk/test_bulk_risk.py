@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agggen.checks import RISKY, check_all
+from agggen.checks import RISK_THRESHOLD, check_all
 from agggen.errors import ConfigError, CorpusError
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import SCORES
@@ -37,7 +37,7 @@ def test_texts_have_the_scores_that_the_library_gives_them(bulk: Bulk) -> None:
     assert len(rows) == len(scores) == 2 * RECORDS
     for row, expected_scores in zip(rows, scores, strict=True):
         assert {name: row[name] for name in SCORES} == pytest.approx(expected_scores, abs=2e-4)
-    assert report.summary.risky == sum(float(str(row["risk"])) > RISKY for row in rows if row["rank"] == 1)
+    assert report.summary.risky == sum(float(str(row["risk"])) > RISK_THRESHOLD for row in rows if row["rank"] == 1)
     assert pq.read_table(bulk.out / "texts.parquet").to_pylist() == rows
     riskiest = sorted(rows, key=lambda row: (-float(str(row["risk"])), row["row"], row["rank"]))[:5]
     assert [(checked.record.id, checked.text) for checked in report.review] == [
@@ -56,9 +56,8 @@ def test_the_command_also_reviews_a_finished_job(
     settings = ["--actors", "0", "--runs", tmp_path / "runs", "critic=included", f"format={form}", "--worst", "2"]
     code, _, err = run(*arguments, *settings, "--review", tmp_path / "first.csv")
     assert code == 0, err
-    assert (
-        f"of 3 records have a risk over {RISKY}" in err and f"agggen adapt {model.address} {tmp_path}/first.csv" in err
-    )
+    assert f"of 3 records have a risk over {RISK_THRESHOLD}" in err
+    assert f"agggen adapt {model.address} {tmp_path}/first.csv" in err
     code, _, err = run(*arguments, *settings, "--review", tmp_path / "second.csv")
     assert (code, "already has the texts" in err) == (0, True)
     assert (tmp_path / "first.csv").read_bytes() == (tmp_path / "second.csv").read_bytes()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, attach_facts, letters, read_annotated
+from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, alnum, attach_facts, read_annotated
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.errors import CorpusError
@@ -92,7 +92,7 @@ def test_invalid_rows_are_rejected_and_the_other_rows_are_read(tmp_path: Path) -
     invalid = [
         (("Gate is red\tis", "is", "The gate is red ."), "no record of WebNLG has the triples 'Gate is red'"),
         ((DOOR_SOURCE, "is", text), "the plan has 1 groups for 2 facts"),
-        ((DOOR_SOURCE, "is|lock", text), "the plan has 'lock'; the triples are is, has"),
+        ((DOOR_SOURCE, "is|lock", text), "the plan has 'lock'; the predicates are is, has"),
         (("Door is red\tDoor has a lock\tis", "is|has", text), "2 triples but 1 predicates"),
         (("Door is red\tDoor has a lock\tis|is", "is|has", text), "2 triples but 1 predicates"),
         ((DOOR_SOURCE, "is|has", "The Door 's red ;\t "), "fact 2 is empty"),
@@ -182,7 +182,7 @@ def test_facts_and_their_triples_equal_the_annotations(data_home: Path, records:
     references = [reference for record in records for reference in record.references]
     for reference, (_, texts, groups) in zip(references, annotated_texts(data_home), strict=True):
         facts = reference.facts or ()
-        assert [letters(fact.text) for fact in facts] == list(map(letters, texts))
+        assert [alnum(fact.text) for fact in facts] == list(map(alnum, texts))
         assert [[name.replace(" ", "_") for name in fact.predicates or ()] for fact in facts] == groups
         assert reference.plan == Plan(tuple(fact.predicates for fact in facts if fact.predicates))
 

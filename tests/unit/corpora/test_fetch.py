@@ -66,7 +66,7 @@ def test_a_failed_download_states_the_reason_and_leaves_no_file(files: Files, tm
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"x", CONTENT + b"x" * 100_000, CONTENT[:1000]])
 def test_a_file_with_the_wrong_hash_is_refused(files: Files, tmp_path: Path, content: bytes) -> None:
     files.content = content
-    with pytest.raises(CorpusError, match=r"is not the expected file \(.* bytes with another SHA-256\)"):
+    with pytest.raises(CorpusError, match=r"does not have the expected SHA-256 \(received .* bytes\)"):
         get(files, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

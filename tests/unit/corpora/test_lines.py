@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agggen.corpora.delimited import NEEDED, read_rows
+from agggen.corpora.delimited import TRIPLE_COLUMNS, read_rows
 from agggen.corpora.lines import MAX_LINE_BYTES, open_source, read_lines
 from agggen.corpora.rejects import Reject, check_reject_share, write_rejects
 from agggen.errors import CorpusError
@@ -71,7 +71,7 @@ def test_a_passed_stream_stays_open() -> None:
     ],
 )
 def test_an_invalid_row_of_a_csv_is_rejected_with_its_line(rows: str, expected: list[tuple[int, str]]) -> None:
-    items = read_rows(io.BytesIO(f"Subject , predicate,object\n{rows}".encode()), "mine.csv", NEEDED)
+    items = read_rows(io.BytesIO(f"Subject , predicate,object\n{rows}".encode()), "mine.csv", TRIPLE_COLUMNS)
     assert expected == [
         (item.line, item.reason) if isinstance(item, Reject) else (item[0], " ".join(item[1].values()))
         for item in items

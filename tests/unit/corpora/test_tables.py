@@ -97,8 +97,8 @@ REJECTS: dict[str, tuple[list[Row], str, list[str]]] = {
         ["1: record '1': 'tripels' has a list in a list"],
     ),
     "no value": (NO_VALUE, "1", ["2: the row has no value besides 'title'", "3: the row has no value"]),
-    "the same id": (SAME_ID, "1", ["2: record '1': row 1 has the same id and other values"]),
-    "values in another order": (OTHER_ORDER, "1", ["2: record '1': row 1 has the same id and other values"]),
+    "the same id": (SAME_ID, "1", ["2: record '1': row 1 has the same id but other values"]),
+    "values in another order": (OTHER_ORDER, "1", ["2: record '1': row 1 has the same id but other values"]),
     "an invalid triple rejects its record": (
         long_rows(("A", "p", 1), ("B", "p", 2), ("A", "q", "")),
         "B",

@@ -36,12 +36,12 @@ def test_allennlp_needs_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz"))
     assert segmenter(config).name == "allennlp"
     monkeypatch.setattr("agggen.facts.config._ALLENNLP", "absent_platform.source:AllenNLPFrames")
-    with pytest.raises(ConfigError, match="comes with agggen's platform: No module named 'absent_platform'"):
+    with pytest.raises(ConfigError, match="needs the package agggen_platform: No module named 'absent_platform'"):
         segmenter(config)
 
 
 def test_an_archive_address_is_refused_without_quoting_its_secrets() -> None:
-    with pytest.raises(ConfigError, match="must be a path, not an address") as refused:
+    with pytest.raises(ConfigError, match="must be a local path, not a URL") as refused:
         AllenNLPConfig("https://ann:secret@example.org/a.tar.gz?token=secret")
     assert "secret" not in str(refused.value)
 

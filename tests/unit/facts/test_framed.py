@@ -68,7 +68,7 @@ def test_segmenting_does_not_compute_the_fingerprint() -> None:
 
 def test_a_source_that_returns_too_few_results_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Source, "frames", lambda self, sentences: [])
-    with pytest.raises(AggGenError, match="list labelled 0 of 1 sentences"):
+    with pytest.raises(AggGenError, match="list returned frames of 0 of 1 sentences"):
         FrameSegmenter(Source()).segment(["It is."])
 
 

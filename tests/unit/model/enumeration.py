@@ -188,12 +188,12 @@ def kept_sets(
     max_size: int,
     required: frozenset[int],
     forbidden: frozenset[int],
-    most_broken: int = 0,
+    max_violations: int = 0,
 ) -> set[frozenset[int]]:
-    """The sets of one fact that break at most `most_broken` alignments (METHOD 4)."""
+    """The sets of one fact that break at most `max_violations` alignments (METHOD 4)."""
     everything = distinct_sets(n_predicates, max_group_size)
     small = {group for group in everything if len(group) <= max_size}
-    fitting = {group for group in small if broken(group, required, forbidden) <= most_broken}
+    fitting = {group for group in small if broken(group, required, forbidden) <= max_violations}
     return fitting or small or everything
 
 

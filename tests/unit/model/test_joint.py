@@ -121,7 +121,7 @@ def test_label_smoothing_adds_the_mean_over_output_words() -> None:
 def test_the_plain_transformer_scores_a_text_as_one_fact_of_all_triples(history: str, copy: bool) -> None:
     model = tiny_model(history=history, copy=copy)
     with torch.no_grad():
-        texts = model.text_log_probs(collate(BATCH, whole=True)).tolist()
+        texts = model.text_log_probs(collate(BATCH, single_fact=True)).tolist()
     for example, text in zip(BATCH, texts, strict=True):
         one_fact = replace(example, facts=(tuple(token for fact in example.facts for token in fact),))
         all_triples = frozenset(range(len(example.predicates)))

@@ -70,10 +70,10 @@ def constrained(draw: st.DrawFn) -> Example:
 
 @given(st.lists(constrained(), min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 2))
 @settings(deadline=None, max_examples=60)
-def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size: int, most_broken: int) -> None:
+def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size: int, max_violations: int) -> None:
     batch = collate(examples)
     built = lattice(batch.predicates.shape[1], max_group_size)
-    allowed = allowed_sets(batch, built, most_broken)
+    allowed = allowed_sets(batch, built, max_violations)
     for row, item in enumerate(examples):
         for fact in range(allowed.shape[1]):
             kept = {
@@ -85,11 +85,11 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
                 continue
             required, forbidden = members(item.required[fact]), members(item.forbidden[fact])
             assert kept == kept_sets(
-                len(item.predicates), max_group_size, item.max_size, required, forbidden, most_broken
+                len(item.predicates), max_group_size, item.max_size, required, forbidden, max_violations
             )
             assert kept, "a fact was pruned to nothing"
 
 
 def test_whole_texts_are_not_constrained() -> None:
-    batch = collate([example(2, required=[1, 2], forbidden=[2, 1])], whole=True)
+    batch = collate([example(2, required=[1, 2], forbidden=[2, 1])], single_fact=True)
     assert allowed_sets(batch, lattice(2, 3)).tolist() == [[[True, True, True]]]

@@ -109,7 +109,7 @@ def kept(cache: Cache) -> tuple[Tensor, Tensor]:
 def test_a_cache_returns_the_appended_keys_and_values_in_order(pieces: list[int], spare: int) -> None:
     pairs = [(draw(3, HEADS, n, 4, seed=2 * i), draw(3, HEADS, n, 4, seed=2 * i + 1)) for i, n in enumerate(pieces)]
     all_rows = Cache.of(pairs[0]), torch.arange(3), torch.arange(pieces[0]).expand(3, -1)
-    cache = Cache.gathered([all_rows], spare)
+    cache = Cache.gather([all_rows], spare)
     for pair in pairs[1:]:
         result = cache.append(pair)
     result = cache.keys_values()
@@ -120,8 +120,8 @@ def test_a_cache_returns_the_appended_keys_and_values_in_order(pieces: list[int]
 def test_removing_copying_and_joining_rows_of_a_cache() -> None:
     keys, values = draw(5, HEADS, 3, 4), draw(5, HEADS, 3, 4, seed=1)
     cache = Cache.of((keys, values.clone()))
-    part = Cache.gathered([(cache, torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]))], spare=1)
-    cache.leave(torch.tensor([0, 2]), torch.tensor([3, 4]), 3)  # removes rows 0 and 2
+    part = Cache.gather([(cache, torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]))], spare=1)
+    cache.compact(torch.tensor([0, 2]), torch.tensor([3, 4]), 3)  # removes rows 0 and 2
     order = [3, 1, 4]
     for actual, expected in zip(kept(cache), (keys[order], values[order]), strict=True):
         assert torch.equal(actual, expected)
@@ -133,7 +133,7 @@ def test_removing_copying_and_joining_rows_of_a_cache() -> None:
         (part, torch.arange(2), torch.arange(2).expand(2, -1)),
         (cache, torch.arange(3), torch.arange(3).expand(3, -1)),
     )
-    both = Cache.gathered(parts, spare=2)
+    both = Cache.gather(parts, spare=2)
     for actual, first, last in zip(kept(both), kept(part), kept(cache), strict=True):
         assert torch.equal(actual[:2, :, :2], first) and not actual[:2, :, 2:].any()
         assert torch.equal(actual[2:], last)

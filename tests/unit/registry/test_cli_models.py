@@ -128,11 +128,11 @@ def test_a_critic_is_registered_promoted_and_used(run: Run, critic: Path, tmp_pa
 
 def test_a_critic_cannot_be_evaluated_and_a_changed_one_is_refused(run: Run, critic: Path, tmp_path: Path) -> None:
     evaluated = run("evaluate", critic, "--corpus", "elements", "-o", tmp_path / "report")
-    check_refused(evaluated, 3, "is a critic of `agggen check`, which writes no texts")
+    check_refused(evaluated, 3, "is a critic, not a model that generates texts")
     register = ("models", "register", critic, "--name", "critic")
     (critic / "notes.txt").write_text("x")
     check_refused(run(*register), 3, "notes.txt is not part of a bundle (critic.json, weights.safetensors")
     (critic / "notes.txt").unlink()
     with (critic / "critic.json").open("a") as file:
         file.write(" ")
-    check_refused(run(*register), 3, "critic.json is not what")
+    check_refused(run(*register), 3, "critic.json does not match")

@@ -8,7 +8,7 @@ import pytest
 
 from agggen.errors import TrainingError
 from agggen.training.callbacks import CheckpointEvery
-from agggen.training.distributed import ALONE, Group
+from agggen.training.distributed import SINGLE_WORKER, WorkerGroup
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
@@ -21,13 +21,13 @@ def store(tmp_path: Path) -> CheckpointStore:
     return CheckpointStore(Folder(str(tmp_path / "checkpoints")), keep=2)
 
 
-class OneOfTwo(Group):
+class OneOfTwo(WorkerGroup):
     """One of two workers; `choices` are what worker 0 broadcasts."""
 
     def __init__(self, rank: int, choices: list[Any]) -> None:
         self.rank, self.size, self.choices = rank, 2, choices
 
-    def from_first(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         if self.rank == 0:
             self.choices.append(value)
         return self.choices[-1]
@@ -35,7 +35,7 @@ class OneOfTwo(Group):
 
 def test_all_workers_restore_the_choice_of_worker_0(store: CheckpointStore) -> None:
     """The newest is damaged: worker 0 chooses the previous one, worker 1 does not choose."""
-    with StoreKeeper(store, ALONE) as keeper:
+    with StoreKeeper(store, SINGLE_WORKER) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
     newest, older = store._indexed("baseline")
     assert newest.step > older.step
@@ -70,7 +70,7 @@ class Slow(CheckpointStore):
 def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     slow = Slow(Folder(str(tmp_path)))
     training, joint_training = trainer(), trainer("joint")
-    with StoreKeeper(slow, ALONE) as keeper:
+    with StoreKeeper(slow, SINGLE_WORKER) as keeper:
         keeper.save(training)
         assert slow.started.wait(30)
         for step in (3, 4, 5):
@@ -93,7 +93,7 @@ def test_a_checkpoint_that_could_not_be_stored_is_an_error_of_the_next_save_or_a
         raise StorageError("the bucket is gone")
 
     monkeypatch.setattr(store, "save", fail)
-    with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(store, ALONE) as keeper:
+    with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(store, SINGLE_WORKER) as keeper:
         keeper.save(trainer())
         if at_end:
             raise TrainingError("stopped")
@@ -110,11 +110,11 @@ def test_the_weights_of_a_stage_are_read_only_at_its_end(
     if step:
         stopped = trainer(callbacks=[Log(step)])
         stopped.run()
-        with StoreKeeper(store, ALONE) as keeper:
+        with StoreKeeper(store, SINGLE_WORKER) as keeper:
             keeper.save(stopped)
     with pytest.raises(StorageError, match=f"finished baseline, .* {message}; the same"):
         trained_weights(store, "baseline", epochs)
-    with StoreKeeper(store, ALONE) as keeper:
+    with StoreKeeper(store, SINGLE_WORKER) as keeper:
         whole = trainer(callbacks=[CheckpointEvery(keeper)])
         whole.run()
     best, progress = trained_weights(store, "baseline", epochs)
@@ -129,9 +129,9 @@ def test_only_temporary_folders_of_killed_workers_are_removed(
     (temporary / "agggen-checkpoints-killed").mkdir(parents=True)
     (temporary / "agggen-checkpoints-killed" / "saved.safetensors").write_bytes(b"x")
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    with StoreKeeper(store, ALONE):
+    with StoreKeeper(store, SINGLE_WORKER):
         (folder,) = temporary.iterdir()
         assert folder.name != "agggen-checkpoints-killed"
-        with StoreKeeper(store, ALONE):
+        with StoreKeeper(store, SINGLE_WORKER):
             assert folder.exists() and len(list(temporary.iterdir())) == 2
     assert not list(temporary.iterdir())

@@ -10,7 +10,7 @@ from statistics import mean
 import pytest
 import torch
 
-from agggen.checks import RISKY, check, check_all, included_critic
+from agggen.checks import RISK_THRESHOLD, check, check_all, included_critic
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
 from agggen.errors import AggGenError, CorpusError
@@ -191,7 +191,7 @@ def test_lower_case_and_separate_punctuation_lower_scores_by_less_than_a_point(d
     for measure in (
         lambda checked: checked.scores["coverage"],
         lambda checked: checked.scores["correctness"],
-        lambda checked: float(checked.risk <= RISKY),
+        lambda checked: float(checked.risk <= RISK_THRESHOLD),
         lambda checked: sum(value.whole for value in checked.result.values) / len(checked.result.values),
     ):
         before, after = (mean(map(measure, checks)) for checks in (written, lowered))
