@@ -27,10 +27,10 @@ from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
 from agggen.verification.cues import foreign_words, unexpressed
-from agggen.verification.lexicon import suspicious
+from agggen.verification.lexicon import is_restricted
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import words
-from agggen.verification.parts import parts
+from agggen.verification.partial_mentions import value_parts
 from agggen.verification.record_words import derived, names
 from agggen.verification.roles import wrong_roles
 from agggen.verification.values import FUNCTION_WORDS, spellings
@@ -82,7 +82,7 @@ class RestrictedWords:
         return tuple(
             word.form
             for word in words(token.strip(JOINER))
-            if suspicious(word, lexicon.value_words, lexicon.lower) and not (word.initial and not lexicon.lower)
+            if is_restricted(word, lexicon.value_words, lexicon.lower) and not (word.initial and not lexicon.lower)
         )
 
 
@@ -176,7 +176,7 @@ class RecordConstraints:
         paraphrasable = {
             number
             for number, triple in enumerate(triples)
-            if not value_spellings[number] or parts(triple.object, entities)
+            if not value_spellings[number] or value_parts(triple.object, entities)
         }
         value_only = {word for word in value_words - subjects if self._only_in_values(word)}
         fact_subjects = frozenset(triple.subject for triple in triples)

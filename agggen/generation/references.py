@@ -10,7 +10,7 @@ from itertools import pairwise
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
 from agggen.verification.normal import Span, containing
-from agggen.verification.parts import named_in_parts
+from agggen.verification.partial_mentions import find_name_parts
 from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
@@ -158,7 +158,7 @@ class References:
         return names
 
     def _subjects_of(self, sentences: Sequence[str]) -> tuple[str, ...]:
-        """The subjects of the last sentence that has any, in order of mention; an initial pronoun counts as its referent."""
+        """The subjects of the last sentence that has any, in order of mention; a first pronoun counts, too."""
         if not sentences:
             return ()
         *earlier, last = sentences
@@ -170,11 +170,11 @@ class References:
     def _names_of(self, text: str) -> dict[str, list[Span]]:
         """By name, in the order of first mention: its spans that are not inside a longer name.
 
-        Objects must be named in full, subjects in full or in parts (`named_in_parts`).
+        Objects must be named in full, subjects in full or in parts (`find_name_parts`).
         """
         indexed = TextIndex(text)
         matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
-        matches |= {name: named_in_parts(name, matches, indexed) for name in self._subjects if not matches[name]}
+        matches |= {name: find_name_parts(name, matches, indexed) for name in self._subjects if not matches[name]}
         spans = {span for hits in matches.values() for span in hits}
         outer = {name: sorted(span for span in hits if not containing(span, spans)) for name, hits in matches.items()}
         named = [name for name, hits in outer.items() if hits]
