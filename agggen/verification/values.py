@@ -10,16 +10,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from agggen.text.linearise import HUMP, entity_words
-from agggen.verification.normal import (
-    MONTHS,
-    OMITTED,
-    LetterIndex,
-    Span,
-    Word,
-    letters,
-    word_set,
-    words,
-)
+from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word, letters, word_set, words
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)

@@ -85,9 +85,8 @@ def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     phrases if the text has another phrase for the slot.
     """
     folded = fold(text)
-    record_patterns = tuple(
-        literal_pattern(slot, value) for slot in slots for value in slots[slot] if not has_patterns(slot, value)
-    )
+    without = ((slot, value) for slot in slots for value in slots[slot] if not has_patterns(slot, value))
+    record_patterns = tuple(literal_pattern(slot, value) for slot, value in without)
     matches = [
         (span, pattern)
         for span, patterns in _matches(folded, reading, record_patterns)
@@ -131,7 +130,7 @@ def _compatible(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
 
 
 def _value_of(pattern: Pattern, slots: Slots, earlier: list[Mention]) -> str:
-    """The value that a phrase means: the first that is in the record, else that was mentioned before, else the first."""
+    """The value that a phrase means: the first in the record, else the first mentioned earlier, else the first."""
     mentioned = [mention.value for mention in earlier if mention.slot == pattern.slot]
     candidates = (
         value for values in (slots.get(pattern.slot, ()), mentioned) for value in pattern.values if value in values

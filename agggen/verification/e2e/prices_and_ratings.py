@@ -6,8 +6,8 @@ from functools import partial
 
 from agggen.verification.e2e.patterns import Pattern, phrases
 
-_rating_phrases = partial(phrases, "customerRating")
-_price_phrases = partial(phrases, "priceRange")
+_rated = partial(phrases, "customerRating")
+_priced = partial(phrases, "priceRange")
 
 # --- adjectives of degree with a noun --------------------------------------------------------------------------------
 
@@ -67,8 +67,8 @@ def _stars(number: str) -> tuple[Pattern, ...]:
     figure = _FIGURES[number]
     values = (f"{number} out of 5", *{"1": ("low",), "3": ("average",), "5": ("high",)}.get(number, ()))
     return (
-        _rating_phrases(values, f"{figure} (?:stars? )?(?:out )?of {_OUT_OF_FIVE}", f"{figure} stars?"),
-        _rating_phrases(
+        _rated(values, f"{figure} (?:stars? )?(?:out )?of {_OUT_OF_FIVE}", f"{figure} stars?"),
+        _rated(
             values,
             f"{figure} ?(?:stars? )?(?:(?:out )?of(?: a)?(?: possible)?|out|/|our of) ?{_OUT_OF_FIVE}",
             f"{_RATING_NOUN} (?:(?:{_AFTER_RATING_NOUN}|number) ){{0,3}}{figure}"
@@ -89,23 +89,21 @@ _NOT_HIGH = rf"(?:not|n ?' ?t)(?: \w+){{0,2}} {_HIGH}"
 
 CUSTOMER_RATING = (
     *(pattern for number in _FIGURES for pattern in _stars(number)),
-    _rating_phrases(_ONE_STAR, _rating("(?:low|poor|poorly|bad)", _PUBLISHED_RATING_NOUN)),
-    _rating_phrases(_THREE_STARS, _rating("average(?:ly)?", _PUBLISHED_RATING_NOUN)),
-    _rating_phrases(_FIVE_STARS, _rating("(?:high|highly|excellent|great)", _PUBLISHED_RATING_NOUN)),
-    _rating_phrases(_ONE_STAR, _rating(_LOW), reading="plain"),
-    _rating_phrases(_THREE_STARS, _rating(_AVERAGE), reading="plain"),
-    _rating_phrases(_FIVE_STARS, _rating(_HIGH), reading="plain"),
-    _rating_phrases((*_THREE_STARS, *_FIVE_STARS), _rating("good", _PUBLISHED_RATING_NOUN), vague=True),
-    _rating_phrases((*_THREE_STARS, *_FIVE_STARS), _rating("(?:decent|fair|fairly|good)"), vague=True, reading="plain"),
-    _rating_phrases((*_FIVE_STARS, *_THREE_STARS), _rating("(?:above|over) average"), vague=True, reading="plain"),
-    _rating_phrases(
-        (*_ONE_STAR, *_THREE_STARS), _rating("(?:below|under|less than) average"), vague=True, reading="plain"
-    ),
-    _rating_phrases((*_ONE_STAR, *_THREE_STARS), _rating(_NOT_HIGH), vague=True, reading="plain"),
-    _rating_phrases(_FIVE_STARS, f"{_HIGH} (?:quality|standards?)", vague=True),
-    _rating_phrases(_THREE_STARS, "average quality", vague=True),
-    _rating_phrases(_ONE_STAR, f"{_LOW} (?:quality|standards?)", vague=True),
-    _rating_phrases(_FIVE_STARS, "highly recommended", f"well {_RATING_NOUN}", vague=True, reading="plain"),
+    _rated(_ONE_STAR, _rating("(?:low|poor|poorly|bad)", _PUBLISHED_RATING_NOUN)),
+    _rated(_THREE_STARS, _rating("average(?:ly)?", _PUBLISHED_RATING_NOUN)),
+    _rated(_FIVE_STARS, _rating("(?:high|highly|excellent|great)", _PUBLISHED_RATING_NOUN)),
+    _rated(_ONE_STAR, _rating(_LOW), reading="plain"),
+    _rated(_THREE_STARS, _rating(_AVERAGE), reading="plain"),
+    _rated(_FIVE_STARS, _rating(_HIGH), reading="plain"),
+    _rated((*_THREE_STARS, *_FIVE_STARS), _rating("good", _PUBLISHED_RATING_NOUN), vague=True),
+    _rated((*_THREE_STARS, *_FIVE_STARS), _rating("(?:decent|fair|fairly|good)"), vague=True, reading="plain"),
+    _rated((*_FIVE_STARS, *_THREE_STARS), _rating("(?:above|over) average"), vague=True, reading="plain"),
+    _rated((*_ONE_STAR, *_THREE_STARS), _rating("(?:below|under|less than) average"), vague=True, reading="plain"),
+    _rated((*_ONE_STAR, *_THREE_STARS), _rating(_NOT_HIGH), vague=True, reading="plain"),
+    _rated(_FIVE_STARS, f"{_HIGH} (?:quality|standards?)", vague=True),
+    _rated(_THREE_STARS, "average quality", vague=True),
+    _rated(_ONE_STAR, f"{_LOW} (?:quality|standards?)", vague=True),
+    _rated(_FIVE_STARS, "highly recommended", f"well {_RATING_NOUN}", vague=True, reading="plain"),
 )
 
 # --- prices ---------------------------------------------------------------------------------------------------------
@@ -128,8 +126,8 @@ _NOT_VERY = "(?:not|n ?' ?t)(?: (?:the|a|an|very|too|so|that|particularly|really
 _UNDER_20, _20_TO_25, _OVER_30 = ("less than £20", "cheap"), ("£20-25", "moderate"), ("more than £30", "high")
 
 PRICE_RANGE = (
-    _price_phrases(_UNDER_20, f"(?:less than|under) {_amount('20')}"),
-    _price_phrases(
+    _priced(_UNDER_20, f"(?:less than|under) {_amount('20')}"),
+    _priced(
         _UNDER_20,
         "(?:less(?:er)? th(?:an|at)|lower than|cheaper than|under|below|beneath|up to|no more than|not more than|"
         f"at most|within|max(?:imum)?(?: of)?)(?: the)? {_20}",
@@ -137,10 +135,10 @@ PRICE_RANGE = (
         f"< ?{_20}",
         reading="plain",
     ),
-    _price_phrases(_20_TO_25, f"£? ?20(?: | ?to ?)25{_NO_OTHER_UNIT}"),
-    _price_phrases(_20_TO_25, f"{_20}(?: ?(?:to|and|through|/|~|until|or) ?| ){_25}", reading="plain"),
-    _price_phrases(_OVER_30, f"(?:more than|over) {_amount('30')}"),
-    _price_phrases(
+    _priced(_20_TO_25, f"£? ?20(?: | ?to ?)25{_NO_OTHER_UNIT}"),
+    _priced(_20_TO_25, f"{_20}(?: ?(?:to|and|through|/|~|until|or) ?| ){_25}", reading="plain"),
+    _priced(_OVER_30, f"(?:more than|over) {_amount('30')}"),
+    _priced(
         _OVER_30,
         "(?:(?:more|greater|higher) th[ae]n|over|above|upwards? of|exceed(?:s|ing)?|in excess of|at least|"
         f"start(?:s|ing)? (?:at|from)|begin(?:s|ning)? (?:at|from)|from|minimum(?: of)?)(?: the)? {_30}"
@@ -149,28 +147,26 @@ PRICE_RANGE = (
         f"> ?{_30}",
         reading="plain",
     ),
-    _price_phrases(_CHEAP, "cheap(?:ly|er)?(?: (?:price[ds]?|pricing)(?: range)?)?", "inexpensive(?:ly)?"),
-    _price_phrases(_CHEAP, _price("(?:low|cheap)", _PUBLISHED_PRICE_NOUN)),
-    _price_phrases(_CHEAP, _price("(?:low|lower|lowest|cheap|cheaper|budget|bargain)(?! than)"), reading="plain"),
-    _price_phrases(_CHEAP, _price("(?:lower than|less than|below|under) (?:the )?average"), reading="plain"),
-    _price_phrases(("cheap", *_MODERATE), "affordabl[ey](?: pric\\w+)?", vague=True),
-    _price_phrases((*_MIDDLE, *_CHEAP), "reasonable pric\\w+", vague=True),
-    _price_phrases(("cheap", *_MODERATE), "reasonabl[ey](?: pric\\w+)?", vague=True, reading="plain"),
-    _price_phrases(_MODERATE, _price("(?:moderate|moderately)", _PUBLISHED_PRICE_NOUN)),
-    _price_phrases(_MIDDLE, _price("average", _PUBLISHED_PRICE_NOUN), reading="published"),
-    _price_phrases(
-        _MODERATE, _price("(?:moderate|moderately|mid(?:dle)?|medium|mid ?range|mid level)"), reading="plain"
-    ),
-    _price_phrases(_MODERATE, f"(?:mid(?:dle)? ?(?:priced?|ranged?)|moderately ranged){_NO_RATING}", reading="plain"),
-    _price_phrases(_MIDDLE, _price("(?:average|averagely|decent|fair|fairly)"), vague=True, reading="plain"),
-    _price_phrases(_EXPENSIVE, "expensive(?:ly)?"),
-    _price_phrases(_EXPENSIVE, _price("(?:high|expensive)", _PUBLISHED_PRICE_NOUN)),
-    _price_phrases(_EXPENSIVE, "price?y|pricier", "costly", "high end", "upscale|upmarket", reading="plain"),
-    _price_phrases(_EXPENSIVE, _price("(?:high|highly|higher|highest|exclusive|premium)"), reading="plain"),
-    _price_phrases(_EXPENSIVE, _price("(?:higher than|more than|above|over) (?:the )?average"), reading="plain"),
-    _price_phrases((*_EXPENSIVE, *_MIDDLE), "(?:moderately|fairly|somewhat) expensive", reading="plain"),
-    _price_phrases((*_EXPENSIVE, *_MIDDLE), f"{_NOT_VERY}cheap\\w*", vague=True, reading="plain"),
-    _price_phrases((*_CHEAP, *_MIDDLE), f"{_NOT_VERY}expensive", vague=True, reading="plain"),
+    _priced(_CHEAP, "cheap(?:ly|er)?(?: (?:price[ds]?|pricing)(?: range)?)?", "inexpensive(?:ly)?"),
+    _priced(_CHEAP, _price("(?:low|cheap)", _PUBLISHED_PRICE_NOUN)),
+    _priced(_CHEAP, _price("(?:low|lower|lowest|cheap|cheaper|budget|bargain)(?! than)"), reading="plain"),
+    _priced(_CHEAP, _price("(?:lower than|less than|below|under) (?:the )?average"), reading="plain"),
+    _priced(("cheap", *_MODERATE), "affordabl[ey](?: pric\\w+)?", vague=True),
+    _priced((*_MIDDLE, *_CHEAP), "reasonable pric\\w+", vague=True),
+    _priced(("cheap", *_MODERATE), "reasonabl[ey](?: pric\\w+)?", vague=True, reading="plain"),
+    _priced(_MODERATE, _price("(?:moderate|moderately)", _PUBLISHED_PRICE_NOUN)),
+    _priced(_MIDDLE, _price("average", _PUBLISHED_PRICE_NOUN), reading="published"),
+    _priced(_MODERATE, _price("(?:moderate|moderately|mid(?:dle)?|medium|mid ?range|mid level)"), reading="plain"),
+    _priced(_MODERATE, f"(?:mid(?:dle)? ?(?:priced?|ranged?)|moderately ranged){_NO_RATING}", reading="plain"),
+    _priced(_MIDDLE, _price("(?:average|averagely|decent|fair|fairly)"), vague=True, reading="plain"),
+    _priced(_EXPENSIVE, "expensive(?:ly)?"),
+    _priced(_EXPENSIVE, _price("(?:high|expensive)", _PUBLISHED_PRICE_NOUN)),
+    _priced(_EXPENSIVE, "price?y|pricier", "costly", "high end", "upscale|upmarket", reading="plain"),
+    _priced(_EXPENSIVE, _price("(?:high|highly|higher|highest|exclusive|premium)"), reading="plain"),
+    _priced(_EXPENSIVE, _price("(?:higher than|more than|above|over) (?:the )?average"), reading="plain"),
+    _priced((*_EXPENSIVE, *_MIDDLE), "(?:moderately|fairly|somewhat) expensive", reading="plain"),
+    _priced((*_EXPENSIVE, *_MIDDLE), f"{_NOT_VERY}cheap\\w*", vague=True, reading="plain"),
+    _priced((*_CHEAP, *_MIDDLE), f"{_NOT_VERY}expensive", vague=True, reading="plain"),
 )
 
 # --- the published reading only ---------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ values *missed* or *added*. Repeated mentions count once. The slot error rate is
 number of the records' values, names included.
 
 The reading "published" imitates the scorer of the published numbers, as inferred from the annotated values of cleaned
-E2E: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes) and attaches an adjective to a
-noun shortly before it ("a high price range and an average customer rating" also means an average price). It finds
-exactly the annotated values in 96.4 % of the 4,299 development texts and 94.9 % of the 33,525 training texts, from which
-no phrases were collected, and reproduces the AggGen paper's numbers for its E2E outputs. The reading "plain" interprets
-phrases as people do; use it for generated texts. It finds a quarter of the values that are annotated as missed.
+E2E: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes) and attaches an adjective to
+a noun shortly before it ("a high price range and an average customer rating" also means an average price). It finds
+exactly the annotated values in 96.4 % of the 4,299 development texts and 94.9 % of the 33,525 training texts, which did
+not serve to collect phrases, and reproduces the AggGen paper's numbers for its E2E outputs. The reading "plain"
+interprets phrases as people do; use it for generated texts. It finds a quarter of the values annotated as missed.
 """
 
 from __future__ import annotations
