@@ -66,7 +66,7 @@ class Example:
 
 
 def locate(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
-    """The words that mention a value, with or without its qualifier, and the start indices; both empty without mention."""
+    """The words that mention a value, with or without its qualifier, and its start indices; both empty without one."""
     for words in (value_words(value), value_words(value, qualifier=False)):
         size = len(words)
         if starts := [at for at in range(len(text) - size + 1) if tuple(text[at : at + size]) == words]:

@@ -36,7 +36,7 @@ def test_slot_errors_are_a_metric_of_e2e_for_its_own_predicates() -> None:
 def test_slot_statistics_give_corpus_segment_and_sample_scores() -> None:
     result = slot_statistics(RECORDS, TEXTS)
     assert result["ser.ser"].corpus().value == pytest.approx(100 * 3 / 9)
-    assert result["ser.ser"].single == pytest.approx([100 / 3, 100 / 3, 100 / 3])
+    assert result["ser.ser"].segment_scores == pytest.approx([100 / 3, 100 / 3, 100 / 3])
     twice_the_first = np.array([[2.0, 0.0, 0.0]])
     assert result["ser.wrong"].samples(twice_the_first) == pytest.approx([100 / 3])
 
