@@ -46,7 +46,7 @@ def plan_statistics(
 ) -> dict[str, SegmentStatistics]:
     """All metrics by name: in [0, 1], tau in [-1, 1], groups as numbers; NaN if a metric is undefined for all inputs.
 
-    As in the paper, ``_max`` is the mean over inputs of the score against the best reference, ``_avg`` the mean over all
+    As in the paper, ``_max`` is the mean over inputs of the score with the best reference, and ``_avg`` that over all
     pairs of plan and reference. Tau ignores plans and references of a single group, which have no order.
     ``human_...`` compares the references of an input with each other; ``human_nmi_max`` uses only inputs with at least
     three references, if there are any.

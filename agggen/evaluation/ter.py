@@ -65,7 +65,7 @@ class _Alignment(NamedTuple):
     missed: list[bool]
     """For each word of the reference: whether it is deleted or substituted."""
     position: list[int]
-    """For each word of the reference: the index of its aligned hypothesis word; if it is deleted, of the last one before
+    """For each word of the reference: the index of its aligned hypothesis word; if it is deleted, of the last before
     it (-1: none)."""
 
 
