@@ -86,5 +86,5 @@ def board_for(corpus: str, split: str, inputs: int, protocol: str, trained_on: s
     for board in boards:
         if board.trained_on == trained_on:
             return board, ""
-    known = " or ".join(board.trained_on for board in boards)
-    return None, f"The published systems were trained on {known}; this one on {trained_on or 'unknown data'}."
+    corpora = " or ".join(board.trained_on for board in boards)
+    return None, f"The published systems were trained on {corpora}; this one on {trained_on or 'unknown data'}."

@@ -51,8 +51,8 @@ def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checke
     checker = checker or Checker()
     checks, mentions = list(map(checker.check, records, texts)), list(map(verify, records, texts))
     triples, ones = [len(record.triples) for record in records], [1] * len(records)
-    whole = [sum(value.whole for value in check.values) for check in checks]
-    mentioned = [sum(value.mentioned for value in mention.checks) for mention in mentions]
+    n_whole = [sum(value.whole for value in check.values) for check in checks]
+    n_mentioned = [sum(value.mentioned for value in mention.checks) for mention in mentions]
     faultless = [not check.faults for check in checks]
     invented = [len(check.invented) for check in checks]
     counts = Counter(value.how for check in checks for value in check.values)
@@ -63,8 +63,8 @@ def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checke
     lenient = f"values mentioned (lenient: {100 * THRESHOLD:g} % of the words)|words:normal,e2e:phrases"
     strict = f"(strict)|{lexicon}"
     statistics = {
-        "values_whole": percentage_statistics(whole, triples, f"values said whole {strict}|{total}|said:{said}"),
-        "values_lenient": percentage_statistics(mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{total}"),
+        "values_whole": percentage_statistics(n_whole, triples, f"values said whole {strict}|{total}|said:{said}"),
+        "values_lenient": percentage_statistics(n_mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{total}"),
         "texts_without_faults": percentage_statistics(
             faultless, ones, f"texts without faults {strict}|texts:{len(texts)}"
         ),

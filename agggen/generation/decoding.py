@@ -167,9 +167,9 @@ def _advance(constrain: Constrain, facts: ActiveFacts, origin: Tensor) -> None:
     """Advances the automata by the last word of each active hypothesis; `origin` (n, K) is the previous hypothesis."""
     words = facts.inputs.tolist()
     for row, (prefix, origins) in enumerate(zip(facts.prefixes, origin.tolist(), strict=True)):
-        constraint, before = constrain(prefix), facts.automaton_states[prefix]
+        constraint, states = constrain(prefix), facts.automaton_states[prefix]
         facts.automaton_states[prefix] = [
-            constraint.step(before[beam], word) for beam, word in zip(origins, words[row], strict=True)
+            constraint.step(states[beam], word) for beam, word in zip(origins, words[row], strict=True)
         ]
 
 

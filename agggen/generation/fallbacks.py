@@ -59,14 +59,16 @@ def fallback_sentences(checker: Checker, triples: Sequence[Triple]) -> list[tupl
     Sentences that begin with the subject or "The" are joined if the result passes the check (``Ulm has an area of 119
     and the mayor is Ann.``). Other triples have separate sentences, from `fallback_sentence`.
     """
-    single = [fallback_sentence(checker, triple) for triple in triples]
-    joinable = [i for i, text in enumerate(single) if text.startswith("The ") or re.match(_name(triples[i]), text)]
+    all_sentences = [fallback_sentence(checker, triple) for triple in triples]
+    joinable = [
+        i for i, text in enumerate(all_sentences) if text.startswith("The ") or re.match(_name(triples[i]), text)
+    ]
     if len(joinable) > 1:
-        joined = _joined(_merged(_names_first([(single[i], triples[i]) for i in joinable])))
+        joined = _joined(_merged(_names_first([(all_sentences[i], triples[i]) for i in joinable])))
         if not checker.check(Record("-", tuple(triples[i] for i in joinable)), joined).faults:
-            others = [((i,), text) for i, text in enumerate(single) if i not in joinable]
-            return sorted([(tuple(joinable), joined), *others])
-    return [((number,), text) for number, text in enumerate(single)]
+            unjoined = [((i,), text) for i, text in enumerate(all_sentences) if i not in joinable]
+            return sorted([(tuple(joinable), joined), *unjoined])
+    return [((number,), text) for number, text in enumerate(all_sentences)]
 
 
 def _names_first(statements: Sequence[_Statement]) -> list[_Statement]:
@@ -86,15 +88,15 @@ def _names_first(statements: Sequence[_Statement]) -> list[_Statement]:
 def _merged(statements: Sequence[_Statement]) -> list[_Statement]:
     """Merges adjacent sentences that differ only in value (``The uses of X are a and b.``); keeps the last triple."""
     merged: list[_Statement] = []
-    begin, items = "", list[str]()
+    previous_start, items = "", list[str]()
     for text, triple in statements:
         value = spoken(triple.object)
-        before = text.removesuffix(".").removesuffix(value.removesuffix("."))
-        if merged and before == begin and text != before and (several := _plural_form(before)):
+        start = text.removesuffix(".").removesuffix(value.removesuffix("."))
+        if merged and start == previous_start and text != start and (plural_start := _plural_form(start)):
             items.append(value)
-            merged[-1] = one_full_stop(f"{several}{', '.join(items[:-1])} and {items[-1]}."), triple
+            merged[-1] = one_full_stop(f"{plural_start}{', '.join(items[:-1])} and {items[-1]}."), triple
         else:
-            begin, items = before, [value]
+            previous_start, items = start, [value]
             merged.append((text, triple))
     return merged
 

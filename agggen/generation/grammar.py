@@ -163,7 +163,7 @@ class Grammar:
         self._odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
 
     def accepts(self, text: str) -> bool:
-        """Whether punctuation is paired, "the", "a" and "an" are right, and `_BROKEN` and `_CUT_OFF` do not match."""
+        """Whether brackets, quotation marks and articles are right, and neither `_BROKEN` nor `_CUT_OFF` matches."""
         return not (
             text.count("(") != text.count(")")
             or "()" in text

@@ -125,9 +125,9 @@ class RecordConstraints:
         """Whether every fact of a text with these groups and word ids passes its constraint."""
         prefix, before = PlanPrefix.of(0, groups), list[int]()
         for number, fact in enumerate(facts, start=1):
-            part = prefix.first(number)
-            before.append(LAST if part.is_complete else FACT)
-            if not self(part).judge(fact, before):
+            fact_prefix = prefix.first(number)
+            before.append(LAST if fact_prefix.is_complete else FACT)
+            if not self(fact_prefix).judge(fact, before):
                 return False
             before += fact
         return True

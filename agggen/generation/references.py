@@ -117,19 +117,19 @@ class References:
     ) -> frozenset[str]:
         if not sentences:
             return frozenset()
-        last, several = sentences[-1], len(previous) > 1
+        last, has_several = sentences[-1], len(previous) > 1
         attached, names = _ATTACHES.match(last.rstrip()[-1:] + fact), self._last_names(last)
         if attached and names:
-            near = [name for name in names if name in self._subjects] if attached[1] == "where" else names
-            return self._subjects.intersection(near[:1])
-        first = None if _SECOND_CLAUSE.search(last) else self._begins_with(sentences)
+            candidates = [name for name in names if name in self._subjects] if attached[1] == "where" else names
+            return self._subjects.intersection(candidates[:1])
+        beginning = None if _SECOND_CLAUSE.search(last) else self._begins_with(sentences)
         if begins_sentence:
-            return frozenset((first or ())[:1] if several else self._subjects_of(sentences)[:1])
+            return frozenset((beginning or ())[:1] if has_several else self._subjects_of(sentences)[:1])
         if last.split()[-1] in ("and", "but") or _CONTINUES.match(fact):
-            if first is not None and not (_HAS_SUBJECT.match(fact) or _RELATIVE.search(last)):
-                return frozenset(first)
-            return frozenset() if several else previous
-        return frozenset() if several else frozenset(self._subjects_of(sentences))
+            if beginning is not None and not (_HAS_SUBJECT.match(fact) or _RELATIVE.search(last)):
+                return frozenset(beginning)
+            return frozenset() if has_several else previous
+        return frozenset() if has_several else frozenset(self._subjects_of(sentences))
 
     def _begins_with(self, sentences: Sequence[str]) -> tuple[str, ...] | None:
         """The subject that begins the last sentence, as name or pronoun; () for another name, None for other words."""
@@ -158,7 +158,7 @@ class References:
         return names
 
     def _subjects_of(self, sentences: Sequence[str]) -> tuple[str, ...]:
-        """The subjects of the last sentence that has any, in order of mention; a first pronoun counts, too."""
+        """The subjects of the last sentence that has any, in order of mention; resolves an initial pronoun."""
         if not sentences:
             return ()
         *earlier, last = sentences

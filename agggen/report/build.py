@@ -90,8 +90,8 @@ def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tup
         for facts in segmenter.segment([reference.text for reference in record.references]):
             aligned = align(record, facts, complete=False).fact_of
             sizes += Counter(fact for fact in aligned if fact is not None).values()
-    how = f"facts are segmented by {segmenter.name!r}, triples aligned by rules, and unaligned triples ignored"
-    return sizes, f"The references have no plans: {how}."
+    method = f"facts are segmented by {segmenter.name!r}, triples aligned by rules, and unaligned triples ignored"
+    return sizes, f"The references have no plans: {method}."
 
 
 def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[Table, str]:
@@ -108,13 +108,13 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
     values = {name: score.value for name, score in computed.items()}
     systems = [(system.system, system.scores, source_of(system)) for system in board.systems]
     rows: list[dict[str, Cell]] = [
-        {"system": name, **{metric: own.get(metric) for metric in names}, "source": source}
-        for name, own, source in (*systems, (OURS, values, "computed here"))
+        {"system": name, **{metric: system_scores.get(metric) for metric in names}, "source": source}
+        for name, system_scores, source in (*systems, (OURS, values, "computed here"))
     ]
     rows.sort(key=lambda row: -(bleu if isinstance(bleu := row["bleu"], float) else -1.0))
     title = f"{board.corpus} {board.split}, all {board.inputs:,} records, trained on {board.trained_on}"
-    how = "; ".join(f"{name} {score.signature}" for name, score in computed.items())
-    note = f"Published: {board.how}. Ours: protocol {board.protocol} on raw texts ({how})."
+    signatures = "; ".join(f"{name} {score.signature}" for name, score in computed.items())
+    note = f"Published: {board.how}. Ours: protocol {board.protocol} on raw texts ({signatures})."
     return Table(title, rows), note
 
 

@@ -67,9 +67,9 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     names = sorted(path.name for path in folder.iterdir())
     if not names:
         return
-    if "report.json" not in names or (others := sorted(set(names) - set(FILES))):
-        other = others[0] if "report.json" in names else names[0]
-        raise ConfigError(f"{folder} has {other}, which is not part of a report; name another folder")
+    if "report.json" not in names or (foreign_files := sorted(set(names) - set(FILES))):
+        foreign_file = foreign_files[0] if "report.json" in names else names[0]
+        raise ConfigError(f"{folder} has {foreign_file}, which is not part of a report; name another folder")
     try:
         existing = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
     except (ValueError, KeyError, TypeError) as error:

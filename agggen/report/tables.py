@@ -78,7 +78,8 @@ def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -
     """The group sizes of plans and references; None without plans.
 
     Args:
-        references: the sizes of all groups of the references; `source` is a note on their source.
+        references: the sizes of all groups of the references.
+        source: a note on how these sizes were determined.
     """
     counts = {
         "plans": Counter(len(group) for plan in plans for group in plan.states),

@@ -181,12 +181,12 @@ class Checker:
 
     def _contradictions(self, text: MatchedText) -> tuple[str, ...]:
         """Phrases of the text that express a truth value that is not in the record."""
-        own = {(triple.predicate, entity_words(triple.object).lower()) for triple in text.record.triples}
+        record_values = {(triple.predicate, entity_words(triple.object).lower()) for triple in text.record.triples}
         spans = (
             span
             for predicate, phrases in self.lexicon.booleans.items()
             for value in phrases
-            if (predicate, value) not in own
+            if (predicate, value) not in record_values
             for wording in self._wordings(predicate, value)
             for span in text.indexed.find(wording)
         )

@@ -46,17 +46,19 @@ def misplaced(text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, ini
     contexts = lexicon.contexts
     result: list[Triple] = []
     for triple, spans in text.matches():
-        own = contexts.get(triple.predicate)
+        own_contexts = contexts.get(triple.predicate)
         plain_spans = [span for span, how in spans.items() if how != "phrase"]
         word_spans = [bounds for span in plain_spans if (bounds := text.indexed.words_in(span))]
-        if not own or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
+        if not own_contexts or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
             continue
-        names = {*lexicon.shared.get(triple.object, ())} - {triple.predicate} if _has_enough_values(own) else ()
-        others = [contexts[name] for name in names if _has_enough_values(contexts.get(name, {}))]
+        predicates = {*lexicon.shared.get(triple.object, ())} if _has_enough_values(own_contexts) else set[str]()
+        other_contexts = [
+            contexts[name] for name in predicates - {triple.predicate} if _has_enough_values(contexts.get(name, {}))
+        ]
         unrelated = lexicon.unrelated_pairs.get(triple.predicate, ())
         if all(
-            _never_precedes(own, context[0], max_new_word_rate)
-            or any(_log_likelihood_ratio(other, own, context) > _MISPLACED_MARGIN for other in others)
+            _never_precedes(own_contexts, context[0], max_new_word_rate)
+            or any(_log_likelihood_ratio(other, own_contexts, context) > _MISPLACED_MARGIN for other in other_contexts)
             or _following_pair(text, bounds) in unrelated
             for bounds, context in ((bounds, [*_neighbours(text, bounds)]) for bounds in word_spans)
         ):
@@ -73,16 +75,16 @@ def swapped(text: MatchedText, contexts: Mapping[str, Mapping[str, int]]) -> tup
     """
     located: list[tuple[Triple, Span]] = []
     for triple, spans in text.matches():
-        once = len(spans) == 1 and "phrase" not in spans.values() and triple.predicate in contexts
-        if once and (bounds := text.indexed.words_in(*spans)):
+        occurs_once = len(spans) == 1 and "phrase" not in spans.values() and triple.predicate in contexts
+        if occurs_once and (bounds := text.indexed.words_in(*spans)):
             located.append((triple, bounds))
     pairs: list[tuple[str, str]] = []
     for (left, left_words), (right, right_words) in combinations(located, 2):
         if left.predicate == right.predicate or left.object == right.object or left_words == right_words:
             continue
         kind, left_counts, right_counts = value_type(left.object), contexts[left.predicate], contexts[right.predicate]
-        few = not (_has_enough_values(left_counts) and _has_enough_values(right_counts))
-        if kind != value_type(right.object) or (kind == "words" and few):
+        too_few = not (_has_enough_values(left_counts) and _has_enough_values(right_counts))
+        if kind != value_type(right.object) or (kind == "words" and too_few):
             continue
         left_context, right_context = list(_neighbours(text, left_words)), list(_neighbours(text, right_words))
         exchanged = _log_likelihood(left_counts, right_context) + _log_likelihood(right_counts, left_context)

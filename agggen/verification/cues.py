@@ -104,13 +104,13 @@ def _predicates_of(
                 with_word[word].append((predicates, count))
     total = sum(sentences.values())
     result: dict[str, tuple[str, ...]] = {}
-    for word, rest in sorted(with_word.items()):
+    for word, remaining in sorted(with_word.items()):
         counts = {name: own[word] for name, own in expected.items() if name and word in own}
         chosen: set[str] = set()
         for name in sorted(counts, key=lambda name: -counts[name])[:MAX_COVER]:
             chosen.add(name)
-            rest = [(predicates, count) for predicates, count in rest if name not in predicates]
-            if sum(count for _, count in rest) <= (1 - NEARLY_ALL) * word_counts[word]:
+            remaining = [(predicates, count) for predicates, count in remaining if name not in predicates]
+            if sum(count for _, count in remaining) <= (1 - NEARLY_ALL) * word_counts[word]:
                 chosen |= {name for name, own in shares.items() if word in own}
                 base = sum(count for (_, predicates), count in sentences.items() if not chosen.isdisjoint(predicates))
                 if base <= _MAX_BASE_SHARE * total:
@@ -125,8 +125,8 @@ def unexpressed(text: MatchedText, cues: Mapping[str, Collection[str]]) -> tuple
     expressed: dict[int, bool] = {}
     for words, values in _sentences(text):
         for index in values:
-            own = cues.get(triples[index].predicate)
-            expressed[index] = expressed.get(index, False) or own is None or not words.isdisjoint(own)
+            own_cues = cues.get(triples[index].predicate)
+            expressed[index] = expressed.get(index, False) or own_cues is None or not words.isdisjoint(own_cues)
     return tuple(triples[index] for index, is_expressed in sorted(expressed.items()) if not is_expressed)
 
 
@@ -170,8 +170,8 @@ def _sentences(text: MatchedText) -> Iterator[tuple[set[str], Sequence[int]]]:
 
     Possible cues are words outside names and values that begin a sentence or are in lower case.
     """
-    names = [bounds for span in text.spans if (bounds := text.indexed.words_in(span))]
-    inner = {number for first, end in names for number in range(first + 1, end)}  # "Ulm" of "A.F.C. Ulm"
+    name_bounds = [bounds for span in text.spans if (bounds := text.indexed.words_in(span))]
+    inner = {number for first, end in name_bounds for number in range(first + 1, end)}  # "Ulm" of "A.F.C. Ulm"
     starts = [
         number
         for number, word in enumerate(text.words)

@@ -127,11 +127,11 @@ def _unrelated_pairs(
     with_value, with_pair = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     with_both = Counter[tuple[str, tuple[str, str]]]()
     for text in texts:
-        own = {(triple.predicate, triple.object) for triple in text.record.triples}
-        with_value.update(own)
+        values = {(triple.predicate, triple.object) for triple in text.record.triples}
+        with_value.update(values)
         pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in frequent and not b.initial}
         with_pair.update(pairs)
-        with_both.update((predicate, pair) for predicate, value in own for pair in pairs if pair[0] == value)
+        with_both.update((predicate, pair) for predicate, value in values for pair in pairs if pair[0] == value)
     for pair, count in sorted(with_pair.items()):
         value, following = pair
         implied = implies.get(f"{value} {following}") or implies.get(following)

@@ -28,7 +28,7 @@ from agggen.verification.e2e import expresses, has_patterns, slot_of
 from agggen.verification.normal import SMALL_NUMBERS, fold
 
 THRESHOLD = 0.6
-"""The fraction of an object's words that a text must contain. With 0.67, WebNLG has 96.5 and 0.7 % above."""
+"""The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers are 96.5 and 0.7 %."""
 
 _REMARK = re.compile(r"\s*\([^)]*\)")  # optional: "Bolt (comicsCharacter)", "75.3 (square kilometres)"
 _NUMBER_WORDS = {word: str(number) for number, word in enumerate((*SMALL_NUMBERS[13:], "twenty"), start=13)}
@@ -139,10 +139,10 @@ def _target(value: str) -> _Target:
     literal = _REMARK.sub("", value).strip().strip('"') or value
     normal = re.sub(r"(?<=\d),(?=\d{3}\b)", "", _UNIT.sub("", _normal(literal)))
     head, _, qualifier = normal.partition(",")
-    names = words(head)
-    weights = dict.fromkeys(names, 1.0)
-    if len(weights) > 1 and names[-1] in _GENERIC_HEADS:
-        del weights[names[-1]]
+    head_words = words(head)
+    weights = dict.fromkeys(head_words, 1.0)
+    if len(weights) > 1 and head_words[-1] in _GENERIC_HEADS:
+        del weights[head_words[-1]]
     for word in words(qualifier):
         weights.setdefault(word, 1.0 if word.isdigit() else 0.5)
     capitals = "".join(word[0] for word in re.findall(r"\w+", head) if word[0].isupper())

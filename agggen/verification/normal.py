@@ -206,8 +206,15 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                 continue
             if kind == "dotted":
                 for part in re.finditer(r"\d+", raw):
-                    at, to = start + part.start(), start + part.end()
-                    yield Word(_number(part.group()), at, to, part.group(), "number", begins and at == start)
+                    part_start, part_end = start + part.start(), start + part.end()
+                    yield Word(
+                        _number(part.group()),
+                        part_start,
+                        part_end,
+                        part.group(),
+                        "number",
+                        begins and part_start == start,
+                    )
                 continue
             # split the date: yield its first number or word, and continue after it
             first = re.compile(r"(\d+)(?:st|nd|rd|th)?|[^\W\d_]+").match(text, start)

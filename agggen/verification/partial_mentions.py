@@ -78,8 +78,8 @@ def find_name_parts(name: str, name_spans: Mapping[str, Collection[Span]], index
     """
     literal = entity_words(name)
     short, comma, _ = literal.partition(", ")
-    others = {entity_words(other) for other in name_spans} - {literal}
-    if not comma or any(other.partition(", ")[0] == short for other in others):
+    other_names = {entity_words(other) for other in name_spans} - {literal}
+    if not comma or any(other.partition(", ")[0] == short for other in other_names):
         return set()
     longer = {span for spans in name_spans.values() for span in spans}
     span = find_parts(literal.split(", "), indexed, {start for start, _ in longer})

@@ -58,9 +58,11 @@ def _fragments(text: MatchedText) -> Iterator[str]:
         if (word_span := text.indexed.words_in(span)) is None:
             continue
         first, end = word_span
-        own = {form for word in tokens[first:end] if not word.optional for form in _forms_of(word)} - FUNCTION_WORDS
+        own_forms = {
+            form for word in tokens[first:end] if not word.optional for form in _forms_of(word)
+        } - FUNCTION_WORDS
         for beside, left, right in ((first - 1, first - 1, first), (end, end - 1, end)):
-            if not 0 <= beside < len(tokens) or text.covered[beside] or tokens[beside].form not in own:
+            if not 0 <= beside < len(tokens) or text.covered[beside] or tokens[beside].form not in own_forms:
                 continue
             if _TOUCHING.fullmatch(string, tokens[left].end, tokens[right].start) and not tokens[right].initial:
                 yield string[tokens[min(left, first)].start : tokens[max(right, end - 1)].end]

@@ -56,8 +56,8 @@ def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequen
     """The name in the clause of `value` if there is exactly one, else None; clauses end at the offsets `borders`."""
     start = max((border for border in borders if border < value[0]), default=0)
     end = min((border for border in borders if border >= value[1]), default=inf)
-    near = {name for span, name in names if start <= span[0] and span[1] <= end}
-    return near.pop() if len(near) == 1 else None
+    names_in_clause = {name for span, name in names if start <= span[0] and span[1] <= end}
+    return names_in_clause.pop() if len(names_in_clause) == 1 else None
 
 
 def _last_name_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:

@@ -78,18 +78,18 @@ def _sentences_of_one_triple(
             starts = [word.start for word in words(text) if word.initial]
             for sentence in (text[start:end].strip() for start, end in pairwise((*starts, len(text)))):
                 expressed = [i for i in unknown if _template(record.triples[i], sentence)]
-                others = [i for i in range(len(record.triples)) if i not in expressed]
+                other_indices = [i for i in range(len(record.triples)) if i not in expressed]
                 if len(expressed) != 1 or checker.check(record, sentence, expressed).faults:
                     continue
-                if not any(value.whole for value in checker.values(record, sentence, others)):
+                if not any(value.whole for value in checker.values(record, sentence, other_indices)):
                     yield record.triples[expressed[0]], sentence
 
 
 def _template(triple: Triple, text: str) -> str | None:
     """The text with placeholders for subject and object; None unless both occur exactly once."""
     subject, value = entity_words(triple.subject), entity_words(triple.object)
-    once = all(text.count(name) == 1 and not _is_inside_word(name, text) for name in (subject, value))
-    if not once or subject in value or value in subject or any(char in text for char in "{}"):
+    each_once = all(text.count(name) == 1 and not _is_inside_word(name, text) for name in (subject, value))
+    if not each_once or subject in value or value in subject or any(char in text for char in "{}"):
         return None
     return text.replace(subject, "{subject}").replace(value, "{object}").strip()
 

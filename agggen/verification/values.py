@@ -133,8 +133,8 @@ class TextIndex:
         """Whether each word of `dates_joined` is within one of `spans`."""
         covered = [False] * len(self.dates_joined.words)
         for span in spans:
-            if inside := self.words_in(span):
-                covered[slice(*inside)] = [True] * (inside[1] - inside[0])
+            if bounds := self.words_in(span):
+                covered[slice(*bounds)] = [True] * (bounds[1] - bounds[0])
         return covered
 
     def words_in(self, span: Span) -> Span | None:
@@ -203,9 +203,9 @@ def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> W
     if not tokens:
         return None
     required = [word for word in tokens if not word.optional]
-    short = len(tokens) <= 2 and all(word.kind in ("word", "unit") and len(word.form) <= 2 for word in tokens)
+    is_short = len(tokens) <= 2 and all(word.kind in ("word", "unit") and len(word.form) <= 2 for word in tokens)
     initials = how == "rule" and len(tokens) == 1 and tokens[0].raw.isupper()
-    exact = short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
+    exact = is_short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
     strings = tuple(letters(tokens, omission) for omission in range(len(OMITTED)))
     money = "".join(sorted(set(_CURRENCY_SIGN.findall(text))))
     # dates stay one word for numbers below 100, so that a date mentions the number of its year, but not of its day
@@ -222,8 +222,8 @@ def spellings(value: str) -> Iterator[str]:
         year, month, day = date[1], MONTHS[int(date[2]) - 1].capitalize(), int(date[3])
         yield from (f"{month} {day}, {year}", f"{day} {month} {year}", f"{month} {day} {year}")
         return
-    shorter = REMARK.sub("", literal).strip()
-    for stem in dict.fromkeys((literal, shorter)):
+    without_remark = REMARK.sub("", literal).strip()
+    for stem in dict.fromkeys((literal, without_remark)):
         if stem:
             yield stem
             yield from _reworded(stem)

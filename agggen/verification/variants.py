@@ -62,10 +62,10 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
     candidates: dict[Gram, list[Value]] = defaultdict(list)
     for value, counts in unmatched.items():
         for gram, count in counts.items():
-            stem = _share_stem(gram, value[1])
-            often = count >= max(_MIN_TEXTS, (0.05 if stem else 0.15) * texts_without[value])
-            is_other = gram in values_of[value[0]] and not stem
-            if often and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
+            shares_stem = _share_stem(gram, value[1])
+            is_frequent = count >= max(_MIN_TEXTS, (0.05 if shares_stem else 0.15) * texts_without[value])
+            is_other = gram in values_of[value[0]] and not shares_stem
+            if is_frequent and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
                 candidates[gram].append(value)
     surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
     matched, with_other_value, without_predicate = (Counter[tuple[Value, Gram]]() for _ in range(3))
@@ -148,8 +148,8 @@ def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = _MAX_WORDS) -
         longer[gram[:-1]][1] += count
     minimal: list[Gram] = []
     for gram in sorted(counts, key=lambda gram: (-counts[gram], gram)):
-        part = gram in longer and max(longer[gram]) >= _PART_SHARE * counts[gram]
-        if len(gram) <= max_words and not part and not any(_contains(gram, shorter) for shorter in minimal):
+        is_part = gram in longer and max(longer[gram]) >= _PART_SHARE * counts[gram]
+        if len(gram) <= max_words and not is_part and not any(_contains(gram, shorter) for shorter in minimal):
             minimal.append(gram)
     return tuple(minimal)
 

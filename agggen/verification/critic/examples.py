@@ -40,8 +40,8 @@ class Example:
 
     def splice(self, starts: Sequence[int], size: int, new: Words, invented: bool) -> None:
         """Replaces `size` words at each start by `new`; with `invented`, labels new words that no triple has."""
-        known = self.value_words()
-        marks = [int(invented and word not in known) for word in new]
+        record_words = self.value_words()
+        marks = [int(invented and word not in record_words) for word in new]
         for start in reversed(starts):
             self.words[start : start + size] = new
             self.invented[start : start + size] = marks
@@ -55,10 +55,10 @@ class Example:
 
     def mark_invented(self, words: Words, starts: Iterable[int]) -> None:
         """Labels the words that are in no triple, in the mentions of `words` that begin at `starts`."""
-        known = self.value_words()
+        record_words = self.value_words()
         for start in starts:
             for at in range(start, start + len(words)):
-                self.invented[at] = int(self.words[at] not in known)
+                self.invented[at] = int(self.words[at] not in record_words)
 
     def value_words(self) -> set[str]:
         """The words of all subjects and objects."""

@@ -95,9 +95,11 @@ class CriticNetwork(nn.Module):
         neighbour[:, 1:, 1:] += equal[:, :-1, :-1]
         neighbour[:, :-1, :-1] += equal[:, 1:, 1:]
         neighbour = neighbour * equal
-        same = ((inputs.triples[:, :, None] == inputs.triples[:, None, :]) & (inputs.triples[:, :, None] >= 0)).float()
+        same_triple = (
+            (inputs.triples[:, :, None] == inputs.triples[:, None, :]) & (inputs.triples[:, :, None] >= 0)
+        ).float()
         support = torch.stack([feature.amax(-1) for feature in (similar, equal, neighbour)], -1)
-        return torch.stack([similar, equal, neighbour, same, across], -1), support * inputs.content[..., None]
+        return torch.stack([similar, equal, neighbour, same_triple, across], -1), support * inputs.content[..., None]
 
 
 class _Layer(nn.Module):

@@ -86,8 +86,8 @@ def _grams(word: str) -> tuple[int, ...]:
     if word[0] in "#@~":
         pieces = [word, f"{word[0]}{len(word)}"]
     else:
-        whole = f"<{word}>"
-        pieces = [whole, word[:4] + "-", *(whole[start : start + 3] for start in range(len(whole) - 2))]
+        padded = f"<{word}>"
+        pieces = [padded, word[:4] + "-", *(padded[start : start + 3] for start in range(len(padded) - 2))]
     return tuple(zlib.crc32(piece.encode()) % BUCKETS for piece in dict.fromkeys(pieces[:16]))
 
 

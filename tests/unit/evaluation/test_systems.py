@@ -7,7 +7,7 @@ import pytest
 
 from agggen.errors import AggGenError, RecordError
 from agggen.evaluation.protocols import PROTOCOLS
-from agggen.evaluation.systems import non_slot_predicate, measure_system, metrics_of, slot_statistics
+from agggen.evaluation.systems import measure_system, metrics_of, non_slot_predicate, slot_statistics
 from agggen.evaluation.values import VALUES
 from agggen.records import Record, Reference, Triple
 
